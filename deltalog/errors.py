@@ -1,0 +1,287 @@
+"""The whole error tree, grouped by what a handler can do about it.
+
+    DeltaLogError
+    ├── CallError (ValueError)              change the call
+    │   ├── InvalidTimestampError           naive, out of range or not a point in time
+    │   ├── InvalidPropertyError            a table property that cannot be set so
+    │   ├── SchemaMismatchError             the data does not fit the table
+    │   ├── InvalidActionError              an action that must not be committed
+    │   └── UnsafeStoreError                the store cannot promise exclusive creation
+    ├── NotThereError (LookupError)         ask for something else
+    │   ├── TableNotFoundError
+    │   ├── VersionNotFoundError
+    │   └── TimestampOutOfRangeError
+    ├── TableExistsError
+    ├── UnsupportedFeatureError             use a client that knows the feature
+    ├── CorruptTableError                   repair the table
+    │   ├── InvalidCommitError
+    │   ├── MissingVersionError
+    │   ├── InvalidCheckpointError
+    │   ├── InvalidEnablementError
+    │   ├── MissingInCommitTimestampError
+    │   ├── InvalidDataFileError
+    │   └── UnsafePathError
+    ├── CommitConflictError                 read the table again and plan again
+    │   ├── MetadataChangedError
+    │   ├── ProtocolChangedError
+    │   ├── ConcurrentAppendError
+    │   ├── ConcurrentDeleteReadError
+    │   ├── ConcurrentDeleteDeleteError
+    │   └── ConcurrentTransactionError
+    ├── CommitAttemptsExhaustedError        try again later; nothing was committed
+    ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
+    └── StoreError (OSError)                look at the store
+        └── ObjectNotFoundError (FileNotFoundError)
+
+Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened,
+where, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from deltalog.write.commit import CommitResult
+
+
+class DeltaLogError(Exception):
+    """Root of every error that deltalog raises on purpose."""
+
+    code: ClassVar[str] = "DELTALOG_ERROR"
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.facts))
+
+
+def _rebuild(cls: type[DeltaLogError], message: str, facts: dict[str, Any]) -> DeltaLogError:
+    return cls(message, **facts)
+
+
+class CallError(DeltaLogError, ValueError):
+    """The call cannot be carried out as it was made."""
+
+    code = "INVALID_CALL"
+
+
+class InvalidTimestampError(CallError):
+    """Not a point in time: naive, unparsable, or outside years 1 to 9999."""
+
+    code = "INVALID_TIMESTAMP"
+
+
+class InvalidPropertyError(CallError):
+    """A table property has a value or a name that must not be set."""
+
+    code = "INVALID_PROPERTY"
+
+
+class SchemaMismatchError(CallError):
+    """Data or a new schema does not fit the table's schema."""
+
+    code = "SCHEMA_MISMATCH"
+
+
+class InvalidActionError(CallError):
+    """An action that would break the table was staged."""
+
+    code = "INVALID_ACTION"
+
+
+class UnsafeStoreError(CallError):
+    """The store does not create objects exclusively, so commits could be lost."""
+
+    code = "UNSAFE_STORE"
+
+
+class NotThereError(DeltaLogError, LookupError):
+    """What was asked for does not exist."""
+
+    code = "NOT_FOUND"
+
+
+class TableNotFoundError(NotThereError):
+    """No Delta log lies at the given location."""
+
+    code = "TABLE_NOT_FOUND"
+
+
+class VersionNotFoundError(NotThereError):
+    """The version does not exist or can no longer be rebuilt. Has ``version, earliest, latest``."""
+
+    code = "VERSION_NOT_FOUND"
+    version: int
+    earliest: int | None
+    latest: int | None
+
+
+class TimestampOutOfRangeError(NotThereError):
+    """The timestamp lies outside the history. Has ``requested_ms, earliest_ms, latest_ms``."""
+
+    code = "TIMESTAMP_OUT_OF_RANGE"
+    requested_ms: int
+    earliest_ms: int
+    latest_ms: int
+
+
+class TableExistsError(DeltaLogError):
+    """A table lies where one was to be created."""
+
+    code = "TABLE_EXISTS"
+
+
+class UnsupportedFeatureError(DeltaLogError):
+    """The table needs a protocol version or feature that deltalog does not have. Has ``features``."""
+
+    code = "UNSUPPORTED_FEATURE"
+    features: tuple[str, ...]
+
+
+class CorruptTableError(DeltaLogError):
+    """A file of the table breaks the protocol."""
+
+    code = "CORRUPT_TABLE"
+
+
+class InvalidCommitError(CorruptTableError):
+    """A commit file is empty, torn, not JSON or says something twice. Has ``version, path``."""
+
+    code = "INVALID_COMMIT"
+
+
+class MissingVersionError(CorruptTableError):
+    """A commit file is missing between others. Has ``version``."""
+
+    code = "MISSING_VERSION"
+
+
+class InvalidCheckpointError(CorruptTableError):
+    """A checkpoint cannot be read and the commits before it are gone. Has ``version``."""
+
+    code = "INVALID_CHECKPOINT"
+
+
+class InvalidEnablementError(CorruptTableError):
+    """The in-commit timestamp enablement properties contradict each other or the log."""
+
+    code = "INVALID_ENABLEMENT"
+
+
+class MissingInCommitTimestampError(CorruptTableError):
+    """A commit must carry ``inCommitTimestamp`` and does not. Has ``version``."""
+
+    code = "MISSING_IN_COMMIT_TIMESTAMP"
+
+
+class InvalidDataFileError(CorruptTableError):
+    """A data file named by the log is missing or cannot be read. Has ``path``."""
+
+    code = "INVALID_DATA_FILE"
+
+
+class UnsafePathError(CorruptTableError):
+    """A path in the log leaves the table. Has ``path``."""
+
+    code = "UNSAFE_PATH"
+
+
+class CommitConflictError(DeltaLogError):
+    """Another writer's commit makes this one invalid; nothing was committed.
+
+    ``winning_version`` and ``winning_operation`` tell who won. ``retryable``: reading the table again and
+    planning again can succeed.
+    """
+
+    code = "COMMIT_CONFLICT"
+    winning_version: int
+    winning_operation: str | None
+    retryable: bool = True
+
+
+class MetadataChangedError(CommitConflictError):
+    """The winner changed schema, partitioning or properties."""
+
+    code = "METADATA_CHANGED"
+
+
+class ProtocolChangedError(CommitConflictError):
+    """The winner changed the protocol."""
+
+    code = "PROTOCOL_CHANGED"
+
+
+class ConcurrentAppendError(CommitConflictError):
+    """The winner added files that this transaction would have read."""
+
+    code = "CONCURRENT_APPEND"
+
+
+class ConcurrentDeleteReadError(CommitConflictError):
+    """The winner removed files that this transaction read."""
+
+    code = "CONCURRENT_DELETE_READ"
+
+
+class ConcurrentDeleteDeleteError(CommitConflictError):
+    """The winner removed a file that this transaction removes too."""
+
+    code = "CONCURRENT_DELETE_DELETE"
+
+
+class ConcurrentTransactionError(CommitConflictError):
+    """The winner recorded progress for the same application id."""
+
+    code = "CONCURRENT_TRANSACTION"
+
+
+class CommitAttemptsExhaustedError(DeltaLogError):
+    """Other writers were faster at every attempt; nothing was committed."""
+
+    code = "COMMIT_ATTEMPTS_EXHAUSTED"
+
+
+class CommitStateUnknownError(DeltaLogError):
+    """The store stopped answering, so whether the commit landed is not known.
+
+    ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the
+    CommitResult when the commit landed, None when the version is still free or another writer's. Free means
+    only *not yet*: the request may still be under way, so do not commit the same change again before its time
+    limit has passed. No data file is deleted.
+    """
+
+    code = "COMMIT_STATE_UNKNOWN"
+    version: int
+    txn_id: str
+
+    def __init__(self, message: str, *, resolve: Callable[[], CommitResult | None] | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self._resolve = resolve
+
+    def resolve(self) -> CommitResult | None:
+        """Ask the store again. Cost: at most one GET. Raises StoreError when it still does not answer."""
+        if self._resolve is None:
+            raise CallError(
+                f"{self} This copy of the error came from another process and has lost its store: "
+                f"look for txnId {self.txn_id} in version {self.version} instead."
+            )
+        return self._resolve()
+
+
+class StoreError(DeltaLogError, OSError):
+    """The store refused or failed, and the request had no effect. Has ``path``."""
+
+    code = "STORE_ERROR"
+
+
+class ObjectNotFoundError(StoreError, FileNotFoundError):
+    """No object has this name. Has ``path``."""
+
+    code = "OBJECT_NOT_FOUND"

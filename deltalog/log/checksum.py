@@ -1,0 +1,94 @@
+"""The ``.crc`` of a version: a summary that saves reading the log, and must agree with it. Pure.
+
+Spec: PROTOCOL.md#version-checksum-file. A checksum is used only when it names the same transaction or the
+same in-commit timestamp as the commit file of its version, so a stale or foreign one changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from deltalog.errors import InvalidCommitError
+from deltalog.log.replay import State
+from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Number and bytes of the live files."""
+
+    num_files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChecksum:
+    """A parsed ``.crc``. ``transactions`` and ``domains`` are None when it leaves them out."""
+
+    totals: Totals
+    protocol: Protocol
+    metadata: Metadata
+    txn_id: str | None
+    in_commit_timestamp_ms: int | None
+    transactions: list[SetTransaction] | None
+    domains: list[DomainMetadata] | None
+
+    def matches(self, info: CommitInfo | None) -> bool:
+        """Whether this was written for the commit that has ``info``."""
+        if info is None:
+            return False
+        if self.txn_id is not None and info.txn_id is not None:
+            return self.txn_id == info.txn_id
+        ict = info.in_commit_timestamp_ms
+        return ict is not None and ict == self.in_commit_timestamp_ms
+
+    def state(self) -> State | None:
+        """The state, or None when the checksum does not hold all of it."""
+        if self.transactions is None or self.domains is None:
+            return None
+        transactions = {t.app_id: t for t in self.transactions}
+        domains = {d.domain: d for d in self.domains if not d.removed}
+        return State(self.protocol, self.metadata, transactions, domains)
+
+
+def decode_checksum(data: bytes) -> VersionChecksum | None:
+    """The checksum, or None when it is torn, garbage or incomplete."""
+    try:
+        body = msgspec.json.decode(data)
+        totals = Totals(body["numFiles"], body["tableSizeBytes"])
+        if not all(isinstance(n, int) and n >= 0 for n in (totals.num_files, totals.size_bytes)):
+            return None
+        transactions, domains = body.get("setTransactions"), body.get("domainMetadata")
+        return VersionChecksum(
+            totals,
+            Protocol.from_json(body["protocol"]),
+            Metadata.from_json(body["metadata"]),
+            body.get("txnId"),
+            body.get("inCommitTimestampOpt"),
+            None if transactions is None else [SetTransaction.from_json(t) for t in transactions],
+            None if domains is None else [DomainMetadata.from_json(d) for d in domains],
+        )
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    except (KeyError, TypeError, AttributeError, InvalidCommitError):
+        return None
+
+
+def encode_checksum(state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None) -> bytes:
+    """The ``.crc`` of a version."""
+    body: dict[str, Any] = {
+        "txnId": txn_id,
+        "tableSizeBytes": totals.size_bytes,
+        "numFiles": totals.num_files,
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "inCommitTimestampOpt": in_commit_timestamp_ms,
+        "setTransactions": [t.to_json() for t in state.transactions.values()],
+        "domainMetadata": [d.to_json() for d in state.domains.values()],
+        "metadata": state.metadata.to_json(),
+        "protocol": state.protocol.to_json(),
+    }
+    return msgspec.json.encode({key: value for key, value in body.items() if value is not None})

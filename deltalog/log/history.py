@@ -1,0 +1,371 @@
+"""Commits in time: which version was current at an instant, and what happened when.
+
+Spec: PROTOCOL.md#in-commit-timestamps. The rules are in deltalog.spec.timestamps; this module feeds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from deltalog.errors import CallError, InvalidCommitError, TimestampOutOfRangeError, VersionNotFoundError
+from deltalog.log.reader import LogReader
+from deltalog.log.segment import Listing, recreatable_versions
+from deltalog.log.snapshot import Snapshot, load
+from deltalog.spec.actions import CommitInfo
+from deltalog.spec.paths import commit_path
+from deltalog.spec.timestamps import (
+    Clock,
+    CommitAt,
+    Enablement,
+    Timeline,
+    check_range,
+    describe,
+    monotonised,
+    resolve,
+    timeline,
+    to_iso,
+)
+
+BEFORE = ("error", "earliest")
+AFTER = ("error", "latest")
+_FEW = 8
+
+
+class LogHistory:
+    """One listing of the whole log, and the latest snapshot that tells which clock counts.
+
+    Cost of creation: 1 LIST, and what the latest snapshot costs (2 GETs with a sound ``.crc``).
+    """
+
+    def __init__(self, reader: LogReader) -> None:
+        self.reader = reader
+        self.listing: Listing = reader.list_from()
+        self.latest: Snapshot = load(reader, self.listing, None)
+        self._icts: dict[int, int] = {}
+
+    @cached_property
+    def enablement(self) -> Enablement | None:
+        """Raises InvalidEnablementError."""
+        return self.latest.enablement
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The commits that a timestamp can name, and their clocks."""
+        versions = recreatable_versions(self.listing)
+        if not versions:
+            raise VersionNotFoundError(
+                f"{self.reader.store.url}: no version can be named by a timestamp: the commit files of the "
+                "versions that can be rebuilt are gone.",
+                version=self.latest.version,
+                earliest=None,
+                latest=self.latest.version,
+            )
+        return timeline(versions, self.latest.in_commit_timestamps_enabled, self.enablement)
+
+    def version_at(self, timestamp_ms: int, before: str = "error", after: str = "error") -> CommitAt:
+        """The last commit at or before an instant.
+
+        Raises TimestampOutOfRangeError, MissingInCommitTimestampError. Cost: at most ceil(log2 n) + 2 GETs of
+        4 KiB for n commits; for instants before the enablement 1 HEAD for each commit before it where the
+        listing does not tell times.
+        """
+        if before not in BEFORE or after not in AFTER:
+            raise CallError(f"before is one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
+        found = resolve(timestamp_ms, self.timeline, self.ict_of, self.file_times_of)
+        table = self.reader.store.url
+        check_range(timestamp_ms, found, self.timeline.versions[-1], self.bounds, before, after, table)
+        return found
+
+    def bounds(self) -> tuple[CommitAt, CommitAt]:
+        """The first and the last commit that a timestamp can name."""
+        log = self.timeline
+        return self._commit_at(log.versions[0]), self._commit_at(log.versions[-1])
+
+    def _commit_at(self, version: int) -> CommitAt:
+        if self.timeline.ict_from is not None and version >= self.timeline.ict_from:
+            return CommitAt(version, self.ict_of(version), "in-commit")
+        return CommitAt(version, self._monotonised_file_times[version], "file-modification")
+
+    @cached_property
+    def _monotonised_file_times(self) -> dict[int, int]:
+        versions = self.timeline.file_versions
+        return dict(zip(versions, monotonised(self.file_times_of(versions)), strict=True))
+
+    def ict_of(self, version: int) -> int:
+        """The in-commit timestamp of a commit, read once. Cost: 1 GET of 4 KiB."""
+        if version not in self._icts:
+            self._icts[version] = self.reader.in_commit_timestamp_ms(version)
+        return self._icts[version]
+
+    def file_times_of(self, versions: Sequence[int]) -> list[int]:
+        """File modification times as the store has them, in ms. Cost: 1 LIST, or 1 HEAD each for a few."""
+        self._stat_all(versions)
+        return [self._file_meta(v)[1] for v in versions]
+
+    def _stat_all(self, versions: Sequence[int]) -> None:
+        unknown = [v for v in versions if self.listing.metas[v].modification_time_ms is None]
+        if len(unknown) > _FEW:
+            stated = self.reader.list_from(unknown[0], stat=True).metas
+            self.listing.metas.update((v, stated[v]) for v in unknown if v in stated)
+
+    def _file_meta(self, version: int) -> tuple[int, int]:
+        meta = self.listing.metas[version]
+        if meta.modification_time_ms is None or meta.size_bytes is None:
+            found = self.reader.store.head(commit_path(version))
+            if found is None:
+                raise VersionNotFoundError(
+                    f"{self.reader.store.url}: version {version} was removed while it was looked at. Try again.",
+                    version=version, earliest=None, latest=self.latest.version,
+                )  # fmt: skip
+            meta = found
+        return meta.size_bytes or 0, meta.modification_time_ms or 0
+
+    # ------------------------------------------------------------------------------------------ history
+
+    def entries(self, limit: int | None = None) -> list[CommitEntry]:
+        """Every commit file, newest first. Cost: 1 GET of 4 KiB and at most 1 HEAD each, HEADs also for the
+        commits before the enablement."""
+        if limit is not None and limit < 1:
+            raise CallError(f"limit is a positive number or None; got {limit}.")
+        listed = self.listing.commits
+        chosen = listed if limit is None else listed[-limit:]
+        log = timeline(listed, self.latest.in_commit_timestamps_enabled, self.enablement)
+        needs_file_times = bool(log.file_versions) and log.file_versions[-1] >= chosen[0]
+        file_times = (
+            dict(zip(log.file_versions, monotonised(self.file_times_of(log.file_versions)), strict=True))
+            if needs_file_times
+            else {}
+        )
+        self._stat_all(chosen)
+        entries = []
+        for version in reversed(chosen):
+            in_ict_era = log.ict_from is not None and version >= log.ict_from
+            info = self._info(version)
+            size_bytes, file_time_ms = self._file_meta(version)
+            ict_ms = None if info is None else info.in_commit_timestamp_ms
+            time_ms = ict_ms if in_ict_era else file_times[version]
+            clock: Clock = "in-commit" if in_ict_era else "file-modification"
+            body = {} if info is None else info.body
+            entries.append(CommitEntry(version, time_ms, clock, file_time_ms, size_bytes, body))
+        return entries
+
+    def _info(self, version: int) -> CommitInfo | None:
+        try:
+            return self.reader.commit_info(version)
+        except InvalidCommitError:
+            return None  # a damaged commit still has its place in the history
+
+    def explain(self, timestamp_ms: int) -> TimestampExplanation:
+        """How an instant is resolved, and why. Never raises TimestampOutOfRangeError: it explains it."""
+        log = self.timeline
+        in_ict_era = log.in_ict_era(timestamp_ms)
+        candidates = log.ict_versions if in_ict_era else log.file_versions
+        earliest, latest = self.bounds()
+        found: CommitAt | None = None
+        refusal: str | None = None
+        try:
+            found = self.version_at(timestamp_ms)
+        except TimestampOutOfRangeError as error:
+            refusal = error.message
+        after = None
+        if found is not None and found.version < latest.version:
+            later = [v for v in log.versions if v > found.version]
+            after = self._commit_at(later[0]) if later else None
+        return TimestampExplanation(
+            table=self.reader.store.url,
+            requested_ms=timestamp_ms,
+            enabled=self.latest.in_commit_timestamps_enabled,
+            enablement=self.enablement,
+            clock="in-commit" if in_ict_era else "file-modification",
+            candidates=(candidates[0], candidates[-1]) if candidates else None,
+            answer=found,
+            next_commit=after,
+            earliest=earliest,
+            latest=latest,
+            refusal=refusal,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """A row of the history. Times in ms; ``timestamp_ms`` is None when the commit must carry an in-commit
+    timestamp and does not: no time is made up."""
+
+    version: int
+    timestamp_ms: int | None
+    clock: Clock
+    file_modification_time_ms: int
+    size_bytes: int
+    commit_info: dict[str, Any] = field(repr=False)
+
+    @property
+    def in_commit_timestamp_ms(self) -> int | None:
+        """What the commit carries, whether or not it counts."""
+        return CommitInfo(self.commit_info).in_commit_timestamp_ms
+
+    @property
+    def commit_info_timestamp_ms(self) -> int | None:
+        """The writer's own clock; informative only."""
+        value = self.commit_info.get("timestamp")
+        return value if isinstance(value, int) else None
+
+    @property
+    def operation(self) -> str | None:
+        return CommitInfo(self.commit_info).operation
+
+    @property
+    def operation_parameters(self) -> dict[str, Any]:
+        return _mapping(self.commit_info.get("operationParameters"))
+
+    @property
+    def operation_metrics(self) -> dict[str, Any]:
+        return _mapping(self.commit_info.get("operationMetrics"))
+
+    @property
+    def user_metadata(self) -> str | None:
+        return _text(self.commit_info.get("userMetadata"))
+
+    @property
+    def engine_info(self) -> str | None:
+        return _text(self.commit_info.get("engineInfo"))
+
+    @property
+    def txn_id(self) -> str | None:
+        return CommitInfo(self.commit_info).txn_id
+
+    @property
+    def read_version(self) -> int | None:
+        value = self.commit_info.get("readVersion")
+        return value if isinstance(value, int) else None
+
+    @property
+    def isolation_level(self) -> str | None:
+        return _text(self.commit_info.get("isolationLevel"))
+
+    @property
+    def is_blind_append(self) -> bool | None:
+        value = self.commit_info.get("isBlindAppend")
+        return value if isinstance(value, bool) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for scripts."""
+        return {
+            "version": self.version,
+            "timestamp_ms": self.timestamp_ms,
+            "timestamp": None if self.timestamp_ms is None else to_iso(self.timestamp_ms),
+            "clock": self.clock,
+            "operation": self.operation,
+            "operation_parameters": self.operation_parameters,
+            "operation_metrics": self.operation_metrics,
+            "user_metadata": self.user_metadata,
+            "engine_info": self.engine_info,
+            "txn_id": self.txn_id,
+            "read_version": self.read_version,
+            "isolation_level": self.isolation_level,
+            "is_blind_append": self.is_blind_append,
+            "in_commit_timestamp_ms": self.in_commit_timestamp_ms,
+            "commit_info_timestamp_ms": self.commit_info_timestamp_ms,
+            "file_modification_time_ms": self.file_modification_time_ms,
+            "size_bytes": self.size_bytes,
+        }
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampExplanation:
+    """Why an instant means a version: str() for people, to_json() for scripts."""
+
+    table: str
+    requested_ms: int
+    enabled: bool
+    enablement: Enablement | None
+    clock: Clock
+    candidates: tuple[int, int] | None
+    answer: CommitAt | None
+    next_commit: CommitAt | None
+    earliest: CommitAt
+    latest: CommitAt
+    refusal: str | None
+
+    def __str__(self) -> str:
+        lines = [f"Table     {self.table}", f"Asked for {describe(self.requested_ms)}"]
+        lines.append(f"ICT       {self._enablement_text()}")
+        if self.candidates:
+            first, last = self.candidates
+            lines.append(f"Clock     {self._clock_text()}; candidates: versions {first} to {last}")
+        if self.answer is not None:
+            lines.append(f"Answer    version {self.answer.version}, committed at {describe(self.answer.timestamp_ms)}")
+        if self.next_commit is not None:
+            lines.append(
+                f"Until     version {self.next_commit.version} at {describe(self.next_commit.timestamp_ms)}"
+                f" ({self.next_commit.clock} time)"
+            )
+        if self.refusal is not None:
+            lines.append(f"Refused   {self.refusal}")
+        lines.append(
+            f"Valid     {describe(self.earliest.timestamp_ms)}, version {self.earliest.version}, to "
+            f"{describe(self.latest.timestamp_ms)}, version {self.latest.version}"
+        )
+        if self.clock == "file-modification":
+            lines.append(
+                "Note      file modification times change when the table is copied or restored, so this answer "
+                "can differ in a copy; commits since the enablement keep theirs."
+                if self.enabled
+                else "Note      file modification times change when the table is copied or restored; "
+                "enable in-commit timestamps to make answers last."
+            )
+        return "\n".join(lines)
+
+    def _enablement_text(self) -> str:
+        if not self.enabled:
+            return "off: every commit is judged by its file modification time"
+        if self.enablement is None:
+            return "on since version 0"
+        return f"on since version {self.enablement.version}, {describe(self.enablement.timestamp_ms)}"
+
+    def _clock_text(self) -> str:
+        if self.clock == "in-commit":
+            return "in-commit timestamps"
+        if self.enablement is None:
+            return "file modification times, made increasing"
+        return "file modification times, made increasing (asked for a time before the enablement)"
+
+    def to_json(self) -> dict[str, Any]:
+        def commit(at: CommitAt | None) -> dict[str, Any] | None:
+            if at is None:
+                return None
+            iso = to_iso(at.timestamp_ms)
+            return {
+                "version": at.version,
+                "timestamp_ms": at.timestamp_ms,
+                "timestamp": iso,
+                "clock": at.clock,
+            }
+
+        enablement = self.enablement
+        return {
+            "table": self.table,
+            "requested_ms": self.requested_ms,
+            "requested": to_iso(self.requested_ms),
+            "in_commit_timestamps_enabled": self.enabled,
+            "enablement": None
+            if enablement is None
+            else {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
+            "clock": self.clock,
+            "candidates": None if self.candidates is None else list(self.candidates),
+            "answer": commit(self.answer),
+            "next_commit": commit(self.next_commit),
+            "earliest": commit(self.earliest),
+            "latest": commit(self.latest),
+            "refusal": self.refusal,
+        }

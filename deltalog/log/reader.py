@@ -1,0 +1,265 @@
+"""Reads log files from a store: listings, commits, the heads of commits, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltalog.errors import (
+    CorruptTableError,
+    InvalidCheckpointError,
+    InvalidCommitError,
+    MissingInCommitTimestampError,
+    MissingVersionError,
+    ObjectNotFoundError,
+    UnsupportedFeatureError,
+)
+from deltalog.log.checksum import VersionChecksum, decode_checksum
+from deltalog.log.last_checkpoint import read_hint
+from deltalog.log.replay import FILES, TOMBSTONES, PartialState
+from deltalog.log.segment import Checkpoint, Listing, parse_listing
+from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from deltalog.spec.codec import CommitActions, decode_commit, first_commit_info
+from deltalog.spec.paths import (
+    LAST_CHECKPOINT,
+    LOG_DIRECTORY,
+    LogFileKind,
+    checksum_path,
+    commit_name,
+    commit_path,
+    log_path,
+    version_prefix,
+)
+from deltalog.storage.base import LogStore
+
+HEAD_BYTES = 4096
+_SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata")
+
+
+def camel(name: str) -> str:
+    """The protocol's name of a snake-case column."""
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+class LogReader:
+    """The files of one table's ``_delta_log``. Holds no state but the store."""
+
+    def __init__(self, store: LogStore) -> None:
+        self.store = store
+
+    def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
+        """The log from a version on. Cost: 1 LIST."""
+        start = version_prefix(version) if version > 0 else ""
+        return parse_listing(self.store.list_from(LOG_DIRECTORY, start, stat=stat))
+
+    def list_latest(self) -> Listing:
+        """Enough of the log to build the latest version. Cost: 1 GET of the hint and 1 LIST (2 if it is wrong)."""
+        try:
+            hint = read_hint(self.store.get(log_path(LAST_CHECKPOINT)))
+        except ObjectNotFoundError:
+            hint = None
+        if hint:
+            listing = self.list_from(hint)
+            if any(c.version >= hint for c in listing.checkpoints):
+                return listing
+        return self.list_from()
+
+    def commit(self, version: int) -> CommitActions:
+        """Raises InvalidCommitError, MissingVersionError. Cost: 1 GET."""
+        return self.commits([version])[0]
+
+    def commits(self, versions: Sequence[int]) -> list[CommitActions]:
+        """The actions of several commits. Cost: 1 GET each, in parallel where the store does that."""
+        try:
+            data = self.store.get_many([commit_path(v) for v in versions])
+        except ObjectNotFoundError as error:
+            raise self._gone(error.path.rsplit("/", 1)[-1]) from error  # type: ignore[attr-defined]
+        return [decode_commit(each, version) for version, each in zip(versions, data, strict=True)]
+
+    def commit_info(self, version: int) -> CommitInfo | None:
+        """The commitInfo of a commit, from its first bytes where it comes first, as it must with ICT.
+
+        Cost: 1 GET of 4 KiB; 1 more of the whole file when commitInfo is longer or not first. Raises
+        MissingVersionError.
+        """
+        path = commit_path(version)
+        try:
+            head = self.store.get(path, HEAD_BYTES)
+            info = first_commit_info(head, whole=len(head) < HEAD_BYTES)
+            if info is not None:
+                return info
+            data = head if len(head) < HEAD_BYTES else self.store.get(path)
+        except ObjectNotFoundError as error:
+            raise self._gone(commit_name(version)) from error
+        return decode_commit(data, version).commit_info
+
+    def in_commit_timestamp_ms(self, version: int) -> int:
+        """Raises MissingInCommitTimestampError when the commit has none. Cost: as ``commit_info``."""
+        try:
+            info = self.commit_info(version)
+        except InvalidCommitError as error:
+            raise MissingInCommitTimestampError(
+                f"{self.store.url}: the in-commit timestamp of version {version} cannot be read: {error}",
+                version=version,
+            ) from error
+        return required_ict(info, version, self.store.url)
+
+    def checksum(self, version: int) -> VersionChecksum | None:
+        """The ``.crc`` of a version, or None when there is none that can be read. Cost: 1 GET."""
+        try:
+            return decode_checksum(self.store.get(checksum_path(version)))
+        except ObjectNotFoundError:
+            return None
+
+    # -------------------------------------------------------------------------------------- checkpoints
+
+    def checkpoint_state(self, checkpoint: Checkpoint) -> PartialState:
+        """Protocol, metaData, txn and domainMetadata of a checkpoint. Cost: some ranged GETs for each part."""
+        protocol: Protocol | None = None
+        metadata: Metadata | None = None
+        transactions: dict[str, SetTransaction] = {}
+        domains: dict[str, DomainMetadata] = {}
+        for table in self._read(checkpoint, _SINGLETONS):
+            for key, body in _rows(table, _SINGLETONS):
+                if key == "protocol":
+                    protocol = Protocol.from_json(body)
+                elif key == "metaData":
+                    metadata = Metadata.from_json(body)
+                elif key == "txn":
+                    transactions[body["appId"]] = SetTransaction.from_json(body)
+                elif not body.get("removed"):
+                    domains[body["domain"]] = DomainMetadata.from_json({"removed": False, **body})
+        if protocol is None or metadata is None:
+            missing = "protocol" if protocol is None else "metaData"
+            # Not InvalidCheckpointError: this file is whole, so what it lacks was never in the table's state.
+            raise CorruptTableError(
+                f"{self.store.url}: checkpoint {checkpoint.names[0]} has no {missing} action. If the commits before "
+                "it are all there, delete it and the state is rebuilt from them."
+            )
+        return PartialState(protocol, metadata, transactions, domains)
+
+    def checkpoint_files(self, checkpoint: Checkpoint) -> pa.Table:
+        """The add actions of a checkpoint, schema FILES. Statistics stay JSON text."""
+        return self._actions(checkpoint, "add", FILES)
+
+    def checkpoint_tombstones(self, checkpoint: Checkpoint) -> pa.Table:
+        """The remove actions of a checkpoint, schema TOMBSTONES."""
+        return self._actions(checkpoint, "remove", TOMBSTONES)
+
+    def _actions(self, checkpoint: Checkpoint, action: str, schema: pa.Schema) -> pa.Table:
+        columns = [f"{action}.{camel(name)}" for name in schema.names]
+        parts = [_struct_rows(part, action, schema) for part in self._read(checkpoint, columns)]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def _read(self, checkpoint: Checkpoint, columns: Iterable[str]) -> Iterable[pa.Table]:
+        if checkpoint.kind is LogFileKind.UUID_CHECKPOINT:
+            raise UnsupportedFeatureError(
+                f"{self.store.url}: the V2 checkpoint {checkpoint.names[0]} is not read yet.",
+                features=("v2Checkpoint",),
+            )
+        for name in checkpoint.names:
+            try:
+                with pq.ParquetFile(self.store.open_input(log_path(name))) as file:
+                    _refuse_sidecars(file, self.store.url, name)
+                    yield file.read(columns=list(columns), use_threads=True)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise InvalidCheckpointError(
+                    f"{self.store.url}: checkpoint {name} cannot be read: {error}", version=checkpoint.version
+                ) from error
+
+    def _gone(self, name: str) -> MissingVersionError:
+        return MissingVersionError(
+            f"{self.store.url}: commit {name} was listed and is gone. "
+            "Log clean-up may be running: open the table again.",
+            version=int(name[:20]),
+        )
+
+
+def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
+    """The in-commit timestamp of a commit that must carry one. Raises MissingInCommitTimestampError."""
+    if info is not None and info.in_commit_timestamp_ms is not None:
+        return info.in_commit_timestamp_ms
+    what = "no commitInfo action" if info is None else "no valid inCommitTimestamp in its commitInfo"
+    raise MissingInCommitTimestampError(
+        f"{table}: version {version} has {what}, though in-commit timestamps are enabled for it. "
+        "No time is made up for it. Restore the commit file, or disable in-commit timestamps and enable them again.",
+        version=version,
+    )
+
+
+def _refuse_sidecars(file: pq.ParquetFile, table: str, name: str) -> None:
+    names = {file.schema_arrow.field(i).name for i in range(len(file.schema_arrow))}
+    if "checkpointMetadata" in names and "sidecar" in names:
+        sidecars = file.read(columns=["sidecar"]).column("sidecar")
+        if sidecars.null_count < len(sidecars):
+            raise UnsupportedFeatureError(
+                f"{table}: the V2 checkpoint {name} is not read yet.", features=("v2Checkpoint",)
+            )
+
+
+def _rows(table: pa.Table, keys: Iterable[str]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """The few rows of the small actions as JSON-like bodies without nulls."""
+    for key in keys:
+        if key not in table.schema.names:
+            continue
+        column = table.column(key)
+        if column.null_count == len(column):
+            continue
+        for row in column.filter(pc.is_valid(column)).to_pylist():
+            body = {k: dict(v) if k in ("configuration", "options") and v is not None else v for k, v in row.items()}
+            if not any(v is not None for v in body.values()):
+                continue  # some writers store a struct of nulls for an absent action
+            if key == "metaData":
+                body = _metadata_body(body)
+            yield key, {k: v for k, v in body.items() if v is not None}
+
+
+def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
+    stored = body.get("format") or {}
+    body["format"] = {
+        "provider": stored.get("provider") or "parquet",
+        "options": dict(stored.get("options") or ()),
+    }
+    body["partitionColumns"] = body.get("partitionColumns") or []
+    body["configuration"] = body.get("configuration") or {}
+    return body
+
+
+def _struct_rows(table: pa.Table, action: str, schema: pa.Schema) -> pa.Table:
+    """The rows where the action's struct has a path, its children as columns of ``schema``."""
+    if action not in table.schema.names:
+        return schema.empty_table()
+    column = table.column(action).combine_chunks()
+    present = {f.name: i for i, f in enumerate(column.type.fields)}
+    if "path" not in present:
+        return schema.empty_table()
+    children = column.flatten()
+    keep = pc.is_valid(children[present["path"]])
+    if not pc.all(keep).as_py():
+        children = [child.filter(keep) for child in children]
+    rows = len(children[present["path"]])
+    arrays = []
+    for wanted in schema:
+        index = present.get(camel(wanted.name))
+        arrays.append(pa.nulls(rows, wanted.type) if index is None else _cast(children[index], wanted.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cast(values: Any, wanted: pa.DataType) -> Any:
+    if values.type == wanted:
+        return values
+    if pa.types.is_struct(wanted):
+        present = {f.name: i for i, f in enumerate(values.type.fields)}
+        children = []
+        for child in wanted.fields:
+            index = present.get(camel(child.name))
+            found = pa.nulls(len(values), child.type) if index is None else values.field(index)
+            children.append(_cast(found, child.type))
+        mask = pc.invert(values.is_valid())
+        return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=mask)
+    return values.cast(wanted)

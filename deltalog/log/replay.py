@@ -1,0 +1,276 @@
+"""Action reconciliation: from the actions of a checkpoint and of the commits after it to a state. Pure.
+
+Spec: PROTOCOL.md#action-reconciliation. Files are Arrow tables; the few other actions are rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.errors import CorruptTableError
+from deltalog.spec.actions import (
+    AddFile,
+    DeletionVector,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+)
+from deltalog.spec.codec import CommitActions
+
+_STRINGS = pa.map_(pa.string(), pa.string())
+DELETION_VECTOR = pa.struct(
+    [
+        pa.field("storage_type", pa.string()),
+        pa.field("path_or_inline_dv", pa.string()),
+        pa.field("offset", pa.int64()),
+        pa.field("size_in_bytes", pa.int64()),
+        pa.field("cardinality", pa.int64()),
+        pa.field("max_row_index", pa.int64()),
+    ]
+)
+# A row per live file. Names are those of the add action in snake case.
+FILES = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("partition_values", _STRINGS),
+        pa.field("size", pa.int64()),
+        pa.field("modification_time", pa.int64()),
+        pa.field("stats", pa.string()),
+        pa.field("tags", _STRINGS),
+        pa.field("deletion_vector", DELETION_VECTOR),
+        pa.field("base_row_id", pa.int64()),
+        pa.field("default_row_commit_version", pa.int64()),
+        pa.field("clustering_provider", pa.string()),
+    ]
+)
+# A row per tombstone: what a checkpoint keeps of a remove.
+TOMBSTONES = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("deletion_timestamp", pa.int64()),
+        pa.field("extended_file_metadata", pa.bool_()),
+        pa.field("partition_values", _STRINGS),
+        pa.field("size", pa.int64()),
+        pa.field("deletion_vector", DELETION_VECTOR),
+        pa.field("base_row_id", pa.int64()),
+        pa.field("default_row_commit_version", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything of a version but its files."""
+
+    protocol: Protocol
+    metadata: Metadata
+    transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialState:
+    """A State before it is known to be complete (a log may lack its protocol)."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+
+    def complete(self, table: str, version: int) -> State:
+        """Raises CorruptTableError when protocol or metaData never occurred."""
+        if self.protocol is None or self.metadata is None:
+            missing = "protocol" if self.protocol is None else "metaData"
+            raise CorruptTableError(
+                f"{table}: no {missing} action in version {version} or before it. The log is damaged; "
+                "restore _delta_log from a copy."
+            )
+        return State(self.protocol, self.metadata, self.transactions, self.domains)
+
+
+def advance(state: PartialState | State, commits: Iterable[CommitActions]) -> PartialState:
+    """The state after ``commits`` (ascending)."""
+    protocol, metadata = state.protocol, state.metadata
+    transactions, domains = dict(state.transactions), dict(state.domains)
+    for commit in commits:
+        protocol = commit.protocol or protocol
+        metadata = commit.metadata or metadata
+        transactions.update((t.app_id, t) for t in commit.transactions)
+        for domain in commit.domains:
+            if domain.removed:
+                domains.pop(domain.domain, None)
+            else:
+                domains[domain.domain] = domain
+    return PartialState(protocol, metadata, transactions, domains)
+
+
+# -------------------------------------------------------------------------------------------------- files
+
+
+def file_key(path: str, deletion_vector: DeletionVector | None) -> str:
+    """What identifies a logical file: its path and the deletion vector it is seen through."""
+    return path if deletion_vector is None else f"{path}\0{deletion_vector.unique_id}"
+
+
+def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Table:
+    """The live files (schema FILES) after ``commits`` (ascending) on top of ``base``: the newest action wins."""
+    seen: set[str] = set()
+    adds: list[AddFile] = []
+    for commit in reversed(commits):
+        for add in commit.adds:
+            key = file_key(add.path, add.deletion_vector)
+            if key not in seen:
+                seen.add(key)
+                adds.append(add)
+        seen.update(file_key(r.path, r.deletion_vector) for r in commit.removes)
+    tail = files_table(adds)
+    if base is None:
+        return tail
+    return pa.concat_tables([_without(base, seen), tail]) if commits else base
+
+
+def tombstones(base: pa.Table | None, commits: Sequence[CommitActions], keep_after_ms: int, live: pa.Table) -> pa.Table:
+    """The removes (schema TOMBSTONES) younger than ``keep_after_ms`` whose file is not live again."""
+    newest: dict[str, RemoveFile] = {}
+    for commit in commits:
+        newest.update((file_key(r.path, r.deletion_vector), r) for r in commit.removes)
+    recent = [r for r in newest.values() if (r.deletion_timestamp or 0) > keep_after_ms]
+    table = tombstones_table(recent)
+    if base is not None:
+        expired = pc.less_equal(pc.fill_null(base["deletion_timestamp"], 0), keep_after_ms)
+        table = pa.concat_tables([_without(base.filter(pc.invert(expired)), set(newest)), table])
+    if table.num_rows == 0:
+        return table
+    return table.filter(pc.invert(pc.is_in(_keys(table), value_set=pc.unique(_keys(live)))))
+
+
+def _without(files: pa.Table, keys: set[str]) -> pa.Table:
+    if not keys or files.num_rows == 0:
+        return files
+    dead = pc.is_in(_keys(files), value_set=pa.array(keys, pa.string()))
+    return files.filter(pc.invert(dead)) if pc.any(dead).as_py() else files
+
+
+def _keys(files: pa.Table) -> Any:
+    """``file_key`` of every row."""
+    vectors = files["deletion_vector"].combine_chunks()
+    if vectors.null_count == len(vectors):
+        return files["path"]
+    storage, inline, offset = (vectors.field(i) for i in range(3))
+    suffix = pc.binary_join_element_wise("@", pc.cast(offset, pa.string()), "")
+    unique = pc.binary_join_element_wise(storage, inline, pc.fill_null(suffix, ""), "")
+    keyed = pc.binary_join_element_wise(files["path"].combine_chunks(), unique, "\0")
+    return pc.if_else(vectors.is_valid(), keyed, files["path"].combine_chunks())
+
+
+def files_table(adds: Sequence[AddFile]) -> pa.Table:
+    """Add actions as rows of schema FILES."""
+    columns = [
+        pa.array([a.path for a in adds], pa.string()),
+        strings_map([a.partition_values for a in adds]),
+        pa.array([a.size for a in adds], pa.int64()),
+        pa.array([a.modification_time for a in adds], pa.int64()),
+        pa.array([a.stats for a in adds], pa.string()),
+        strings_map([a.tags for a in adds]),
+        _vectors([a.deletion_vector for a in adds]),
+        pa.array([a.base_row_id for a in adds], pa.int64()),
+        pa.array([a.default_row_commit_version for a in adds], pa.int64()),
+        pa.array([a.clustering_provider for a in adds], pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=FILES)
+
+
+def tombstones_table(removes: Sequence[RemoveFile]) -> pa.Table:
+    """Remove actions as rows of schema TOMBSTONES."""
+    columns = [
+        pa.array([r.path for r in removes], pa.string()),
+        pa.array([r.deletion_timestamp for r in removes], pa.int64()),
+        pa.array([r.extended_file_metadata for r in removes], pa.bool_()),
+        strings_map([r.partition_values for r in removes]),
+        pa.array([r.size for r in removes], pa.int64()),
+        _vectors([r.deletion_vector for r in removes]),
+        pa.array([r.base_row_id for r in removes], pa.int64()),
+        pa.array([r.default_row_commit_version for r in removes], pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, schema=TOMBSTONES)
+
+
+def strings_map(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
+    """Dictionaries as an Arrow map<string, string>; None becomes null."""
+    offsets: list[int | None] = []
+    keys: list[str] = []
+    items: list[str | None] = []
+    for value in values:
+        offsets.append(None if value is None else len(keys))
+        if value:
+            keys.extend(value)
+            items.extend(value.values())
+    offsets.append(len(keys))
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), items)
+
+
+def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
+    rows = [
+        None
+        if v is None
+        else {
+            "storage_type": v.storage_type,
+            "path_or_inline_dv": v.path_or_inline_dv,
+            "offset": v.offset,
+            "size_in_bytes": v.size_in_bytes,
+            "cardinality": v.cardinality,
+            "max_row_index": v.max_row_index,
+        }
+        for v in vectors
+    ]
+    return pa.array(rows, DELETION_VECTOR)
+
+
+def add_actions(files: pa.Table) -> list[AddFile]:
+    """Rows of schema FILES as add actions."""
+    return [
+        AddFile(
+            path=row["path"],
+            partition_values=dict(row["partition_values"] or ()),
+            size=row["size"],
+            modification_time=row["modification_time"],
+            data_change=False,
+            stats=row["stats"],
+            tags=None if row["tags"] is None else dict(row["tags"]),
+            deletion_vector=_vector(row["deletion_vector"]),
+            base_row_id=row["base_row_id"],
+            default_row_commit_version=row["default_row_commit_version"],
+            clustering_provider=row["clustering_provider"],
+        )
+        for row in files.to_pylist()
+    ]
+
+
+def _vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
+    return None if row is None else DeletionVector(**row)
+
+
+def remove_actions(files: pa.Table, deletion_timestamp_ms: int) -> list[RemoveFile]:
+    """What removes these live files (schema FILES)."""
+    return [
+        RemoveFile(
+            path=a.path,
+            deletion_timestamp=deletion_timestamp_ms,
+            data_change=True,
+            extended_file_metadata=True,
+            partition_values=a.partition_values,
+            size=a.size,
+            tags=a.tags,
+            deletion_vector=a.deletion_vector,
+            base_row_id=a.base_row_id,
+            default_row_commit_version=a.default_row_commit_version,
+        )
+        for a in add_actions(files)
+    ]

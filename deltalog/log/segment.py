@@ -1,0 +1,162 @@
+"""Which files of a listing rebuild a version: a checkpoint and the commits after it. Pure.
+
+Spec: PROTOCOL.md#action-reconciliation, #checkpoints.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from deltalog.errors import MissingVersionError, TableNotFoundError, VersionNotFoundError
+from deltalog.spec.paths import LogFile, LogFileKind, commit_name, parse_log_file
+from deltalog.storage.base import FileMeta
+
+_CHECKPOINTS = (
+    LogFileKind.CLASSIC_CHECKPOINT,
+    LogFileKind.MULTI_PART_CHECKPOINT,
+    LogFileKind.UUID_CHECKPOINT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint: one file, or all parts of one in order."""
+
+    version: int
+    kind: LogFileKind
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of ``_delta_log`` that mean something, sorted; from some version on, or all.
+
+    ``commits`` and ``checksums``: ascending versions. ``checkpoints``: complete ones, ascending by version.
+    ``metas``: what the listing said of each commit (times may be None).
+    """
+
+    commits: tuple[int, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    checksums: frozenset[int]
+    metas: dict[int, FileMeta] = field(repr=False, default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.commits and not self.checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What is read for ``version``: the checkpoint, if any, then the commits in ``commits``."""
+
+    version: int
+    checkpoint: Checkpoint | None
+    commits: tuple[int, ...]
+    has_checksum: bool
+
+    @property
+    def checkpoint_version(self) -> int:
+        """The checkpoint's version, or -1."""
+        return -1 if self.checkpoint is None else self.checkpoint.version
+
+
+def parse_listing(files: Iterable[FileMeta]) -> Listing:
+    """Sort a listing by what its names say; strangers are passed over."""
+    commits: dict[int, FileMeta] = {}
+    checksums: set[int] = set()
+    parts: dict[tuple[int, LogFileKind, int, str], list[LogFile]] = {}
+    for meta in files:
+        name = meta.name
+        # The two common names, without a regular expression: a log of 100,000 commits has 200,000 of them.
+        if len(name) == 25 and name[20:] == ".json" and name[:20].isdecimal() and name[:20].isascii():
+            commits[int(name[:20])] = meta
+            continue
+        if len(name) == 24 and name[20:] == ".crc" and name[:20].isdecimal() and name[:20].isascii():
+            checksums.add(int(name[:20]))
+            continue
+        parsed = parse_log_file(name)
+        if parsed is not None and parsed.kind in _CHECKPOINTS:
+            unique = name if parsed.kind is LogFileKind.UUID_CHECKPOINT else ""
+            parts.setdefault((parsed.version, parsed.kind, parsed.parts or 1, unique), []).append(parsed)
+    checkpoints = [
+        Checkpoint(version, kind, tuple(f.name for f in sorted(found, key=lambda f: f.part or 0)))
+        for (version, kind, expected, _), found in parts.items()
+        if len({f.part for f in found}) == expected
+    ]
+    # Of several checkpoints of one version the newer spec comes last, and is taken first.
+    checkpoints.sort(key=lambda c: (c.version, _CHECKPOINTS.index(c.kind), c.names))
+    return Listing(tuple(sorted(commits)), tuple(checkpoints), frozenset(checksums), commits)
+
+
+def choose_segment(
+    listing: Listing, table: str, version: int | None = None, unusable: Collection[Checkpoint] = ()
+) -> Segment:
+    """The segment of ``version`` (None: the latest), without the ``unusable`` checkpoints.
+
+    Raises TableNotFoundError, VersionNotFoundError, MissingVersionError.
+    """
+    if listing.is_empty:
+        raise TableNotFoundError(
+            f"There is no Delta table at {table}: _delta_log holds no commit. "
+            "Check the path, or create the table with DeltaTable.create."
+        )
+    latest = max([*listing.commits[-1:], *(c.version for c in listing.checkpoints[-1:])])
+    wanted = latest if version is None else version
+    usable = [c for c in listing.checkpoints if c.version <= wanted and c not in unusable]
+    checkpoint = usable[-1] if usable else None
+    start = 0 if checkpoint is None else checkpoint.version + 1
+    low, high = bisect.bisect_left(listing.commits, start), bisect.bisect_right(listing.commits, wanted)
+    commits = listing.commits[low:high]
+    if wanted > latest or wanted < 0:
+        raise _not_found(wanted, recreatable_versions(listing), latest, table)
+    if commits != tuple(range(start, wanted + 1)):
+        missing = _first_gap(commits, start, wanted)
+        recreatable = recreatable_versions(listing)
+        if version is not None and (not recreatable or wanted < recreatable[0]):
+            raise _not_found(wanted, recreatable, latest, table)
+        if checkpoint is None and start == 0 and (not commits or commits[0] > 0):
+            raise MissingVersionError(
+                f"{table}: version {wanted} cannot be rebuilt: the log begins at version "
+                f"{listing.commits[0] if listing.commits else '?'} and no readable checkpoint covers the versions "
+                "before it. Restore the missing files of _delta_log from a copy.",
+                version=missing,
+            )
+        raise MissingVersionError(
+            f"{table}: version {wanted} cannot be rebuilt: {commit_name(missing)} is missing from _delta_log "
+            "while later versions are there. Restore it from a copy.",
+            version=missing,
+        )
+    return Segment(wanted, checkpoint, commits, wanted in listing.checksums)
+
+
+def recreatable_versions(listing: Listing) -> list[int]:
+    """Ascending versions that have a commit file and whose state can be rebuilt.
+
+    Time travel by timestamp considers these: they begin at version 0, or at the first complete checkpoint.
+    """
+    starts = [c.version for c in listing.checkpoints]
+    if listing.commits and listing.commits[0] == 0:
+        starts.insert(0, 0)
+    if not listing.commits or not starts:
+        return []
+    first = min((s for s in starts if s >= listing.commits[0]), default=None)
+    if first is None:
+        return []
+    return list(listing.commits[bisect.bisect_left(listing.commits, first) :])
+
+
+def _first_gap(commits: Sequence[int], start: int, end: int) -> int:
+    present = set(commits)
+    return next(v for v in range(start, end + 1) if v not in present)
+
+
+def _not_found(version: int, recreatable: Sequence[int], latest: int, table: str) -> VersionNotFoundError:
+    earliest = recreatable[0] if recreatable else latest
+    return VersionNotFoundError(
+        f"{table} has no version {version}. Versions {earliest} to {latest} can be read.",
+        version=version,
+        earliest=earliest,
+        latest=latest,
+    )

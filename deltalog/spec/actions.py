@@ -1,0 +1,193 @@
+"""The actions of a commit, one type each.
+
+Spec: PROTOCOL.md#actions. Field names are the protocol's in snake case; ``from_json`` and ``to_json`` use the
+protocol's own. Fields that deltalog does not know are kept in ``extra`` and written back.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import msgspec
+from msgspec import field
+
+from deltalog.errors import InvalidCommitError
+from deltalog.spec.schema import StructType
+
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Version = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+A = TypeVar("A", bound="Action")
+
+
+class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """What all actions share. Not a user type."""
+
+    KEY: ClassVar[str]
+    # No JSON key can be named so: unknown fields of any name stay apart from ours.
+    extra: dict[str, Any] = field(default_factory=dict, name=" extra")
+
+    @classmethod
+    def from_json(cls: type[A], body: Any) -> A:
+        """The action of a decoded JSON body. Raises InvalidCommitError naming the field that is wrong."""
+        try:
+            action = msgspec.convert(body, cls)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise InvalidCommitError(f"A {cls.KEY} action is not valid: {error}.") from None
+        unknown = {key: value for key, value in body.items() if key not in _KNOWN[cls]}
+        return msgspec.structs.replace(action, extra=unknown) if unknown else action
+
+    def to_json(self) -> dict[str, Any]:
+        """The body as the log has it; absent optional fields are left out."""
+        body: dict[str, Any] = msgspec.to_builtins(self)
+        body.pop(" extra", None)
+        return {**body, **self.extra} if self.extra else body
+
+
+class Protocol(Action, frozen=True, kw_only=True):
+    """Spec: PROTOCOL.md#protocol-evolution."""
+
+    KEY = "protocol"
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+
+
+class Format(msgspec.Struct, frozen=True):
+    provider: str = "parquet"
+    options: dict[str, str] = field(default_factory=dict)
+
+
+class Metadata(Action, frozen=True, kw_only=True):
+    """Spec: PROTOCOL.md#change-metadata."""
+
+    KEY = "metaData"
+    id: str
+    name: str | None = None
+    description: str | None = None
+    format: Format
+    schema_string: str = ""  # some early tables have none; then there are no columns
+    partition_columns: tuple[str, ...]
+    configuration: dict[str, str]
+    created_time: Long | None = None
+
+    @property
+    def schema(self) -> StructType:
+        """``schemaString`` parsed. Raises CorruptTableError."""
+        return StructType.from_json(self.schema_string) if self.schema_string else StructType()
+
+
+class DeletionVector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Spec: PROTOCOL.md#deletion-vector-descriptor-schema."""
+
+    storage_type: Literal["u", "i", "p"]
+    path_or_inline_dv: str
+    size_in_bytes: Size
+    cardinality: Size
+    offset: Size | None = None
+    max_row_index: Long | None = None
+
+    @property
+    def unique_id(self) -> str:
+        """What identifies this vector among those of one file."""
+        suffix = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
+
+
+class AddFile(Action, frozen=True, kw_only=True):
+    """Spec: PROTOCOL.md#add-file-and-remove-file. ``path`` is percent-encoded; ``stats`` is JSON text."""
+
+    KEY = "add"
+    path: str
+    partition_values: dict[str, str | None]
+    size: Size
+    modification_time: Long
+    data_change: bool
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
+    clustering_provider: str | None = None
+
+
+class RemoveFile(Action, frozen=True, kw_only=True):
+    """Spec: PROTOCOL.md#add-file-and-remove-file. ``deletion_timestamp`` is in ms."""
+
+    KEY = "remove"
+    path: str
+    deletion_timestamp: Long | None = None
+    data_change: bool = field(default=True)
+    extended_file_metadata: bool | None = None
+    partition_values: dict[str, str | None] | None = None
+    size: Long | None = None
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "dataChange": self.data_change}
+
+
+class SetTransaction(Action, frozen=True, kw_only=True):
+    """Spec: PROTOCOL.md#transaction-identifiers."""
+
+    KEY = "txn"
+    app_id: str
+    version: Version
+    last_updated: Long | None = None
+
+
+class DomainMetadata(Action, frozen=True, kw_only=True):
+    """Spec: PROTOCOL.md#domain-metadata."""
+
+    KEY = "domainMetadata"
+    domain: str
+    configuration: str
+    removed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "removed": self.removed}
+
+
+class UnknownAction(msgspec.Struct, frozen=True):
+    """A line that this version has no type for (``cdc``, ``sidecar``, or one of the future), kept whole."""
+
+    line: dict[str, Any]
+
+
+class CommitInfo(msgspec.Struct, frozen=True):
+    """Provenance: any JSON object; the properties read what deltalog uses of it.
+
+    Spec: PROTOCOL.md#commit-provenance-information.
+    """
+
+    body: dict[str, Any]
+
+    @property
+    def in_commit_timestamp_ms(self) -> int | None:
+        """``inCommitTimestamp``, or None when it is absent or not a whole number of ms since 1970."""
+        value = self.body.get("inCommitTimestamp")
+        whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+        return value if whole else None
+
+    @property
+    def txn_id(self) -> str | None:
+        return self._text("txnId")
+
+    @property
+    def operation(self) -> str | None:
+        return self._text("operation")
+
+    def _text(self, key: str) -> str | None:
+        value = self.body.get(key)
+        return value if isinstance(value, str) else None
+
+
+_KNOWN: dict[type[Action], frozenset[str]] = {
+    cls: frozenset(cls.__struct_encode_fields__) - {" extra"}
+    for cls in (Protocol, Metadata, AddFile, RemoveFile, SetTransaction, DomainMetadata)
+}

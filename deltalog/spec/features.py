@@ -1,0 +1,227 @@
+"""The table features: one row each, and what deltalog may do with a table that lists them.
+
+Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deltalog.errors import UnsupportedFeatureError
+from deltalog.spec import timestamps
+from deltalog.spec.actions import Metadata, Protocol
+from deltalog.spec.schema import StructType, uses_type
+
+
+class Writes(enum.Enum):
+    """Whether tables that list a feature can be written."""
+
+    YES = "yes"
+    IF_UNUSED = "if the table does not use it"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """``legacy`` versions (reader, writer) imply the feature without naming it."""
+
+    name: str
+    reader: bool
+    reads: bool
+    writes: Writes
+    legacy_reader: int | None = None
+    legacy_writer: int | None = None
+
+
+FEATURES: tuple[Feature, ...] = (
+    #       name                     reader reads  writes            legacy versions
+    Feature("appendOnly", False, True, Writes.YES, legacy_writer=2),
+    Feature("invariants", False, True, Writes.IF_UNUSED, legacy_writer=2),
+    Feature("checkConstraints", False, True, Writes.IF_UNUSED, legacy_writer=3),
+    Feature("changeDataFeed", False, True, Writes.YES, legacy_writer=4),
+    Feature("generatedColumns", False, True, Writes.IF_UNUSED, legacy_writer=4),
+    Feature("columnMapping", True, True, Writes.IF_UNUSED, legacy_reader=2, legacy_writer=5),
+    Feature("identityColumns", False, True, Writes.IF_UNUSED, legacy_writer=6),
+    Feature("allowColumnDefaults", False, True, Writes.IF_UNUSED),
+    Feature("deletionVectors", True, True, Writes.YES),
+    Feature("rowTracking", False, True, Writes.NO),
+    Feature("domainMetadata", False, True, Writes.YES),
+    Feature("clustering", False, True, Writes.NO),
+    Feature("timestampNtz", True, True, Writes.YES),
+    Feature("typeWidening", True, True, Writes.YES),
+    Feature("typeWidening-preview", True, True, Writes.YES),
+    Feature("variantType", True, True, Writes.IF_UNUSED),
+    Feature("variantType-preview", True, True, Writes.IF_UNUSED),
+    Feature("variantShredding", True, True, Writes.IF_UNUSED),
+    Feature("variantShredding-preview", True, True, Writes.IF_UNUSED),
+    Feature("v2Checkpoint", True, True, Writes.YES),
+    Feature("vacuumProtocolCheck", True, True, Writes.YES),
+    Feature("checkpointProtection", False, True, Writes.YES),
+    Feature(timestamps.FEATURE, False, True, Writes.YES),
+    *(Feature(alias, False, True, Writes.NO) for alias in timestamps.FEATURE_ALIASES),
+    Feature("icebergCompatV1", False, True, Writes.NO),
+    Feature("icebergCompatV2", False, True, Writes.NO),
+    Feature("icebergCompatV3", False, True, Writes.NO),
+    Feature("materializePartitionColumns", False, True, Writes.NO),
+    Feature("collations-preview", False, True, Writes.NO),
+    Feature("catalogManaged", True, False, Writes.NO),
+)
+_BY_NAME = {feature.name: feature for feature in FEATURES}
+
+MAX_READER_VERSION = 3
+MAX_WRITER_VERSION = 7
+
+
+def writer_features(protocol: Protocol) -> tuple[str, ...]:
+    """The features that writers must honour, with those that legacy versions imply."""
+    if protocol.min_writer_version >= MAX_WRITER_VERSION:
+        return protocol.writer_features or ()
+    return tuple(
+        f.name for f in FEATURES if f.legacy_writer is not None and f.legacy_writer <= protocol.min_writer_version
+    )
+
+
+def reader_features(protocol: Protocol) -> tuple[str, ...]:
+    """The features that readers must honour, with those that legacy versions imply."""
+    if protocol.min_reader_version >= MAX_READER_VERSION:
+        return protocol.reader_features or ()
+    return tuple(
+        f.name for f in FEATURES if f.legacy_reader is not None and f.legacy_reader <= protocol.min_reader_version
+    )
+
+
+def check_protocol(protocol: Protocol) -> None:
+    """Refuse protocol actions that contradict themselves, whatever deltalog supports."""
+    if protocol.reader_features is not None and protocol.min_reader_version != MAX_READER_VERSION:
+        raise UnsupportedFeatureError(
+            f"The protocol has readerFeatures at reader version {protocol.min_reader_version}; "
+            "only version 3 may list them.",
+            features=protocol.reader_features,
+        )
+
+
+def check_readable(protocol: Protocol, table: str) -> None:
+    """Raise UnsupportedFeatureError, naming each feature, when the table's state cannot be read."""
+    version = protocol.min_reader_version
+    if not 1 <= version <= MAX_READER_VERSION:
+        raise UnsupportedFeatureError(
+            f"{table} needs reader version {version}; deltalog reads versions 1 to {MAX_READER_VERSION}. "
+            "Use a newer client.",
+            features=(),
+        )
+    unknown = [n for n in reader_features(protocol) if n not in _BY_NAME or not _BY_NAME[n].reads]
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"{table} needs reader features that deltalog does not have: {', '.join(unknown)}. "
+            "Read it with a client that knows them.",
+            features=tuple(unknown),
+        )
+
+
+def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, table: str) -> None:
+    """Raise UnsupportedFeatureError, naming each feature, when the table cannot be written safely."""
+    check_readable(protocol, table)
+    version = protocol.min_writer_version
+    if not 1 <= version <= MAX_WRITER_VERSION:
+        raise UnsupportedFeatureError(
+            f"{table} needs writer version {version}; deltalog writes versions 1 to {MAX_WRITER_VERSION}. "
+            "Use a newer client.",
+            features=(),
+        )
+    refused = [n for n in writer_features(protocol) if not _writable(n, metadata, schema)]
+    if refused:
+        raise UnsupportedFeatureError(
+            f"{table} needs writer features that deltalog cannot honour: {', '.join(refused)}. "
+            "Write it with a client that knows them; reading is not affected.",
+            features=tuple(refused),
+        )
+
+
+def _writable(name: str, metadata: Metadata, schema: StructType) -> bool:
+    feature = _BY_NAME.get(name)
+    if feature is None or feature.writes is Writes.NO:
+        return False
+    return feature.writes is Writes.YES or not is_used(name, metadata, schema)
+
+
+def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:
+    """Whether schema or properties make use of a feature that the protocol lists."""
+    configuration = metadata.configuration
+    if name == "invariants":
+        return _any_field_has(schema, "delta.invariants")
+    if name == "checkConstraints":
+        return any(key.startswith("delta.constraints.") for key in configuration)
+    if name == "generatedColumns":
+        return _any_field_has(schema, "delta.generationExpression")
+    if name == "identityColumns":
+        return _any_field_has(schema, "delta.identity.start")
+    if name == "allowColumnDefaults":
+        return _any_field_has(schema, "CURRENT_DEFAULT")
+    if name == "columnMapping":
+        return configuration.get("delta.columnMapping.mode", "none") != "none"
+    if name.startswith("variant"):
+        return uses_type(schema, "variant")
+    return True
+
+
+def _any_field_has(schema: StructType, key: str) -> bool:
+    return any(
+        key in column.metadata or (isinstance(column.data_type, StructType) and _any_field_has(column.data_type, key))
+        for column in schema.fields
+    )
+
+
+def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
+    """The protocol raised just far enough to list ``wanted``; what legacy versions implied becomes explicit.
+
+    The protocol itself is returned when nothing is missing. Versions and features are never taken away.
+    """
+    missing = [n for n in wanted if n not in writer_features(protocol)]
+    if not missing:
+        return protocol
+    writer = [*missing, *writer_features(protocol)]
+    reader = [n for n in (*missing, *reader_features(protocol)) if n in _BY_NAME and _BY_NAME[n].reader]
+    old_reader = protocol.min_reader_version
+    needs_reader = old_reader >= MAX_READER_VERSION or any(_BY_NAME[n].reader for n in missing)
+    return Protocol(
+        min_reader_version=MAX_READER_VERSION if needs_reader else old_reader,
+        min_writer_version=MAX_WRITER_VERSION,
+        reader_features=tuple(reader) if needs_reader else None,
+        writer_features=tuple(writer),
+        extra=protocol.extra,
+    )
+
+
+def features_for(metadata: Metadata, schema: StructType) -> list[str]:
+    """The features that schema and properties of a table need listed."""
+    wanted = []
+    if uses_type(schema, "timestamp_ntz"):
+        wanted.append("timestampNtz")
+    if uses_type(schema, "variant"):
+        wanted.append("variantType")
+    for key, name in _FEATURE_OF_PROPERTY.items():
+        if metadata.configuration.get(key, "").lower() == "true":
+            wanted.append(name)
+    for key in metadata.configuration:
+        if key.startswith("delta.feature."):
+            wanted.append(key.removeprefix("delta.feature."))
+    return wanted
+
+
+_FEATURE_OF_PROPERTY = {
+    "delta.enableInCommitTimestamps": timestamps.FEATURE,
+    "delta.enableChangeDataFeed": "changeDataFeed",
+    "delta.enableDeletionVectors": "deletionVectors",
+    "delta.enableRowTracking": "rowTracking",
+    "delta.enableTypeWidening": "typeWidening",
+}
+
+# What a table without any feature has, as delta-spark creates it: append-only and invariants by version.
+BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
+
+
+def is_ict_active(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether commits under this protocol and metadata carry ``inCommitTimestamp``."""
+    return timestamps.is_active(protocol.min_writer_version, protocol.writer_features or (), metadata.configuration)

@@ -1,0 +1,100 @@
+"""Partition values: typed value, the text that ``partitionValues`` holds, and the directory name.
+
+Spec: PROTOCOL.md#partition-value-serialization. The empty string and an absent value both mean null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deltalog.errors import CorruptTableError, SchemaMismatchError
+from deltalog.spec.schema import ArrayType, DataType, DecimalType, MapType, StructType
+from deltalog.spec.timestamps import parse_iso
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_UTC = datetime.timezone.utc
+# What Hive escapes in directory names, besides control characters.
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^ <>|")
+
+
+def serialize(value: Any, data_type: DataType) -> str | None:
+    """The text for a Python value of a partition column. Cost: none."""
+    if value is None or value == "":
+        return None
+    name = str(data_type)
+    if name == "boolean":
+        return "true" if value else "false"
+    if name == "binary":
+        return "".join(chr(byte) for byte in value)
+    if name == "timestamp":
+        return str(value.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")).rjust(27, "0")
+    if name == "timestamp_ntz":
+        text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+        return f"{text}.{value.microsecond:06d}" if value.microsecond else text
+    if name == "date":
+        return str(value.isoformat())
+    if isinstance(data_type, DecimalType):
+        return format(value, "f")
+    return str(value)
+
+
+def parse(text: str | None, data_type: DataType, column: str) -> Any:
+    """The Python value of a partition column. Raises CorruptTableError when the text is not of its type."""
+    if text is None or text == "":
+        return None
+    name = str(data_type)
+    try:
+        if name == "string":
+            return text
+        if name in ("long", "integer", "short", "byte"):
+            return int(text)
+        if name in ("float", "double"):
+            return float(text)
+        if name == "boolean":
+            return {"true": True, "false": False}[text.lower()]
+        if name == "date":
+            return datetime.date.fromisoformat(text[:10]) if len(text) > 10 else datetime.date.fromisoformat(text)
+        if name == "timestamp":
+            moment = parse_iso(text)
+            return moment.replace(tzinfo=_UTC) if moment.tzinfo is None else moment.astimezone(_UTC)
+        if name == "timestamp_ntz":
+            return parse_iso(text).replace(tzinfo=None)
+        if name == "binary":
+            return text.encode("utf-8") if any(ord(c) > 255 for c in text) else bytes(ord(c) for c in text)
+        if isinstance(data_type, DecimalType):
+            exponent = decimal.Decimal(1).scaleb(-data_type.scale)
+            return decimal.Decimal(text).quantize(exponent, context=decimal.Context(prec=38))
+    except (ValueError, KeyError, ArithmeticError) as error:
+        raise CorruptTableError(
+            f"The partition value {text!r} of column {column} is not a {data_type}: {error}."
+        ) from None
+    raise CorruptTableError(f"Column {column} of type {data_type} cannot be a partition column.")
+
+
+def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> tuple[str, ...]:
+    """The partition columns under their names in the schema. Raises SchemaMismatchError."""
+    found = []
+    for name in partition_by:
+        column = schema.field(name)
+        nested = isinstance(column.data_type, (StructType, ArrayType, MapType))
+        if nested or str(column.data_type) in ("variant", "void"):
+            raise SchemaMismatchError(f"Column {name} of type {column.data_type} cannot partition a table.")
+        found.append(column.name)
+    if len(set(found)) != len(found):
+        raise SchemaMismatchError(f"partition_by names a column twice: {', '.join(partition_by)}.")
+    if found and len(found) == len(schema.fields):
+        raise SchemaMismatchError("Every column is a partition column; at least one must be left for the data.")
+    return tuple(found)
+
+
+def directory(values: Mapping[str, str | None]) -> str:
+    """The Hive directory ``a=1/b=x`` of partition values; empty without any. Only a convention: values are
+    read from the log, never from a path."""
+    return "/".join(f"{_escape(name)}={HIVE_NULL if v is None else _escape(v)}" for name, v in values.items())
+
+
+def _escape(text: str) -> str:
+    return "".join(f"%{ord(c):02X}" if ord(c) < 32 or c in _ESCAPED else c for c in text)

@@ -1,0 +1,122 @@
+"""Table properties: the ``delta.*`` keys of ``metaData.configuration`` that deltalog acts on.
+
+Spec: PROTOCOL.md#table-properties (and the feature sections that name a property).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from deltalog.errors import InvalidPropertyError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Property(Generic[T]):
+    """A known property: its key, how its text is read, and its value when absent."""
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+
+    def read(self, configuration: Mapping[str, str]) -> T:
+        """The value in effect. Raises InvalidPropertyError when the text cannot be read."""
+        text = configuration.get(self.key)
+        if text is None:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise InvalidPropertyError(
+                f"Table property {self.key} is {text!r}: {error}. Set it to a valid value.", key=self.key
+            ) from None
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise ValueError("expected true or false")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value <= 0:
+        raise ValueError("expected a positive number")
+    return value
+
+
+_UNIT_MS = {
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 7 * 86_400_000,
+}
+_INTERVAL_PART = re.compile(r"\s*(\d+)\s*([a-z]+?)s?(?=\s|$)")
+
+
+def _interval_ms(text: str) -> int:
+    """``interval 1 week`` and ``interval 2 days 3 hours`` in milliseconds (no months: they have no length)."""
+    rest = text.strip().lower().removeprefix("interval")
+    total, at = 0, 0
+    while match := _INTERVAL_PART.match(rest, at):
+        if match[2] not in _UNIT_MS:
+            break
+        total += int(match[1]) * _UNIT_MS[match[2]]
+        at = match.end()
+    if at == 0 or rest[at:].strip():
+        raise ValueError("expected an interval such as 'interval 7 days'")
+    return total
+
+
+ENABLE_IN_COMMIT_TIMESTAMPS = Property("delta.enableInCommitTimestamps", _boolean, False)
+ENABLEMENT_VERSION_KEY = "delta.inCommitTimestampEnablementVersion"
+ENABLEMENT_TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"
+APPEND_ONLY = Property("delta.appendOnly", _boolean, False)
+CHECKPOINT_INTERVAL = Property("delta.checkpointInterval", _positive, 10)
+DELETED_FILE_RETENTION_MS = Property("delta.deletedFileRetentionDuration", _interval_ms, 7 * 86_400_000)
+DATA_SKIPPING_NUM_INDEXED_COLS = Property("delta.dataSkippingNumIndexedCols", int, 32)
+ENABLE_CHANGE_DATA_FEED = Property("delta.enableChangeDataFeed", _boolean, False)
+ENABLE_ROW_TRACKING = Property("delta.enableRowTracking", _boolean, False)
+ENABLE_DELETION_VECTORS = Property("delta.enableDeletionVectors", _boolean, False)
+
+KNOWN: Mapping[str, Property[object]] = {
+    p.key: p  # type: ignore[misc]
+    for p in (
+        ENABLE_IN_COMMIT_TIMESTAMPS,
+        APPEND_ONLY,
+        CHECKPOINT_INTERVAL,
+        DELETED_FILE_RETENTION_MS,
+        DATA_SKIPPING_NUM_INDEXED_COLS,
+        ENABLE_CHANGE_DATA_FEED,
+        ENABLE_ROW_TRACKING,
+        ENABLE_DELETION_VECTORS,
+    )
+}
+
+
+def check_assignment(changes: Mapping[str, str | None]) -> None:
+    """Refuse what a caller must not set (None: unset) and values that cannot be read.
+
+    The enablement pair belongs to the writer: half of it, or a wrong value, makes every later commit and
+    every time travel of other engines fail.
+    """
+    for key, value in changes.items():
+        if key in (ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY):
+            raise InvalidPropertyError(
+                f"{key} is kept by the writer and cannot be set or unset by hand. "
+                f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
+                key=key,
+            )
+        if value is not None and not isinstance(value, str):
+            raise InvalidPropertyError(
+                f"Table property {key} must be text, not {type(value).__name__}: write {str(value).lower()!r}.",
+                key=key,
+            )
+        if value is not None and key in KNOWN:
+            KNOWN[key].read({key: value})

@@ -1,0 +1,303 @@
+"""Schema types, their JSON, and how schemas are compared and merged.
+
+Spec: PROTOCOL.md#schema-serialization-format. The JSON is the same as that of Spark's ``df.schema.json()``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalog.errors import CorruptTableError, SchemaMismatchError
+
+_INTEGRAL = ("byte", "short", "integer", "long")
+_TEMPORAL = ("date", "timestamp", "timestamp_ntz")
+PRIMITIVES = frozenset((*_INTEGRAL, *_TEMPORAL, "string", "float", "double", "boolean", "binary", "variant", "void"))
+MAX_DEPTH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType:
+    """A type without parameters, by its protocol name (``long``, ``string``, ``timestamp_ntz`` …)."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    element_type: DataType
+    contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"array<{self.element_type}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    key_type: DataType
+    value_type: DataType
+    value_contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"map<{self.key_type},{self.value_type}>"
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A column. ``metadata`` is kept as it is: it carries constraints, mappings, comments."""
+
+    name: str
+    data_type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """An ordered list of columns; also the schema of a table."""
+
+    fields: tuple[StructField, ...] = ()
+
+    def __str__(self) -> str:
+        return "struct<" + ",".join(f"{f.name}:{f.data_type}" for f in self.fields) + ">"
+
+    def __iter__(self) -> Iterator[StructField]:
+        return iter(self.fields)
+
+    @property
+    def names(self) -> list[str]:
+        return [f.name for f in self.fields]
+
+    def field(self, name: str) -> StructField:
+        """The column of that name, else the one that differs in case only. Raises SchemaMismatchError."""
+        found = self.find(name)
+        if found is None:
+            raise SchemaMismatchError(f"There is no column {name!r}. Columns: {', '.join(self.names)}.")
+        return found
+
+    def find(self, name: str) -> StructField | None:
+        """Like ``field``, with None for an absent column."""
+        folded = [f for f in self.fields if f.name.lower() == name.lower()]
+        exact = [f for f in folded if f.name == name]
+        return next(iter(exact or folded), None)
+
+    def to_json(self) -> str:
+        """The text that ``metaData.schemaString`` holds."""
+        return json.dumps(_to_json(self), separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> StructType:
+        """Parse ``schemaString``. Raises CorruptTableError when it is not a Delta schema."""
+        try:
+            parsed = _from_json(json.loads(text), 0)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise CorruptTableError(f"The table's schemaString is not a Delta schema: {error!r}.") from None
+        if not isinstance(parsed, StructType):
+            raise CorruptTableError("The table's schemaString is not a struct.")
+        return parsed
+
+    @classmethod
+    def from_arrow(cls, schema: Any) -> StructType:
+        """The Delta schema of a pyarrow Schema. Raises SchemaMismatchError for types that Delta lacks."""
+        from deltalog.spec.arrow import schema_from_arrow
+
+        return schema_from_arrow(schema)
+
+    def to_arrow(self) -> Any:
+        """The pyarrow Schema that scans of a table with this schema return."""
+        from deltalog.spec.arrow import schema_to_arrow
+
+        return schema_to_arrow(self)
+
+
+DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+
+
+def _to_json(data_type: DataType) -> Any:
+    if isinstance(data_type, StructType):
+        fields = [
+            {
+                "name": f.name,
+                "type": _to_json(f.data_type),
+                "nullable": f.nullable,
+                "metadata": dict(f.metadata),
+            }
+            for f in data_type.fields
+        ]
+        return {"type": "struct", "fields": fields}
+    if isinstance(data_type, ArrayType):
+        element = _to_json(data_type.element_type)
+        return {"type": "array", "elementType": element, "containsNull": data_type.contains_null}
+    if isinstance(data_type, MapType):
+        return {
+            "type": "map",
+            "keyType": _to_json(data_type.key_type),
+            "valueType": _to_json(data_type.value_type),
+            "valueContainsNull": data_type.value_contains_null,
+        }
+    return str(data_type)
+
+
+def _from_json(value: Any, depth: int) -> DataType:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    if isinstance(value, str):
+        if value in PRIMITIVES:
+            return PrimitiveType(value)
+        if value == "decimal":
+            return DecimalType(10, 0)
+        if match := _DECIMAL.fullmatch(value):
+            return DecimalType(int(match[1]), int(match[2]))
+        raise ValueError(f"unknown type {value!r}")
+    kind = value["type"]
+    if kind == "struct":
+        return StructType(
+            tuple(
+                StructField(
+                    f["name"],
+                    _from_json(f["type"], depth + 1),
+                    f.get("nullable", True),
+                    f.get("metadata") or {},
+                )
+                for f in value["fields"]
+            )
+        )
+    if kind == "array":
+        return ArrayType(_from_json(value["elementType"], depth + 1), value.get("containsNull", True))
+    if kind == "map":
+        key, item = _from_json(value["keyType"], depth + 1), _from_json(value["valueType"], depth + 1)
+        return MapType(key, item, value.get("valueContainsNull", True))
+    raise ValueError(f"unknown type {kind!r}")
+
+
+def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
+    """Every leaf below structs, depth first, with its path of names; arrays and maps are leaves."""
+    for column in schema.fields:
+        if isinstance(column.data_type, StructType):
+            for path, leaf in leaves(column.data_type):
+                yield (column.name, *path), leaf
+        else:
+            yield (column.name,), column
+
+
+def uses_type(data_type: DataType, name: str) -> bool:
+    """Whether a primitive type of that name occurs anywhere."""
+    if isinstance(data_type, StructType):
+        return any(uses_type(f.data_type, name) for f in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return uses_type(data_type.element_type, name)
+    if isinstance(data_type, MapType):
+        return uses_type(data_type.key_type, name) or uses_type(data_type.value_type, name)
+    return isinstance(data_type, PrimitiveType) and data_type.name == name
+
+
+def check_column_names(schema: StructType, where: str = "") -> None:
+    """Refuse names that differ in case only, and characters that Parquet readers of tables refuse."""
+    seen: dict[str, str] = {}
+    for column in schema.fields:
+        other = seen.setdefault(column.name.lower(), column.name)
+        if other is not column.name or [f.name for f in schema.fields].count(column.name) > 1:
+            raise SchemaMismatchError(
+                f"Columns {where}{other!r} and {where}{column.name!r} have the same name up to case. Rename one."
+            )
+        if not column.name or re.search(r"[ ,;{}()\n\t=]", column.name):
+            raise SchemaMismatchError(
+                f"The column name {where}{column.name!r} is empty or has one of ' ,;{{}}()\\n\\t='. "
+                "Rename it (column mapping, which allows such names, is not written yet)."
+            )
+        _check_nested_names(column.data_type, f"{where}{column.name}.")
+
+
+def _check_nested_names(data_type: DataType, where: str) -> None:
+    if isinstance(data_type, StructType):
+        check_column_names(data_type, where)
+    elif isinstance(data_type, ArrayType):
+        _check_nested_names(data_type.element_type, f"{where}element.")
+    elif isinstance(data_type, MapType):
+        _check_nested_names(data_type.key_type, f"{where}key.")
+        _check_nested_names(data_type.value_type, f"{where}value.")
+
+
+def check_writable(table: StructType, data: StructType) -> None:
+    """Refuse data whose columns or types do not fit the table; absent nullable columns are allowed.
+
+    Raises SchemaMismatchError that names the column, both types and what to do.
+    """
+    _check_struct(table, data, "")
+
+
+def _check_struct(table: StructType, data: StructType, where: str) -> None:
+    unknown = [f.name for f in data.fields if table.find(f.name) is None]
+    if unknown:
+        raise SchemaMismatchError(
+            f"The data has columns that the table has not: {', '.join(where + n for n in unknown)}. "
+            f"The table has: {', '.join(table.names)}. Drop them, or write with mergeSchema (merge_schema=True)."
+        )
+    for column in table.fields:
+        given = data.find(column.name)
+        if given is None:
+            if not column.nullable:
+                raise SchemaMismatchError(f"Column {where}{column.name} is NOT NULL and missing from the data.")
+            continue
+        _check_type(column.data_type, given.data_type, f"{where}{column.name}")
+
+
+def _check_type(table: DataType, data: DataType, name: str) -> None:
+    if isinstance(table, StructType) and isinstance(data, StructType):
+        _check_struct(table, data, f"{name}.")
+    elif isinstance(table, ArrayType) and isinstance(data, ArrayType):
+        _check_type(table.element_type, data.element_type, f"{name}.element")
+    elif isinstance(table, MapType) and isinstance(data, MapType):
+        _check_type(table.key_type, data.key_type, f"{name}.key")
+        _check_type(table.value_type, data.value_type, f"{name}.value")
+    elif table != data and data != PrimitiveType("void"):
+        raise SchemaMismatchError(
+            f"Column {name} is {table} in the table and {data} in the data. "
+            f"Cast it to {table} before writing, or replace the schema with overwriteSchema (overwrite_schema=True)."
+        )
+
+
+def merge_schemas(table: StructType, data: StructType) -> StructType:
+    """The table's schema with the columns that only ``data`` has added at the end, nullable, also in structs.
+
+    Raises SchemaMismatchError when a column that both have differs in type.
+    """
+    merged = []
+    for column in table.fields:
+        given = data.find(column.name)
+        if given is None:
+            merged.append(column)
+            continue
+        merged_type = _merge_types(column.data_type, given.data_type, column.name)
+        merged.append(StructField(column.name, merged_type, column.nullable, column.metadata))
+    added = [f for f in data.fields if table.find(f.name) is None]
+    return StructType((*merged, *(StructField(f.name, f.data_type, True, f.metadata) for f in added)))
+
+
+def _merge_types(table: DataType, data: DataType, name: str) -> DataType:
+    if isinstance(table, StructType) and isinstance(data, StructType):
+        return merge_schemas(table, data)
+    if isinstance(table, ArrayType) and isinstance(data, ArrayType):
+        return ArrayType(_merge_types(table.element_type, data.element_type, name), table.contains_null)
+    if isinstance(table, MapType) and isinstance(data, MapType):
+        key = _merge_types(table.key_type, data.key_type, name)
+        return MapType(key, _merge_types(table.value_type, data.value_type, name), table.value_contains_null)
+    _check_type(table, data, name)
+    return table

@@ -1,0 +1,99 @@
+"""LogStore: the one seam between deltalog and a disk or an object store.
+
+Paths are relative to the table root, with ``/``, already decoded (``_delta_log/00000000000000000000.json``).
+
+What every store guarantees:
+
+- **Exclusive creation.** Of any number of ``put_if_absent`` calls for one path at most one takes effect.
+- **Whole or nothing.** No reader ever sees a part of an object.
+- **Durable before visible.** When a call has returned success, the object survives a crash of this machine
+  (or is stored as the object store promises).
+- **Fresh.** ``get``, ``head`` and ``list_from`` see every object whose creation had returned before they began.
+- **Honest.** An exception from ``put_if_absent`` means that nothing was and nothing will be written. When that
+  cannot be known the outcome is UNKNOWN; a store never guesses.
+
+deltalog.testing.LogStoreTests holds these sentences as tests: subclass it for a new store.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+
+class PutOutcome(enum.Enum):
+    """How a ``put_if_absent`` ended."""
+
+    COMMITTED = "committed"  # this call created the object
+    EXISTS = "exists"  # an object was there; after a transport retry it may be our own
+    UNKNOWN = "unknown"  # the object may be there now, later, or never
+
+
+@dataclass(frozen=True, slots=True)
+class FileMeta:
+    """A listed object. Size and time are None where the listing was asked to leave them out."""
+
+    name: str
+    size_bytes: int | None
+    modification_time_ms: int | None
+
+
+class LogStore(ABC):
+    """See the module for what is guaranteed. All methods raise StoreError when the store fails."""
+
+    url: str
+
+    @abstractmethod
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Create ``path``. Cost: 1 PUT."""
+
+    @abstractmethod
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Create or replace ``path``. ``durable=False`` is for hints that may be lost in a crash. Cost: 1 PUT."""
+
+    @abstractmethod
+    def get(self, path: str, length: int | None = None) -> bytes:
+        """The object, or its first ``length`` bytes. Raises ObjectNotFoundError. Cost: 1 GET."""
+
+    def get_many(self, paths: Sequence[str]) -> list[bytes]:
+        """Several objects, in the order asked for; stores with latency override it with parallel requests."""
+        return [self.get(path) for path in paths]
+
+    @abstractmethod
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        """Objects directly in ``directory`` whose names are >= ``start``, sorted by name in code point order.
+
+        ``stat=False`` lets a store leave out size and time where they cost extra. An absent directory is
+        empty. Cost: 1 LIST for each 1,000 names.
+        """
+
+    @abstractmethod
+    def head(self, path: str) -> FileMeta | None:
+        """Size and modification time, or None when absent. Cost: 1 HEAD."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove ``path``; absent is no error. Cost: 1 DELETE."""
+
+    @abstractmethod
+    def open_input(self, path: str) -> Any:
+        """A seekable binary file that pyarrow can read. Raises ObjectNotFoundError. Cost: 1 GET for each read."""
+
+    @abstractmethod
+    def open_output(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Write a new data file as a stream; it is durable when the block ends, gone when it raises.
+
+        The name must be one that nobody else uses. Cost: 1 PUT, or 1 for each part.
+        """
+
+    @abstractmethod
+    def sync(self, paths: list[str]) -> None:
+        """Make data files that others wrote below the root durable. Cost: none on object stores."""
+
+    def location(self, path: str) -> str:
+        """The path or URL under which other tools find ``path``."""
+        return f"{self.url}/{path}"

@@ -1,0 +1,267 @@
+"""Local disk (and disks mounted like one).
+
+Exclusive creation is ``link``: the bytes go to an unnamed temporary file (``O_TMPFILE``; where the file system
+has none, to a hidden name), are fsynced, and are then linked to the final name, which fails when the name
+exists. Readers therefore see a whole file or none, and a process killed at any moment leaves none or all.
+``O_CREAT|O_EXCL`` on the final name would show half a file after a kill, and "look, then rename" lets two
+writers both win; neither is used.
+
+NFS: ``link`` is atomic there, but its reply can be lost; the link count of the temporary file then tells
+whether it took effect. Attribute caches can hide new commits for some seconds: mount with ``actimeo=0`` or
+``lookupcache=none`` when several machines write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from deltalog.errors import ObjectNotFoundError, StoreError
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+
+_O_TMPFILE = getattr(os, "O_TMPFILE", 0)
+_NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
+
+
+class LocalStore(LogStore):
+    """A directory of the local file system. ``root`` is made absolute; symbolic links in it are kept."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = os.path.abspath(os.fspath(root))
+        self.url = self.root
+        self._known_directories: set[str] = set()
+        self._tmpfile_works = bool(_O_TMPFILE)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        target = self._absolute(path)
+        directory = self._make_directory(os.path.dirname(target))
+        with _store_errors("write", target):
+            if os.path.lexists(target):
+                return PutOutcome.EXISTS
+            temporary = _TemporaryFile(directory, unnamed=self._tmpfile_works)
+        with contextlib.closing(temporary):
+            with _store_errors("write", target):
+                temporary.write(data)
+                try:
+                    temporary.link_to(target)
+                except FileExistsError:
+                    return PutOutcome.EXISTS
+                except OSError as error:
+                    if temporary.is_unnamed and error.errno in _NO_TMPFILE:
+                        self._tmpfile_works = False
+                        return self.put_if_absent(path, data)
+                    if not temporary.was_linked():
+                        raise
+            try:
+                _fsync_directory(directory)
+            except OSError:
+                return PutOutcome.UNKNOWN
+        return PutOutcome.COMMITTED
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        target = self._absolute(path)
+        directory = self._make_directory(os.path.dirname(target))
+        with _store_errors("write", target):
+            temporary = _TemporaryFile(directory, unnamed=False)
+            with contextlib.closing(temporary):
+                temporary.write(data, durable=durable)
+                temporary.rename_to(target)
+            if durable:
+                _fsync_directory(directory)
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        target = self._absolute(path)
+        with _store_errors("read", target), open(target, "rb", buffering=0) as file:
+            if length is None:
+                return file.readall()
+            return file.read(length) or b""
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        target = self._absolute(directory)
+        with _store_errors("list", target):
+            try:
+                if not stat:
+                    names = sorted(name for name in os.listdir(target) if name >= start)
+                    return [FileMeta(name, None, None) for name in names]
+                found = []
+                with os.scandir(target) as entries:
+                    for entry in entries:
+                        if entry.name < start:
+                            continue
+                        try:
+                            if not entry.is_dir():
+                                found.append(_meta(entry.name, entry.stat()))
+                        except FileNotFoundError:
+                            continue  # removed between listing and stat
+                return sorted(found, key=lambda meta: meta.name)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def head(self, path: str) -> FileMeta | None:
+        target = self._absolute(path)
+        with _store_errors("stat", target):
+            try:
+                return _meta(os.path.basename(target), os.stat(target))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def delete(self, path: str) -> None:
+        target = self._absolute(path)
+        with _store_errors("delete", target), contextlib.suppress(FileNotFoundError):
+            os.unlink(target)
+
+    def open_input(self, path: str) -> Any:
+        import pyarrow as pa
+
+        target = self._absolute(path)
+        with _store_errors("read", target):
+            return pa.memory_map(target)
+
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[BinaryIO]:
+        target = self._absolute(path)
+        directory = self._make_directory(os.path.dirname(target))
+        with _store_errors("write", target):
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with _store_errors("write", target), os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                _fsync_directory(directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+            raise
+
+    def sync(self, paths: list[str]) -> None:
+        directories: set[str] = set()
+        for path in paths:
+            target = self._absolute(path)
+            with _store_errors("fsync", target):
+                _fsync_path(target)
+            parent = os.path.dirname(target)
+            while parent not in directories and len(parent) >= len(self.root):
+                directories.add(parent)
+                parent = os.path.dirname(parent)
+        for directory in directories:
+            with _store_errors("fsync", directory):
+                _fsync_directory(directory)
+
+    def location(self, path: str) -> str:
+        return self._absolute(path)
+
+    def _absolute(self, path: str) -> str:
+        return os.path.join(self.root, path) if path else self.root
+
+    def _make_directory(self, directory: str) -> str:
+        """Create the directory and those above it, each made durable in its parent."""
+        if directory in self._known_directories and os.path.isdir(directory):
+            return directory
+        with _store_errors("create", directory):
+            missing = []
+            current = directory
+            while not os.path.isdir(current):
+                missing.append(current)
+                current = os.path.dirname(current)
+            for each in reversed(missing):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(each)
+                _fsync_directory(os.path.dirname(each))
+        self._known_directories.add(directory)
+        return directory
+
+
+class _TemporaryFile:
+    """Bytes on their way to a final name. ``close`` removes what is left of it."""
+
+    def __init__(self, directory: str, *, unnamed: bool) -> None:
+        self._path: str | None = None
+        if unnamed:
+            try:
+                self._descriptor = os.open(directory, os.O_WRONLY | _O_TMPFILE, 0o666)
+                self.is_unnamed = True
+                return
+            except OSError as error:
+                if error.errno not in _NO_TMPFILE:
+                    raise
+        self.is_unnamed = False
+        self._path = os.path.join(directory, f".{uuid.uuid4()}.tmp")
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+    def write(self, data: bytes, *, durable: bool = True) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+        if durable:
+            os.fsync(self._descriptor)
+
+    def link_to(self, target: str) -> None:
+        if self._path is None:
+            # src_dir_fd makes CPython call linkat with AT_SYMLINK_FOLLOW; plain link would link the link itself.
+            source = f"/proc/self/fd/{self._descriptor}"
+            os.link(source, target, src_dir_fd=self._descriptor, follow_symlinks=True)
+        else:
+            os.link(self._path, target)
+
+    def was_linked(self) -> bool:
+        """Whether ``link_to`` took effect although it raised (a lost reply of a network file system)."""
+        return os.fstat(self._descriptor).st_nlink == (2 if self._path else 1)
+
+    def rename_to(self, target: str) -> None:
+        assert self._path is not None
+        os.replace(self._path, target)
+        self._path = None
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+
+def local_root(url: str) -> str | None:
+    """The directory that a path or ``file:`` URL means, or None for another scheme."""
+    if "://" not in url and not url.startswith("file:"):
+        return os.path.abspath(url)
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    return os.path.abspath(urllib.parse.unquote(parts.path))
+
+
+def _meta(name: str, status: os.stat_result) -> FileMeta:
+    return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _fsync_path(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fsync_directory(directory: str) -> None:
+    _fsync_path(directory or ".")
+
+
+@contextlib.contextmanager
+def _store_errors(verb: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError(f"Cannot {verb} {path}: there is no such file.", path=path) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(
+            f"Cannot {verb} {path}: {reason}. Nothing was changed; check the path, its permissions and free space.",
+            path=path,
+        ) from error

@@ -1,0 +1,81 @@
+"""A store in this process's memory: for tests, simulations and tables that need not last."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from deltalog.errors import ObjectNotFoundError
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class MemoryStore(LogStore):
+    """Objects in a dictionary. ``clock_ms`` stamps modification times."""
+
+    def __init__(self, url: str = "memory://", clock_ms: Callable[[], int] = _wall_clock_ms) -> None:
+        self.url = url.rstrip("/")
+        self._clock_ms = clock_ms
+        self._objects: dict[str, tuple[bytes, int]] = {}
+        self._lock = threading.Lock()
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        with self._lock:
+            if path in self._objects:
+                return PutOutcome.EXISTS
+            self._objects[path] = (bytes(data), self._clock_ms())
+            return PutOutcome.COMMITTED
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        with self._lock:
+            self._objects[path] = (bytes(data), self._clock_ms())
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        return self._object(path)[0][:length]
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        prefix = f"{directory}/" if directory else ""
+        with self._lock:
+            items = [(path[len(prefix) :], item) for path, item in self._objects.items() if path.startswith(prefix)]
+        return [
+            FileMeta(name, len(data), time_ms)
+            for name, (data, time_ms) in sorted(items)
+            if "/" not in name and name >= start
+        ]
+
+    def head(self, path: str) -> FileMeta | None:
+        with self._lock:
+            item = self._objects.get(path)
+        return None if item is None else FileMeta(path.rsplit("/", 1)[-1], len(item[0]), item[1])
+
+    def delete(self, path: str) -> None:
+        with self._lock:
+            self._objects.pop(path, None)
+
+    def open_input(self, path: str) -> Any:
+        import pyarrow as pa
+
+        return pa.BufferReader(self._object(path)[0])
+
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[BinaryIO]:
+        buffer = io.BytesIO()
+        yield buffer
+        self.put(path, buffer.getvalue())
+
+    def sync(self, paths: list[str]) -> None:
+        return None
+
+    def _object(self, path: str) -> tuple[bytes, int]:
+        with self._lock:
+            item = self._objects.get(path)
+        if item is None:
+            raise ObjectNotFoundError(f"{self.url} has no object {path}.", path=path)
+        return item

@@ -1,0 +1,321 @@
+"""Turns a prepared transaction into exactly one commit.
+
+The loop and its one rule: **a version is never left before it is known to be occupied.**
+
+- The store says *committed*: done.
+- The store says *exists*: the winner is read. If its txnId is ours, our request had arrived and only the
+  answer was lost: done. Otherwise the conflict rules decide, and the next version is tried with a new
+  in-commit timestamp.
+- The store does not know: the version is read back. Ours: done. Another's: as above. Absent: the same bytes
+  are sent to the same version again, so that a late arrival of the first request changes nothing. When this
+  cannot be settled, CommitStateUnknownError tells version and txnId; it never says *failed*.
+
+Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-information.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalog.errors import (
+    CommitAttemptsExhaustedError,
+    CommitStateUnknownError,
+    ObjectNotFoundError,
+    StoreError,
+)
+from deltalog.log.reader import LogReader
+from deltalog.spec import features, timestamps
+from deltalog.spec.actions import CommitInfo, Metadata
+from deltalog.spec.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
+from deltalog.spec.paths import commit_path
+from deltalog.storage.base import PutOutcome
+from deltalog.version import ENGINE_INFO
+from deltalog.write.conflicts import Base, Prepared, rebase, replace_configuration
+
+log = logging.getLogger(__name__)
+
+
+class ClockDriftWarning(UserWarning):
+    """The last commit's in-commit timestamp is far ahead of this machine's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a commit tries, and how long it waits: full jitter over an exponential back-off.
+
+    ``settle_attempts``: how often the store is asked about a request it did not answer. Waits in ms.
+    """
+
+    max_attempts: int = 200
+    settle_attempts: int = 10
+    base_ms: float = 10.0
+    max_ms: float = 2000.0
+    immediate: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything a commit takes from the outside world but the store. Tests pass their own."""
+
+    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    new_uuid: Callable[[], str] = lambda: str(uuid.uuid4())
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    drift_warning_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """A commit that is in the log. ``attempts`` counts the versions tried; 0 when the call had nothing to do
+    and made no commit (``skipped``)."""
+
+    version: int
+    timestamp_ms: int
+    in_commit_timestamp_ms: int | None
+    attempts: int
+    txn_id: str
+
+    @property
+    def skipped(self) -> bool:
+        """Whether no commit was made, because the table already is as asked."""
+        return self.attempts == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The bytes for one version, and the actions that they hold."""
+
+    data: bytes
+    actions: CommitActions
+    timestamp_ms: int
+    in_commit_timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The result, with what a snapshot needs to follow: the winners passed on the way and our own commit."""
+
+    result: CommitResult
+    winners: list[CommitActions]
+    attempt: Attempt
+
+
+def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
+    """The commit file for the version after ``base``. Pure.
+
+    Stamps the in-commit timestamp, and the enablement pair where this commit turns them on; takes the pair
+    away where it turns them off.
+    """
+    version = base.version + 1
+    protocol = prepared.protocol or base.protocol
+    metadata = prepared.metadata or base.metadata
+    assert protocol is not None and metadata is not None
+    will_be_active = features.is_ict_active(protocol, metadata)
+    ict_ms = timestamps.next_timestamp(clock_ms, base.previous_ms) if will_be_active else None
+    metadata = _stamped(metadata, base, version, ict_ms)
+    staged_metadata = None if metadata == base.metadata else metadata
+    timestamp_ms = clock_ms if ict_ms is None else ict_ms
+    info = _commit_info(prepared, base, timestamp_ms, ict_ms)
+    small: list[AnyAction | None] = [prepared.protocol, staged_metadata]
+    actions: list[AnyAction] = [
+        *(action for action in small if action is not None),
+        *prepared.transactions,
+        *prepared.domains,
+        *prepared.removes,
+        *prepared.adds,
+    ]
+    grouped = CommitActions(
+        version,
+        CommitInfo(info),
+        True,
+        prepared.protocol,
+        staged_metadata,
+        list(prepared.adds),
+        list(prepared.removes),
+        list(prepared.transactions),
+        list(prepared.domains),
+    )
+    return Attempt(encode_commit(info, actions), grouped, timestamp_ms, ict_ms)
+
+
+def _stamped(metadata: Metadata, base: Base, version: int, ict_ms: int | None) -> Metadata:
+    if ict_ms is not None and not base.is_ict_active:
+        configuration = timestamps.enabling_configuration(metadata.configuration, version, ict_ms)
+    elif ict_ms is None and (base.is_ict_active or version == 0):
+        configuration = timestamps.without_pair(metadata.configuration)
+    else:
+        return metadata
+    return replace_configuration(metadata, configuration)
+
+
+def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int | None) -> dict[str, Any]:
+    info: dict[str, Any] = {} if ict_ms is None else {"inCommitTimestamp": ict_ms}
+    info["timestamp"] = timestamp_ms
+    if prepared.user_metadata is not None:
+        info["userMetadata"] = prepared.user_metadata
+    info["operation"] = prepared.operation
+    info["operationParameters"] = {
+        key: value if isinstance(value, str) else canonical_json(value) for key, value in prepared.parameters.items()
+    }
+    if base.version >= 0:
+        info["readVersion"] = base.version
+    info["isolationLevel"] = "Serializable"
+    info["isBlindAppend"] = prepared.is_blind_append
+    info["operationMetrics"] = {key: str(value) for key, value in prepared.metrics.items()}
+    info["engineInfo"] = ENGINE_INFO
+    info["txnId"] = prepared.txn_id
+    return info
+
+
+class Committer:
+    """Carries one prepared transaction through the loop. Used once."""
+
+    def __init__(self, reader: LogReader, prepared: Prepared, base: Base, environment: Environment) -> None:
+        self._reader = reader
+        self._store = reader.store
+        self._prepared = prepared
+        self._base = base
+        self._environment = environment
+        self._winners: list[CommitActions] = []
+
+    def run(self) -> Committed:
+        """Commit, or raise: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError and StoreError
+        when nothing was and will be committed, CommitStateUnknownError when that is not known.
+
+        Cost: 1 PUT; for each version that another writer took, 1 GET and 1 PUT more, and 1 LIST from the
+        second one in a row on.
+        """
+        retry = self._environment.retry
+        for number in range(1, retry.max_attempts + 1):
+            attempt = build_attempt(self._prepared, self._base, self._clock_ms())
+            winner = self._try(attempt)
+            if winner is None:
+                return Committed(self._result(attempt, number), self._winners, attempt)
+            self._yield_to(winner)
+            if number > 1:
+                self._catch_up()
+            self._back_off(number - retry.immediate)
+        raise CommitAttemptsExhaustedError(
+            f"{self._store.url}: {retry.max_attempts} versions in a row were taken by other writers "
+            f"(last: {self._base.version}). Nothing was committed. Try again, or use fewer writers."
+        )
+
+    def _clock_ms(self) -> int:
+        now_ms = self._environment.clock_ms()
+        ahead_ms = (self._base.previous_ms or now_ms) - now_ms
+        if ahead_ms > self._environment.drift_warning_ms and self._base.is_ict_active:
+            warnings.warn(
+                f"{self._store.url}: the in-commit timestamp of version {self._base.version} is {ahead_ms} ms ahead "
+                "of this machine's clock. Commits go on at +1 ms each; check the clocks of all writers.",
+                ClockDriftWarning,
+                stacklevel=2,
+            )
+        return now_ms
+
+    def _try(self, attempt: Attempt) -> CommitActions | None:
+        """None when the attempt is in the log, else the actions of the commit that has its version."""
+        outcome = self._store.put_if_absent(commit_path(attempt.actions.version), attempt.data)
+        if outcome is PutOutcome.COMMITTED:
+            return None
+        return self._settle(attempt, outcome)
+
+    def _settle(self, attempt: Attempt, outcome: PutOutcome) -> CommitActions | None:
+        version = attempt.actions.version
+        path = commit_path(version)
+        cause: Exception | None = None
+        for number in range(self._environment.retry.settle_attempts):
+            self._back_off(number)
+            try:
+                occupant = decode_commit(self._store.get(path), version)
+                return None if self._is_ours(occupant) else occupant
+            except ObjectNotFoundError as error:
+                # After EXISTS this is a store that forgot; after UNKNOWN the request has not (yet) arrived.
+                cause = error
+            except StoreError as error:
+                cause = error
+                continue
+            try:
+                outcome = self._store.put_if_absent(path, attempt.data)
+            except StoreError as error:
+                cause = error  # definite for this request; an earlier one may still arrive
+                continue
+            if outcome is PutOutcome.COMMITTED:
+                return None
+        raise self._unknown(attempt, cause)
+
+    def _is_ours(self, occupant: CommitActions) -> bool:
+        return occupant.commit_info is not None and occupant.commit_info.txn_id == self._prepared.txn_id
+
+    def _unknown(self, attempt: Attempt, cause: Exception | None) -> CommitStateUnknownError:
+        version = attempt.actions.version
+        store, txn_id = self._store, self._prepared.txn_id
+        result = self._result(attempt, 1)
+
+        def resolve() -> CommitResult | None:
+            try:
+                occupant = decode_commit(store.get(commit_path(version)), version)
+            except ObjectNotFoundError:
+                return None
+            return result if self._is_ours(occupant) else None
+
+        error = CommitStateUnknownError(
+            f"{store.url}: the store stopped answering while version {version} was being committed; whether it "
+            f"landed is not known. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
+            "again; do not repeat the operation before that.",
+            resolve=resolve,
+            version=version,
+            txn_id=txn_id,
+        )
+        error.__cause__ = cause
+        return error
+
+    def _yield_to(self, winner: CommitActions) -> None:
+        """Take the winner as the new base, or raise what it makes wrong."""
+        enabling = not self._base.is_ict_active and self._will_be_active()
+        file_time_ms = None
+        if enabling:
+            meta = self._store.head(commit_path(winner.version))
+            file_time_ms = 0 if meta is None else meta.modification_time_ms or 0
+        self._base = rebase(self._prepared, self._base, winner, file_time_ms, self._store.url)
+        self._winners.append(winner)
+
+    def _will_be_active(self) -> bool:
+        protocol = self._prepared.protocol or self._base.protocol
+        metadata = self._prepared.metadata or self._base.metadata
+        return protocol is not None and metadata is not None and features.is_ict_active(protocol, metadata)
+
+    def _catch_up(self) -> None:
+        """Pass every commit that is already there in one go, instead of one failed PUT for each."""
+        try:
+            listed = self._reader.list_from(self._base.version + 1).commits
+        except StoreError as error:
+            log.debug("cannot list the log to catch up: %s", error)
+            return
+        expected = list(range(self._base.version + 1, self._base.version + 1 + len(listed)))
+        if listed and list(listed) == expected:
+            for winner in self._reader.commits(listed):
+                self._yield_to(winner)
+
+    def _back_off(self, number: int) -> None:
+        """Wait before try ``number`` (from 0); the first ones go at once."""
+        retry = self._environment.retry
+        if number > 0:
+            limit_ms = min(retry.max_ms, retry.base_ms * 2 ** min(number, 30))
+            self._environment.sleep(self._environment.random() * limit_ms / 1000)
+
+    def _result(self, attempt: Attempt, attempts: int) -> CommitResult:
+        return CommitResult(
+            attempt.actions.version,
+            attempt.timestamp_ms,
+            attempt.in_commit_timestamp_ms,
+            attempts,
+            self._prepared.txn_id,
+        )

@@ -1,0 +1,77 @@
+"""What must not be committed, whoever asks for it. Pure.
+
+Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from deltalog.errors import InvalidActionError, UnsafePathError
+from deltalog.log.replay import file_key
+from deltalog.spec import features
+from deltalog.spec.actions import AddFile, Metadata, Protocol, RemoveFile
+from deltalog.spec.partitions import check_partition_columns, parse
+from deltalog.spec.paths import resolve_path
+from deltalog.spec.properties import APPEND_ONLY
+from deltalog.spec.schema import StructType, check_column_names
+from deltalog.write.conflicts import Prepared
+
+
+def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, table: str) -> None:
+    """Refuse a transaction that would break the table it leaves behind.
+
+    Raises InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
+    """
+    schema = metadata.schema
+    features.check_writable(protocol, metadata, schema, table)
+    if prepared.metadata is not None:
+        check_column_names(schema)
+        check_partition_columns(schema, metadata.partition_columns)
+    check_adds(prepared.adds, metadata, schema, table)
+    _check_removes(prepared.removes, metadata, table)
+    _check_unique(prepared, table)
+
+
+def check_adds(adds: Iterable[AddFile], metadata: Metadata, schema: StructType, table: str) -> None:
+    """Paths inside the table, a readable value for each partition column, none for others."""
+    expected = set(metadata.partition_columns)
+    types = {name: schema.field(name).data_type for name in expected}
+    for add in adds:
+        try:
+            resolve_path(add.path, table)
+        except UnsafePathError as error:
+            raise InvalidActionError(f"add: {error}", path=add.path) from None
+        if set(add.partition_values) != expected:
+            raise InvalidActionError(
+                f"add {add.path}: partition values for {sorted(add.partition_values)}, "
+                f"but the table is partitioned by {sorted(expected)}.",
+                path=add.path,
+            )
+        for name, text in add.partition_values.items():
+            parse(text, types[name], name)
+
+
+def _check_removes(removes: Iterable[RemoveFile], metadata: Metadata, table: str) -> None:
+    if not APPEND_ONLY.read(metadata.configuration):
+        return
+    for remove in removes:
+        if remove.data_change:
+            raise InvalidActionError(
+                f"{table} is append-only ({APPEND_ONLY.key}=true): {remove.path} cannot be removed. "
+                "Unset the property to allow it.",
+                path=remove.path,
+            )
+
+
+def _check_unique(prepared: Prepared, table: str) -> None:
+    seen: set[str] = set()
+    files: tuple[AddFile | RemoveFile, ...] = (*prepared.adds, *prepared.removes)
+    for action in files:
+        key = file_key(action.path, action.deletion_vector)
+        if key in seen:
+            raise InvalidActionError(f"{table}: {action.path} is staged twice in one transaction.", path=action.path)
+        seen.add(key)
+    app_ids = [t.app_id for t in prepared.transactions]
+    if len(set(app_ids)) != len(app_ids):
+        raise InvalidActionError(f"{table}: one transaction sets two versions for an application id: {app_ids}.")
