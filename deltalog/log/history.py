@@ -80,9 +80,16 @@ class LogHistory:
         return found
 
     def bounds(self) -> tuple[CommitAt, CommitAt]:
-        """The first and the last commit that a timestamp can name."""
+        """The first and the last commit that a timestamp can name.
+
+        In a copy, the files of the commits before the enablement can all be younger than the enablement; then
+        no timestamp names them, and the first one is the enabling commit.
+        """
         log = self.timeline
-        return self._commit_at(log.versions[0]), self._commit_at(log.versions[-1])
+        first = self._commit_at(log.versions[0])
+        if first.clock == "file-modification" and log.in_ict_era(first.timestamp_ms):
+            first = self._commit_at(log.ict_versions[0])
+        return first, self._commit_at(log.versions[-1])
 
     def _commit_at(self, version: int) -> CommitAt:
         if self.timeline.ict_from is not None and version >= self.timeline.ict_from:

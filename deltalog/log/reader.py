@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,22 +16,21 @@ from deltalog.errors import (
     MissingInCommitTimestampError,
     MissingVersionError,
     ObjectNotFoundError,
-    UnsupportedFeatureError,
 )
 from deltalog.log.checksum import VersionChecksum, decode_checksum
 from deltalog.log.last_checkpoint import read_hint
-from deltalog.log.replay import FILES, TOMBSTONES, PartialState
+from deltalog.log.replay import FILES, TOMBSTONES, PartialState, advance, files_table, tombstones_table
 from deltalog.log.segment import Checkpoint, Listing, parse_listing
 from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.spec.codec import CommitActions, decode_commit, first_commit_info
 from deltalog.spec.paths import (
     LAST_CHECKPOINT,
     LOG_DIRECTORY,
-    LogFileKind,
     checksum_path,
     commit_name,
     commit_path,
     log_path,
+    sidecar_path,
     version_prefix,
 )
 from deltalog.storage.base import LogStore
@@ -120,12 +119,14 @@ class LogReader:
 
     def checkpoint_state(self, checkpoint: Checkpoint) -> PartialState:
         """Protocol, metaData, txn and domainMetadata of a checkpoint. Cost: some ranged GETs for each part."""
+        if checkpoint.is_json:
+            return advance(PartialState(), [self._json_checkpoint(checkpoint)])
         protocol: Protocol | None = None
         metadata: Metadata | None = None
         transactions: dict[str, SetTransaction] = {}
         domains: dict[str, DomainMetadata] = {}
-        for table in self._read(checkpoint, _SINGLETONS):
-            for key, body in _rows(table, _SINGLETONS):
+        for name in checkpoint.names:
+            for key, body in _rows(self._parquet(log_path(name), checkpoint, _SINGLETONS), _SINGLETONS):
                 if key == "protocol":
                     protocol = Protocol.from_json(body)
                 elif key == "metaData":
@@ -145,32 +146,54 @@ class LogReader:
 
     def checkpoint_files(self, checkpoint: Checkpoint) -> pa.Table:
         """The add actions of a checkpoint, schema FILES. Statistics stay JSON text."""
-        return self._actions(checkpoint, "add", FILES)
+        return self._file_actions(checkpoint, "add", FILES, lambda actions: files_table(actions.adds))
 
     def checkpoint_tombstones(self, checkpoint: Checkpoint) -> pa.Table:
         """The remove actions of a checkpoint, schema TOMBSTONES."""
-        return self._actions(checkpoint, "remove", TOMBSTONES)
+        return self._file_actions(checkpoint, "remove", TOMBSTONES, lambda actions: tombstones_table(actions.removes))
 
-    def _actions(self, checkpoint: Checkpoint, action: str, schema: pa.Schema) -> pa.Table:
+    def _file_actions(
+        self, checkpoint: Checkpoint, action: str, schema: pa.Schema, of_json: Callable[[CommitActions], pa.Table]
+    ) -> pa.Table:
         columns = [f"{action}.{camel(name)}" for name in schema.names]
-        parts = [_struct_rows(part, action, schema) for part in self._read(checkpoint, columns)]
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        parts = [schema.empty_table()]
+        paths = [log_path(name) for name in checkpoint.names]
+        if checkpoint.is_json:
+            manifest = self._json_checkpoint(checkpoint)
+            parts.append(of_json(manifest))
+            paths = [sidecar_path(sidecar.path) for sidecar in manifest.sidecars]
+        for path in paths:
+            table = self._parquet(path, checkpoint, [*columns, "sidecar.path"])
+            parts.append(_struct_rows(table, action, schema))
+            paths.extend(sidecar_path(body["path"]) for _, body in _rows(table, ["sidecar"]))
+        return pa.concat_tables(parts)
 
-    def _read(self, checkpoint: Checkpoint, columns: Iterable[str]) -> Iterable[pa.Table]:
-        if checkpoint.kind is LogFileKind.UUID_CHECKPOINT:
-            raise UnsupportedFeatureError(
-                f"{self.store.url}: the V2 checkpoint {checkpoint.names[0]} is not read yet.",
-                features=("v2Checkpoint",),
-            )
-        for name in checkpoint.names:
-            try:
-                with pq.ParquetFile(self.store.open_input(log_path(name))) as file:
-                    _refuse_sidecars(file, self.store.url, name)
-                    yield file.read(columns=list(columns), use_threads=True)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise InvalidCheckpointError(
-                    f"{self.store.url}: checkpoint {name} cannot be read: {error}", version=checkpoint.version
-                ) from error
+    def _parquet(self, path: str, checkpoint: Checkpoint, columns: Iterable[str]) -> pa.Table:
+        try:
+            with pq.ParquetFile(self.store.open_input(path)) as file:
+                return file.read(columns=list(columns), use_threads=True)
+        except ObjectNotFoundError as error:
+            if path in map(log_path, checkpoint.names):
+                raise self._unreadable(checkpoint, path, error) from error
+            raise CorruptTableError(
+                f"{self.store.url}: checkpoint {checkpoint.version} is there, but its sidecar {path} is missing; "
+                "something deletes files of the log. Restore it from a copy."
+            ) from error
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._unreadable(checkpoint, path, error) from error
+
+    def _json_checkpoint(self, checkpoint: Checkpoint) -> CommitActions:
+        path = log_path(checkpoint.names[0])
+        try:
+            return decode_commit(self.store.get(path), checkpoint.version)
+        except (InvalidCommitError, ObjectNotFoundError) as error:
+            raise self._unreadable(checkpoint, path, error) from error
+
+    def _unreadable(self, checkpoint: Checkpoint, path: str, error: Exception) -> InvalidCheckpointError:
+        return InvalidCheckpointError(
+            f"{self.store.url}: {path} of checkpoint {checkpoint.version} cannot be read: {error}",
+            version=checkpoint.version,
+        )
 
     def _gone(self, name: str) -> MissingVersionError:
         return MissingVersionError(
@@ -190,16 +213,6 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
         "No time is made up for it. Restore the commit file, or disable in-commit timestamps and enable them again.",
         version=version,
     )
-
-
-def _refuse_sidecars(file: pq.ParquetFile, table: str, name: str) -> None:
-    names = {file.schema_arrow.field(i).name for i in range(len(file.schema_arrow))}
-    if "checkpointMetadata" in names and "sidecar" in names:
-        sidecars = file.read(columns=["sidecar"]).column("sidecar")
-        if sidecars.null_count < len(sidecars):
-            raise UnsupportedFeatureError(
-                f"{table}: the V2 checkpoint {name} is not read yet.", features=("v2Checkpoint",)
-            )
 
 
 def _rows(table: pa.Table, keys: Iterable[str]) -> Iterable[tuple[str, dict[str, Any]]]:

@@ -28,6 +28,11 @@ class Checkpoint:
     kind: LogFileKind
     names: tuple[str, ...]
 
+    @property
+    def is_json(self) -> bool:
+        """Whether the file itself is JSON, as only V2 checkpoints can be."""
+        return self.names[0].endswith(".json")
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltalog.errors import UnsupportedFeatureError
-from deltalog.read.datafiles import read_file
+from deltalog.read.datafiles import FileLayout, read_file
+from deltalog.spec.actions import DeletionVector
+from deltalog.spec.column_mapping import mode_of
 from deltalog.spec.schema import StructType
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ class Scan:
         schema = snapshot.schema
         fields = schema.fields if columns is None else tuple(schema.field(name) for name in columns)
         self.schema = StructType(tuple(fields))
-        refuse_unsupported(snapshot)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -40,14 +40,13 @@ class Scan:
 
         Raises InvalidDataFileError, UnsafePathError, UnsupportedFeatureError.
         """
-        files = self.files()
-        _refuse_deletion_vectors(files, self._snapshot.url)
-        store = self._snapshot.reader.store
-        rows = files.select(["path", "partition_values"]).to_pylist()
-        for row in rows:
+        snapshot = self._snapshot
+        layout = FileLayout(self.schema, snapshot.partition_columns, mode_of(snapshot.metadata.configuration))
+        rows = self.files().select(["path", "partition_values", "deletion_vector"])
+        for row in rows.to_pylist():
             values = dict(row["partition_values"] or ())
-            table = read_file(store, row["path"], values, self.schema, self._snapshot.partition_columns)
-            yield from table.to_batches()
+            vector = None if row["deletion_vector"] is None else DeletionVector(**row["deletion_vector"])
+            yield from read_file(snapshot.reader.store, row["path"], values, vector, layout).to_batches()
 
     def to_arrow(self) -> pa.Table:
         """All rows in memory."""
@@ -61,20 +60,3 @@ class Scan:
         """The Arrow stream interface: polars, duckdb and pandas take a Scan directly."""
         reader = pa.RecordBatchReader.from_batches(self.arrow_schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
-
-
-def refuse_unsupported(snapshot: Snapshot) -> None:
-    """Raise UnsupportedFeatureError when rows (unlike the log) need what is not read yet."""
-    mode = snapshot.metadata.configuration.get("delta.columnMapping.mode", "none")
-    if mode != "none":
-        raise UnsupportedFeatureError(
-            f"{snapshot.url}: rows of tables with column mapping ({mode}) are not read yet; the log is.",
-            features=("columnMapping",),
-        )
-
-
-def _refuse_deletion_vectors(files: pa.Table, url: str) -> None:
-    if files["deletion_vector"].null_count < files.num_rows:
-        raise UnsupportedFeatureError(
-            f"{url}: files with deletion vectors are not read yet; the log is.", features=("deletionVectors",)
-        )

@@ -132,6 +132,27 @@ class RemoveFile(Action, frozen=True, kw_only=True):
         return {**super().to_json(), "dataChange": self.data_change}
 
 
+class AddCDCFile(Action, frozen=True, kw_only=True):
+    """Spec: PROTOCOL.md#add-cdc-file."""
+
+    KEY = "cdc"
+    path: str
+    partition_values: dict[str, str | None]
+    size: Size
+    data_change: bool
+    tags: dict[str, str | None] | None = None
+
+
+class Sidecar(Action, frozen=True, kw_only=True):
+    """Spec: PROTOCOL.md#sidecar-file-information. Occurs in V2 checkpoints only."""
+
+    KEY = "sidecar"
+    path: str
+    size_in_bytes: Size
+    modification_time: Long
+    tags: dict[str, str | None] | None = None
+
+
 class SetTransaction(Action, frozen=True, kw_only=True):
     """Spec: PROTOCOL.md#transaction-identifiers."""
 
@@ -154,7 +175,7 @@ class DomainMetadata(Action, frozen=True, kw_only=True):
 
 
 class UnknownAction(msgspec.Struct, frozen=True):
-    """A line that this version has no type for (``cdc``, ``sidecar``, or one of the future), kept whole."""
+    """A line that this version has no type for (one of the future), kept whole."""
 
     line: dict[str, Any]
 
@@ -189,5 +210,5 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
 _KNOWN: dict[type[Action], frozenset[str]] = {
     cls: frozenset(cls.__struct_encode_fields__) - {" extra"}
-    for cls in (Protocol, Metadata, AddFile, RemoveFile, SetTransaction, DomainMetadata)
+    for cls in (Protocol, Metadata, AddFile, RemoveFile, AddCDCFile, Sidecar, SetTransaction, DomainMetadata)
 }

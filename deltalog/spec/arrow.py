@@ -35,6 +35,8 @@ _TO_ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
+    # The binary encoding of the Parquet format, as files hold it.
+    "variant": pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), True)]),
 }
 
 
@@ -47,7 +49,7 @@ def _field_to_arrow(column: StructField) -> pa.Field:
 
 
 def type_to_arrow(data_type: DataType) -> pa.DataType:
-    """The Arrow type of a Delta type. Raises UnsupportedFeatureError for variant."""
+    """The Arrow type of a Delta type. Raises UnsupportedFeatureError for a type that has none."""
     if isinstance(data_type, StructType):
         return pa.struct([_field_to_arrow(f) for f in data_type.fields])
     if isinstance(data_type, ArrayType):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from deltalog.errors import InvalidCommitError
 from deltalog.spec.actions import (
+    AddCDCFile,
     AddFile,
     CommitInfo,
     DomainMetadata,
@@ -21,14 +22,20 @@ from deltalog.spec.actions import (
     Protocol,
     RemoveFile,
     SetTransaction,
+    Sidecar,
     UnknownAction,
 )
 from deltalog.spec.paths import commit_name
 
 MAX_COMMIT_BYTES = 1 << 30
-AnyAction = AddFile | RemoveFile | Metadata | Protocol | SetTransaction | DomainMetadata | UnknownAction
+AnyAction = (
+    AddFile | RemoveFile | AddCDCFile | Sidecar | Metadata | Protocol | SetTransaction | DomainMetadata | UnknownAction
+)
 
-_TYPES = {cls.KEY: cls for cls in (AddFile, RemoveFile, Metadata, Protocol, SetTransaction, DomainMetadata)}
+_TYPES = {
+    cls.KEY: cls
+    for cls in (AddFile, RemoveFile, AddCDCFile, Sidecar, Metadata, Protocol, SetTransaction, DomainMetadata)
+}
 
 
 _ABSENT = msgspec.Raw(b"null")
@@ -39,6 +46,8 @@ class _Line(msgspec.Struct):
 
     add: AddFile | None = None
     remove: RemoveFile | None = None
+    cdc: AddCDCFile | None = None
+    sidecar: Sidecar | None = None
     metaData: msgspec.Raw = _ABSENT
     protocol: msgspec.Raw = _ABSENT
     txn: SetTransaction | None = None
@@ -48,7 +57,8 @@ class _Line(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class CommitActions:
-    """The actions of one version, grouped. ``commit_info_first``: it was the first line."""
+    """The actions of one version, grouped. ``commit_info_first``: it was the first line. ``sidecars`` occur in
+    V2 checkpoints only, ``cdc`` in commits only."""
 
     version: int
     commit_info: CommitInfo | None
@@ -59,6 +69,8 @@ class CommitActions:
     removes: list[RemoveFile]
     transactions: list[SetTransaction]
     domains: list[DomainMetadata]
+    cdc: list[AddCDCFile] = field(default_factory=list)
+    sidecars: list[Sidecar] = field(default_factory=list)
 
 
 _lines = msgspec.json.Decoder(_Line)
@@ -95,6 +107,8 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
     removes: list[RemoveFile] = []
     transactions: list[SetTransaction] = []
     domains: list[DomainMetadata] = []
+    cdc: list[AddCDCFile] = []
+    sidecars: list[Sidecar] = []
     for number, line in enumerate(lines):
         if line.add is not None:
             adds.append(line.add)
@@ -110,6 +124,10 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
             transactions.append(line.txn)
         elif line.domainMetadata is not None:
             domains.append(line.domainMetadata)
+        elif line.cdc is not None:
+            cdc.append(line.cdc)
+        elif line.sidecar is not None:
+            sidecars.append(line.sidecar)
     for kind, found in (("metaData", metadatas), ("protocol", protocols)):
         if len(found) > 1:
             raise InvalidCommitError(
@@ -127,6 +145,8 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
         removes,
         transactions,
         domains,
+        cdc,
+        sidecars,
     )
 
 

@@ -102,6 +102,16 @@ def checkpoint_path(version: int) -> str:
     return log_path(f"{version:020d}.checkpoint.parquet")
 
 
+def sidecar_path(path: str) -> str:
+    """Where a sidecar lies. The log (untrusted) may give a plain file name only. Raises UnsafePathError."""
+    name = urllib.parse.unquote(path) if _decodable(path) else ""
+    if not name or name in (".", "..") or any(c in "/\\:" or ord(c) < 32 for c in name):
+        raise UnsafePathError(
+            f"A checkpoint names the sidecar {path!r}; only plain names in _sidecars are read.", path=path
+        )
+    return log_path(f"_sidecars/{name}")
+
+
 def encode_path(path: str) -> str:
     """A relative path as ``add.path`` holds it: percent-encoded, ``/`` and ``=`` kept readable."""
     return urllib.parse.quote(path, safe="/=:@!$&'()*+,;~")

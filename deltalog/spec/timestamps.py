@@ -293,7 +293,7 @@ def check_range(
     if not (too_early or too_late):
         return
     earliest, latest = bounds()
-    relation = "before the first commit that can still be read" if too_early else "after the last commit"
+    relation = "before the first commit that a timestamp can name" if too_early else "after the last commit"
     option = 'before="earliest"' if too_early else 'after="latest"'
     raise TimestampOutOfRangeError(
         f"{table}: the timestamp {describe(timestamp_ms)} is {relation}. Valid: from "

@@ -120,7 +120,7 @@ class LocalStore(LogStore):
 
         target = self._absolute(path)
         with _store_errors("read", target):
-            return pa.memory_map(target)
+            return pa.OSFile(target)
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:

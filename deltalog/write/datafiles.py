@@ -112,7 +112,7 @@ def _conformed(table: pa.Table, schema: StructType) -> pa.Table:
             columns.append(pa.nulls(table.num_rows, field.type))
             continue
         try:
-            columns.append(conform(values.combine_chunks(), field.type))
+            columns.append(conform(values.combine_chunks(), column.data_type))
         except pa.ArrowException as error:
             raise SchemaMismatchError(
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."

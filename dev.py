@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
+
+    python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
+    python3 dev.py test      every test and check
+    python3 dev.py bench     the benchmarks beside deltalake and delta-spark
+
+What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/spec -k ict`.
+The first run makes a virtual environment in .venv and installs the project into it; later runs reuse it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
+PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+# A JVM holds one kind of Spark session, so each of these directories has a process of its own.
+JVM_SUITES = ["tests/interop", "tests/spark", "tests/spark_connect", "tests/demo"]
+
+
+def main(arguments: list[str]) -> int:
+    tasks = {"demo": demo, "test": test, "bench": bench}
+    if not arguments or arguments[0] not in tasks:
+        print(__doc__)
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    if sys.version_info < (3, 10):
+        found = ".".join(map(str, sys.version_info[:2]))
+        print(f"deltalog needs Python 3.10 or newer; this is {found} ({sys.executable}).", file=sys.stderr)
+        return 1
+    extra = "demo" if arguments[0] == "demo" else "test"
+    install(extra)
+    return tasks[arguments[0]](arguments[1:])
+
+
+def install(extra: str) -> None:
+    """Make the virtual environment and install the project, unless that was done for this pyproject.toml."""
+    stamp = VENV / f".deltalog-{extra}"
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    if not PYTHON.exists():
+        print(f"Making a virtual environment in {VENV} …", flush=True)
+        if subprocess.run([sys.executable, "-m", "venv", str(VENV)]).returncode:
+            sys.exit("Python's venv module is not complete here; on Debian and Ubuntu: apt-get install python3-venv.")
+    print(f"Installing deltalog[{extra}] …", flush=True)
+    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*pip, "--editable", f".[{extra}]"], cwd=ROOT).returncode:
+        sys.exit("The installation failed; pip said why above.")
+    stamp.write_text(wanted)
+
+
+def demo(arguments: list[str]) -> int:
+    return subprocess.run([str(PYTHON), "-m", "deltalog.cli.main", "demo", *arguments], cwd=ROOT).returncode
+
+
+def bench(arguments: list[str]) -> int:
+    return subprocess.run([str(PYTHON), "-m", "tests.benchmarks", *arguments], cwd=ROOT).returncode
+
+
+def test(arguments: list[str]) -> int:
+    """Everything in two lanes side by side: what needs a JVM, one process a suite, and the rest."""
+    if arguments:
+        return subprocess.run([str(PYTHON), "-m", "pytest", *arguments], cwd=ROOT).returncode
+    started = time.monotonic()
+    suites = [suite for suite in JVM_SUITES if (ROOT / suite).is_dir()]
+    ignored = [f"--ignore={suite}" for suite in suites]
+    jvm_lane = Lane([[suite] for suite in suites])
+    jvm_lane.start()
+    codes = [run_pytest(["tests", *ignored])]
+    jvm_lane.join()
+    for output in jvm_lane.outputs:
+        print(output)
+    codes += jvm_lane.codes
+    minutes, seconds = divmod(int(time.monotonic() - started), 60)
+    verdict = "all suites passed" if not any(codes) else "FAILED"
+    print(f"dev.py test: {verdict}; {len(codes)} pytest runs in {minutes} min {seconds} s")
+    return int(any(codes))
+
+
+class Lane(threading.Thread):
+    """pytest runs one after the other, their output kept until the end."""
+
+    def __init__(self, runs: list[list[str]]) -> None:
+        super().__init__()
+        self.runs, self.codes, self.outputs = runs, [], []  # type: ignore[var-annotated]
+
+    def run(self) -> None:
+        for arguments in self.runs:
+            command = [str(PYTHON), "-m", "pytest", *arguments]
+            done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.codes.append(done.returncode)
+            self.outputs.append(f"$ pytest {' '.join(arguments)}\n{done.stdout}")
+
+
+def run_pytest(arguments: list[str]) -> int:
+    return subprocess.run([str(PYTHON), "-m", "pytest", *arguments], cwd=ROOT).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
