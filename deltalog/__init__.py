@@ -36,6 +36,7 @@ from deltalog.errors import (
 )
 from deltalog.log.history import CommitEntry, TimestampExplanation
 from deltalog.log.snapshot import Snapshot
+from deltalog.read.changes import Changes
 from deltalog.read.scan import Scan
 from deltalog.spec.actions import AddFile, Metadata, Protocol
 from deltalog.spec.schema import (
@@ -59,6 +60,7 @@ __all__ = [
     "AddFile",
     "ArrayType",
     "CallError",
+    "Changes",
     "ClockDriftWarning",
     "CommitAt",
     "CommitAttemptsExhaustedError",

@@ -14,6 +14,7 @@ from deltalog.log.checkpoint import write_checkpoint
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
+from deltalog.read.changes import Changes
 from deltalog.spec.paths import commit_path
 from deltalog.spec.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.spec.schema import StructType
@@ -185,6 +186,34 @@ class DeltaTable:
         Cost: 1 LIST and 1 GET of 4 KiB for each commit returned.
         """
         return LogHistory(self._reader).entries(limit)
+
+    def changes(
+        self,
+        from_version: int | None = None,
+        to_version: int | None = None,
+        *,
+        from_timestamp: PointInTime | None = None,
+        to_timestamp: PointInTime | None = None,
+    ) -> Changes:
+        """The change data feed of a range of versions, both ends included; to the latest by default.
+
+        ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last one at or
+        before it, by the in-commit timestamp rules. The table property delta.enableChangeDataFeed must have been
+        true in the whole range. Raises VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST
+        and as two snapshots.
+        """
+        if (from_version is None) == (from_timestamp is None) or not (to_version is None or to_timestamp is None):
+            raise CallError("Give from_version or from_timestamp, and at most one of to_version and to_timestamp.")
+        history = LogHistory(self._reader)
+        if from_timestamp is not None:
+            from_version = history.first_version_from(to_epoch_ms(from_timestamp))
+        if to_timestamp is not None:
+            to_version = history.version_at(to_epoch_ms(to_timestamp), after="latest").version
+        last = history.latest if to_version is None else load(self._reader, history.listing, to_version)
+        assert from_version is not None
+        if from_version > last.version:
+            raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
+        return Changes(load(self._reader, history.listing, from_version), last, history.commit_at)
 
     # ------------------------------------------------------------------------------------------- writing
 

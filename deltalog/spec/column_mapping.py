@@ -60,7 +60,9 @@ def _by_name(name: str, stored: Sequence[Any]) -> int | None:
 
 
 def _by_id(column: StructField, stored: Sequence[Any]) -> int | None:
-    wanted = str(column.metadata.get(ID_KEY, "")).encode()
+    if ID_KEY not in column.metadata:
+        return _by_name(column.name, stored)  # a column of the change data feed, not of the table
+    wanted = str(column.metadata[ID_KEY]).encode()
     for index, field in enumerate(stored):
         if field.metadata and field.metadata.get(_PARQUET_FIELD_ID) == wanted:
             return index
