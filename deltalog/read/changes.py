@@ -13,7 +13,7 @@ from typing import Literal
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError
+from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.log.snapshot import Snapshot
 from deltalog.read.datafiles import FileLayout, read_file, read_vector
 from deltalog.spec import column_mapping
@@ -169,6 +169,7 @@ class Changes:
 
 
 def _take(table: pa.Table, positions: BitMap64) -> pa.Table:
-    if positions and positions.max() >= table.num_rows:
-        raise CorruptTableError(f"A deletion vector deletes row {positions.max()} of a file of {table.num_rows} rows.")
-    return table.take(pa.array(positions.to_array(), pa.uint64()))
+    """The rows at these positions; positions past the end of the file name no row."""
+    within = BitMap64()
+    within.add_range(0, table.num_rows)
+    return table.take(pa.array((positions & within).to_array(), pa.uint64()))
