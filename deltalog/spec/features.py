@@ -6,12 +6,13 @@ Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deltalog.errors import UnsupportedFeatureError
+from deltalog.errors import InvalidPropertyError, UnsupportedFeatureError
 from deltalog.spec import timestamps
 from deltalog.spec.actions import Metadata, Protocol
+from deltalog.spec.properties import FEATURE_PREFIX
 from deltalog.spec.schema import StructType, uses_type
 
 
@@ -204,10 +205,21 @@ def features_for(metadata: Metadata, schema: StructType) -> list[str]:
     for key, name in _FEATURE_OF_PROPERTY.items():
         if metadata.configuration.get(key, "").lower() == "true":
             wanted.append(name)
-    for key in metadata.configuration:
-        if key.startswith("delta.feature."):
-            wanted.append(key.removeprefix("delta.feature."))
     return wanted
+
+
+def split_feature_properties(properties: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Features asked for by ``delta.feature.<name>=supported``, which the protocol keeps, and the other properties."""
+    named = []
+    others = {}
+    for key, value in properties.items():
+        if not key.startswith(FEATURE_PREFIX):
+            others[key] = value
+        elif value == "supported":
+            named.append(key.removeprefix(FEATURE_PREFIX))
+        else:
+            raise InvalidPropertyError(f"{key} can only be set to 'supported', not {value!r}.", key=key)
+    return named, others
 
 
 _FEATURE_OF_PROPERTY = {

@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#table-properties (and the feature sections that name a propert
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -98,13 +99,51 @@ KNOWN: Mapping[str, Property[object]] = {
         ENABLE_DELETION_VECTORS,
     )
 }
+FEATURE_PREFIX = "delta.feature."
+# Properties of Delta that other engines act on and deltalog keeps as they are.
+_PASSED_ON = frozenset(
+    {
+        "delta.autoOptimize",
+        "delta.autoOptimize.autoCompact",
+        "delta.autoOptimize.optimizeWrite",
+        "delta.checkpoint.writeStatsAsJson",
+        "delta.checkpoint.writeStatsAsStruct",
+        "delta.checkpointPolicy",
+        "delta.checkpointRetentionDuration",
+        "delta.columnMapping.maxColumnId",
+        "delta.compatibility.symlinkFormatManifest.enabled",
+        "delta.dataSkippingStatsColumns",
+        "delta.enableExpiredLogCleanup",
+        "delta.enableFullRetentionRollback",
+        "delta.enableTypeWidening",
+        "delta.enableVariantShredding",
+        "delta.isolationLevel",
+        "delta.logRetentionDuration",
+        "delta.parquet.compression.codec",
+        "delta.randomizeFilePrefixes",
+        "delta.randomPrefixLength",
+        "delta.sampleRetentionDuration",
+        "delta.setTransactionRetentionDuration",
+        "delta.targetFileSize",
+        "delta.tuneFileSizesForRewrites",
+    }
+)
+# Setting these needs work on the table that deltalog does not do, or would be a second way to say something.
+_REFUSED = {
+    "delta.columnMapping.mode": "column mapping is read, and not turned on yet",
+    "delta.constraints.": "constraints are not checked on write yet",
+    "delta.enableIcebergCompat": "Iceberg compatibility is not kept up",
+    "delta.universalFormat.": "UniForm is not kept up",
+    "delta.minReaderVersion": "versions follow from the features; name one as delta.feature.<name>=supported",
+    "delta.minWriterVersion": "versions follow from the features; name one as delta.feature.<name>=supported",
+}
 
 
 def check_assignment(changes: Mapping[str, str | None]) -> None:
-    """Refuse what a caller must not set (None: unset) and values that cannot be read.
+    """Refuse what a caller must not set (None: unset), unknown ``delta.`` keys and values that cannot be read.
 
     The enablement pair belongs to the writer: half of it, or a wrong value, makes every later commit and
-    every time travel of other engines fail.
+    every time travel of other engines fail. Keys without the prefix ``delta.`` are the caller's own.
     """
     for key, value in changes.items():
         if key in (ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY):
@@ -113,10 +152,26 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
                 f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
                 key=key,
             )
-        if value is not None and not isinstance(value, str):
+        if value is None:
+            continue
+        if not isinstance(value, str):
             raise InvalidPropertyError(
                 f"Table property {key} must be text, not {type(value).__name__}: write {str(value).lower()!r}.",
                 key=key,
             )
-        if value is not None and key in KNOWN:
+        _check_key(key, value)
+        if key in KNOWN:
             KNOWN[key].read({key: value})
+
+
+def _check_key(key: str, value: str) -> None:
+    if not key.startswith("delta.") or key.startswith(FEATURE_PREFIX) or key in KNOWN or key in _PASSED_ON:
+        return
+    for refused, why in _REFUSED.items():
+        if key.startswith(refused) and value.lower() not in ("none", "false"):
+            raise InvalidPropertyError(f"Table property {key} cannot be set: {why}.", key=key)
+        if key.startswith(refused):
+            return
+    similar = difflib.get_close_matches(key, [*KNOWN, *_PASSED_ON], 1)
+    hint = f" Did you mean {similar[0]}?" if similar else " For a property of your own, leave out the prefix delta."
+    raise InvalidPropertyError(f"Delta has no table property {key}.{hint}", key=key)

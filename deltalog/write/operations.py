@@ -29,6 +29,7 @@ def initial_state(
     """The protocol and metadata of a new table. Raises SchemaMismatchError, InvalidPropertyError."""
     check_column_names(schema)
     check_assignment(dict(properties))
+    named, configuration = features.split_feature_properties(properties)
     metadata = Metadata(
         id=environment.new_uuid(),
         name=name,
@@ -36,11 +37,10 @@ def initial_state(
         format=Format(),
         schema_string=schema.to_json(),
         partition_columns=check_partition_columns(schema, partition_by),
-        configuration={k: v for k, v in properties.items() if not k.startswith("delta.feature.")},
+        configuration=configuration,
         created_time=environment.clock_ms(),
     )
-    wanted = features.features_for(metadata, schema)
-    wanted.extend(k.removeprefix("delta.feature.") for k in properties if k.startswith("delta.feature."))
+    wanted = [*features.features_for(metadata, schema), *named]
     return features.with_features(features.BASE_PROTOCOL, wanted), metadata
 
 

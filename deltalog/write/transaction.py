@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.errors import CallError, CommitConflictError, InvalidActionError, TableExistsError
+from deltalog.errors import CallError, CommitStateUnknownError, DeltaLogError, InvalidActionError
 from deltalog.log.checksum import Totals
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import PartialState, advance, file_key, remove_actions
@@ -194,7 +194,9 @@ class Transaction:
         """
         self._check_open()
         check_assignment(dict(properties))
-        self._replace_configuration({**self.metadata.configuration, **properties})
+        named, kept = features.split_feature_properties(properties)
+        self._replace_configuration({**self.metadata.configuration, **kept})
+        self._protocol = features.with_features(self.protocol, named)
 
     def unset_properties(self, keys: Iterable[str]) -> None:
         """Stage the removal of table properties; absent ones are no error."""
@@ -235,7 +237,9 @@ class Transaction:
         self._finished = True
         try:
             committed = Committer(self.reader, prepared, base, self._environment).run()
-        except (CommitConflictError, TableExistsError):
+        except CommitStateUnknownError:
+            raise
+        except DeltaLogError:
             discard(self.reader.store, self._own_files)
             raise
         self.committed = after_commit(self._following(committed), committed.result, self._environment)
