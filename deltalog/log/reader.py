@@ -36,6 +36,7 @@ from deltalog.spec.paths import (
 from deltalog.storage.base import LogStore
 
 HEAD_BYTES = 4096
+_FEW_ACTIONS = 1000
 _SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata")
 
 
@@ -247,26 +248,40 @@ def _struct_rows(table: pa.Table, action: str, schema: pa.Schema) -> pa.Table:
     """The rows where the action's struct has a path, its children as columns of ``schema``."""
     if action not in table.schema.names:
         return schema.empty_table()
-    column = table.column(action).combine_chunks()
+    column = table.column(action)
     present = {f.name: i for i, f in enumerate(column.type.fields)}
     if "path" not in present:
         return schema.empty_table()
     children = column.flatten()
-    keep = pc.is_valid(children[present["path"]])
-    if not pc.all(keep).as_py():
-        children = [child.filter(keep) for child in children]
-    rows = len(children[present["path"]])
+    rows = len(column)
     arrays = []
     for wanted in schema:
         index = present.get(camel(wanted.name))
         arrays.append(pa.nulls(rows, wanted.type) if index is None else _cast(children[index], wanted.type))
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return _valid_rows(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def _valid_rows(rows: pa.Table) -> pa.Table:
+    """The rows with a path. The other actions of a checkpoint mostly stand in a few rows of their own, so
+    slices without copying do for all but a mixed one."""
+    paths = rows.column("path")
+    if paths.null_count == 0:
+        return rows
+    if paths.null_count > _FEW_ACTIONS:
+        return rows.filter(pc.is_valid(paths))
+    gaps = [*pc.indices_nonzero(pc.is_null(paths)).to_pylist(), rows.num_rows]
+    starts = [0, *(gap + 1 for gap in gaps)]
+    runs = [rows.slice(start, gap - start) for start, gap in zip(starts, gaps) if gap > start]  # noqa: B905
+    return pa.concat_tables(runs) if runs else rows.slice(0, 0)
 
 
 def _cast(values: Any, wanted: pa.DataType) -> Any:
     if values.type == wanted:
         return values
+    if values.null_count == len(values):
+        return pa.nulls(len(values), wanted)
     if pa.types.is_struct(wanted):
+        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         present = {f.name: i for i, f in enumerate(values.type.fields)}
         children = []
         for child in wanted.fields:
