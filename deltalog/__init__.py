@@ -37,6 +37,7 @@ from deltalog.errors import (
 from deltalog.log.history import CommitEntry, TimestampExplanation
 from deltalog.log.snapshot import Snapshot
 from deltalog.read.changes import Changes
+from deltalog.read.predicates import Predicate, col
 from deltalog.read.scan import Scan
 from deltalog.spec.actions import AddFile, Metadata, Protocol
 from deltalog.spec.schema import (
@@ -93,6 +94,7 @@ __all__ = [
     "MissingVersionError",
     "NotThereError",
     "ObjectNotFoundError",
+    "Predicate",
     "PrimitiveType",
     "Protocol",
     "ProtocolChangedError",
@@ -113,6 +115,7 @@ __all__ = [
     "UnsupportedFeatureError",
     "VersionNotFoundError",
     "__version__",
+    "col",
     "merge_schemas",
     "open_store",
 ]

@@ -21,6 +21,7 @@ from deltalog.spec.paths import commit_path, resolve_path
 from deltalog.spec.schema import StructType
 
 if TYPE_CHECKING:
+    from deltalog.read.predicates import Predicate
     from deltalog.read.scan import Scan
 
 _MAX_PENDING = 64
@@ -225,11 +226,14 @@ class Snapshot:
         """The log that this snapshot was read from."""
         return self._reader
 
-    def scan(self, columns: Sequence[str] | None = None) -> Scan:
-        """The rows, lazily. ``columns``: names to read, in that order; None: all. Cost: none until it is read."""
+    def scan(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> Scan:
+        """The rows, lazily. ``columns``: names to read, in that order; None: all. ``where``: SQL text or a
+        predicate made with ``col``; only rows for which it is true are returned, and files that cannot hold one
+        are not read. Raises CallError, SchemaMismatchError. Cost: none until it is read.
+        """
         from deltalog.read.scan import Scan
 
-        return Scan(self, columns)
+        return Scan(self, columns, where)
 
     # ------------------------------------------------------------------------------------------ succession
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltalog.read.datafiles import FileLayout, read_file
+from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, matches
+from deltalog.read.skipping import prune
 from deltalog.spec.actions import DeletionVector
 from deltalog.spec.column_mapping import mode_of
 from deltalog.spec.schema import StructType
@@ -20,11 +22,19 @@ if TYPE_CHECKING:
 class Scan:
     """A read that has not happened yet; each call below reads anew. Made by ``Snapshot.scan``."""
 
-    def __init__(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+    ) -> None:
         self._snapshot = snapshot
         schema = snapshot.schema
         fields = schema.fields if columns is None else tuple(schema.field(name) for name in columns)
         self.schema = StructType(tuple(fields))
+        predicate = as_predicate(where)
+        self.where = None if predicate is None else bind(predicate, schema)
+        self._mapping = mode_of(snapshot.metadata.configuration)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -32,8 +42,15 @@ class Scan:
         return self.schema.to_arrow()
 
     def files(self) -> pa.Table:
-        """The files that will be read, as ``Snapshot.files``."""
-        return self._snapshot.files()
+        """The files that will be read, as ``Snapshot.files``: those that may hold a row that ``where`` keeps.
+
+        Files are left out by their partition values and statistics. Cost: as ``Snapshot.files``.
+        """
+        snapshot = self._snapshot
+        files = snapshot.files()
+        if self.where is None:
+            return files
+        return prune(files, self.where, snapshot.schema, snapshot.partition_columns, self._mapping)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, a file at a time, in memory of one file. Cost: the GETs of each file's columns.
@@ -41,12 +58,24 @@ class Scan:
         Raises InvalidDataFileError, UnsafePathError, UnsupportedFeatureError.
         """
         snapshot = self._snapshot
-        layout = FileLayout(self.schema, snapshot.partition_columns, mode_of(snapshot.metadata.configuration))
+        layout = FileLayout(self._read_schema(), snapshot.partition_columns, self._mapping)
         rows = self.files().select(["path", "partition_values", "deletion_vector"])
         for row in rows.to_pylist():
             values = dict(row["partition_values"] or ())
             vector = None if row["deletion_vector"] is None else DeletionVector(**row["deletion_vector"])
-            yield from read_file(snapshot.reader.store, row["path"], values, vector, layout).to_batches()
+            table = read_file(snapshot.reader.store, row["path"], values, vector, layout)
+            if self.where is not None:
+                kept = table.filter(matches(self.where, table, layout.schema))
+                table = kept.select(self.schema.names)
+            yield from table.to_batches()
+
+    def _read_schema(self) -> StructType:
+        """The columns asked for, and after them those that only ``where`` looks at."""
+        if self.where is None:
+            return self.schema
+        needed = dict.fromkeys(column.path[0] for column in columns_of(self.where))
+        others = [name for name in needed if name not in self.schema.names]
+        return StructType((*self.schema.fields, *(self._snapshot.schema.field(name) for name in others)))
 
     def to_arrow(self) -> pa.Table:
         """All rows in memory."""

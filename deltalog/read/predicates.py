@@ -1,0 +1,495 @@
+"""Predicates over the columns of a table: as Python objects, as SQL text, and their value for Arrow rows.
+
+    from deltalog import col
+    col("day") >= datetime.date(2026, 1, 1)
+    (col("carrier") == "AA") & ~col("dep_delay").is_null()
+    "day >= DATE '2026-01-01' AND carrier IN ('AA', 'UA')"
+
+Three-valued logic as in SQL: a comparison with null is unknown, and only rows that are true are kept. NaN
+equals itself and is greater than every other number, as in Spark. Text is never evaluated as code: it is
+parsed into the objects below, and what they cannot say is refused.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.errors import CallError, InvalidTimestampError
+from deltalog.spec.arrow import type_to_arrow
+from deltalog.spec.schema import DataType, StructField, StructType
+from deltalog.spec.timestamps import parse_iso
+
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
+_NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+class Predicate:
+    """A condition on a row. Combine with ``&``, ``|`` and ``~``."""
+
+    def __and__(self, other: Predicate) -> Predicate:
+        return And(self, other)
+
+    def __or__(self, other: Predicate) -> Predicate:
+        return Or(self, other)
+
+    def __invert__(self) -> Predicate:
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        raise CallError("A predicate has no truth of its own. Combine predicates with &, | and ~, not and, or, not.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """A column, by its path of names. Comparisons with values make predicates."""
+
+    path: tuple[str, ...]
+
+    def __eq__(self, value: object) -> Predicate:  # type: ignore[override]
+        return Comparison("=", self, value)
+
+    def __ne__(self, value: object) -> Predicate:  # type: ignore[override]
+        return Comparison("!=", self, value)
+
+    def __lt__(self, value: Any) -> Predicate:
+        return Comparison("<", self, value)
+
+    def __le__(self, value: Any) -> Predicate:
+        return Comparison("<=", self, value)
+
+    def __gt__(self, value: Any) -> Predicate:
+        return Comparison(">", self, value)
+
+    def __ge__(self, value: Any) -> Predicate:
+        return Comparison(">=", self, value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def is_null(self) -> Predicate:
+        """True where the value is null."""
+        return IsNull(self)
+
+    def isin(self, values: Iterable[Any]) -> Predicate:
+        """True where the value is one of ``values``; unknown instead of false where they hold a null."""
+        return In(self, tuple(values))
+
+    def startswith(self, prefix: str) -> Predicate:
+        """True where a text begins so."""
+        return StartsWith(self, prefix)
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+def col(name: str) -> Column:
+    """A column; ``a.b`` is the field b of the struct a."""
+    return Column(tuple(name.split(".")))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Predicate):
+    operator: Operator
+    column: Column
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Predicate):
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class In(Predicate):
+    column: Column
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith(Predicate):
+    column: Column
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class And(Predicate):
+    left: Predicate
+    right: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Predicate):
+    left: Predicate
+    right: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    operand: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Predicate):
+    """True, false, or None for unknown."""
+
+    value: bool | None
+
+
+# ------------------------------------------------------------------------------------------------- text
+
+
+def parse(text: str) -> Predicate:
+    """A predicate from SQL text, in Spark's dialect.
+
+    Comparisons of a column with a literal (also ``<=>``), IN, BETWEEN, LIKE with a prefix, IS NULL, a boolean
+    column by itself, AND, OR, NOT, parentheses; DATE and TIMESTAMP literals. Raises CallError for the rest.
+    """
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
+    try:
+        parsed = sqlglot.parse_one(text, dialect="spark")
+    except (SqlglotError, RecursionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CallError(f"The predicate {text!r} cannot be parsed: {reason}") from None
+    try:
+        return _from_sql(parsed, text)
+    except RecursionError:
+        raise CallError(f"The predicate {text[:60]!r}… is nested too deeply.") from None
+
+
+def _from_sql(node: Any, text: str) -> Predicate:
+    from sqlglot import exp
+
+    comparisons: dict[Any, Operator] = {
+        exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"
+    }  # fmt: skip
+    kind = type(node)
+    if kind is exp.Paren:
+        return _from_sql(node.this, text)
+    if kind in (exp.And, exp.Or):
+        left, right = _from_sql(node.left, text), _from_sql(node.right, text)
+        return And(left, right) if kind is exp.And else Or(left, right)
+    if kind is exp.Not:
+        return Not(_from_sql(node.this, text))
+    if kind in comparisons:
+        return _comparison(comparisons[kind], node.left, node.right, text)
+    if kind is exp.Is and isinstance(node.expression, exp.Null):
+        return IsNull(_column(node.this, text))
+    if kind is exp.In and not node.args.get("query"):
+        return In(_column(node.this, text), tuple(_literal(e, text) for e in node.expressions))
+    if kind is exp.Between:
+        column = _column(node.this, text)
+        low, high = _literal(node.args["low"], text), _literal(node.args["high"], text)
+        return And(Comparison(">=", column, low), Comparison("<=", column, high))
+    if kind is exp.Like:
+        return _like(node, text)
+    if kind is exp.Boolean:
+        return Constant(bool(node.this))
+    if kind is exp.Null:
+        return Constant(None)
+    if kind in (exp.Column, exp.Dot):
+        return Comparison("=", _column(node, text), True)
+    raise _unsupported(node, text)
+
+
+def _comparison(operator: Operator, left: Any, right: Any, text: str) -> Predicate:
+    from sqlglot import exp
+
+    if isinstance(left, (exp.Column, exp.Dot)):
+        return Comparison(operator, _column(left, text), _literal(right, text))
+    return Comparison(_MIRRORED.get(operator, operator), _column(right, text), _literal(left, text))
+
+
+def _like(node: Any, text: str) -> Predicate:
+    pattern = _literal(node.expression, text)
+    body = pattern[:-1] if isinstance(pattern, str) and pattern.endswith("%") else None
+    if body is None or any(c in body for c in "%_\\"):
+        raise CallError(f"LIKE is taken with a prefix and one % at its end only, not {pattern!r} (in {text!r}).")
+    return StartsWith(_column(node.this, text), body)
+
+
+def _column(node: Any, text: str) -> Column:
+    from sqlglot import exp
+
+    if isinstance(node, exp.Column):
+        return Column(tuple(part.name for part in node.parts))
+    if isinstance(node, exp.Dot):
+        return Column((*_column(node.this, text).path, node.expression.name))
+    raise _unsupported(node, text)
+
+
+def _literal(node: Any, text: str) -> Any:
+    from sqlglot import exp
+
+    if isinstance(node, exp.Paren):
+        return _literal(node.this, text)
+    if isinstance(node, exp.Neg):
+        value = _literal(node.this, text)
+        if isinstance(value, (int, float, decimal.Decimal)):
+            return -value
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal):
+        if node.is_string:
+            return str(node.this)
+        return int(node.this) if node.is_int else decimal.Decimal(node.this)
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        return _typed_literal(node, text)
+    raise _unsupported(node, text)
+
+
+def _typed_literal(node: Any, text: str) -> Any:
+    from sqlglot import exp
+
+    value, kind = str(node.this.this), node.to.this
+    if kind == exp.DataType.Type.DATE:
+        return parse_iso(value).date()
+    if kind in (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ):
+        return parse_iso(value)
+    if kind == exp.DataType.Type.TIMESTAMPNTZ:
+        return parse_iso(value).replace(tzinfo=None)
+    raise _unsupported(node, text)
+
+
+def _unsupported(node: Any, text: str) -> CallError:
+    return CallError(
+        f"The predicate {text!r} has {node.sql(dialect='spark')!r}, which is not taken: compare columns with literals "
+        "by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE 'prefix%', IS NULL, and combine with AND, OR, NOT."
+    )
+
+
+def as_predicate(where: Predicate | str | None) -> Predicate | None:
+    """Either form, or None. Raises CallError."""
+    if where is None or isinstance(where, Predicate):
+        return where
+    if isinstance(where, str):
+        return parse(where)
+    raise CallError(f"where is SQL text or a predicate made with col(…), not {type(where).__name__}.")
+
+
+# ------------------------------------------------------------------------------------------------ binding
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A column found in a schema, with its names as the schema has them."""
+
+    column: Column
+    fields: tuple[StructField, ...]
+
+    @property
+    def data_type(self) -> DataType:
+        return self.fields[-1].data_type
+
+
+def bind(predicate: Predicate, schema: StructType) -> Predicate:
+    """The same predicate with columns as the schema spells them and values of the columns' types.
+
+    Negations are pushed down to the comparisons, so that each leaf can be judged by itself. Raises CallError
+    for a column that is not there and for a value that its type cannot hold.
+    """
+    return _bind(predicate, schema, negate=False)
+
+
+def _bind(predicate: Predicate, schema: StructType, negate: bool) -> Predicate:
+    if isinstance(predicate, Not):
+        return _bind(predicate.operand, schema, not negate)
+    if isinstance(predicate, (And, Or)):
+        left, right = _bind(predicate.left, schema, negate), _bind(predicate.right, schema, negate)
+        return And(left, right) if isinstance(predicate, And) != negate else Or(left, right)
+    if isinstance(predicate, Constant):
+        return Constant(None if predicate.value is None else predicate.value != negate)
+    if isinstance(predicate, Comparison):
+        bound = find(predicate.column, schema)
+        value = coerce(predicate.value, bound)
+        return _bind_comparison(predicate.operator, bound.column, value, negate)
+    if isinstance(predicate, In):
+        bound = find(predicate.column, schema)
+        leaf: Predicate = In(bound.column, tuple(coerce(v, bound) for v in predicate.values))
+    elif isinstance(predicate, IsNull):
+        leaf = IsNull(find(predicate.column, schema).column)
+    elif isinstance(predicate, StartsWith):
+        bound = find(predicate.column, schema)
+        if str(bound.data_type) != "string":
+            raise CallError(f"Column {bound.column.name} is {bound.data_type}, and only text begins with a prefix.")
+        leaf = StartsWith(bound.column, predicate.prefix)
+    else:
+        raise CallError(f"{predicate!r} is not a predicate.")
+    return Not(leaf) if negate else leaf
+
+
+def _bind_comparison(operator: Operator, column: Column, value: Any, negate: bool) -> Predicate:
+    if operator == "<=>":
+        equal: Predicate = IsNull(column)
+        if value is not None:
+            equal = And(Not(IsNull(column)), Comparison("=", column, value))
+            if negate:
+                return Or(IsNull(column), Comparison("!=", column, value))
+        return Not(equal) if negate else equal
+    if value is None:
+        return Constant(None)
+    return Comparison(_NEGATED[operator] if negate else operator, column, value)
+
+
+def find(column: Column, schema: StructType) -> Bound:
+    """The column in a schema, up to case. Raises CallError."""
+    fields: list[StructField] = []
+    level: DataType = schema
+    for name in column.path:
+        found = level.find(name) if isinstance(level, StructType) else None
+        if found is None:
+            raise CallError(f"There is no column {column.name!r}. Columns: {', '.join(schema.names)}.")
+        fields.append(found)
+        level = found.data_type
+    return Bound(Column(tuple(f.name for f in fields)), tuple(fields))
+
+
+def columns_of(predicate: Predicate) -> list[Column]:
+    """The columns that a predicate looks at, each once."""
+    found: dict[tuple[str, ...], Column] = {}
+    todo = [predicate]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, (And, Or)):
+            todo += [each.left, each.right]
+        elif isinstance(each, Not):
+            todo.append(each.operand)
+        elif isinstance(each, (Comparison, IsNull, In, StartsWith)):
+            found.setdefault(each.column.path, each.column)
+    return list(found.values())
+
+
+def coerce(value: Any, bound: Bound) -> Any:
+    """A literal as a Python value of the column's type, without loss. Raises CallError."""
+    if value is None:
+        return None
+    name = str(bound.data_type)
+    try:
+        converted = _coerce(value, name)
+        if converted is not None:
+            pa.scalar(converted, _comparable_type(bound.data_type))
+            return converted
+    except (ValueError, TypeError, ArithmeticError, InvalidTimestampError, pa.ArrowException):
+        pass
+    raise CallError(f"{value!r} cannot be compared with column {bound.column.name}, which is {name}.")
+
+
+def _coerce(value: Any, name: str) -> Any:
+    number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
+    if name in ("byte", "short", "integer", "long"):
+        return int(value) if number and int(value) == value else None
+    if name in ("float", "double"):
+        return float(value) if number else None
+    if name.startswith("decimal"):
+        return decimal.Decimal(str(value)) if number else None
+    if name == "string":
+        return value if isinstance(value, str) else None
+    if name == "boolean":
+        return value if isinstance(value, bool) else None
+    if name == "binary":
+        return bytes(value) if isinstance(value, (bytes, bytearray)) else None
+    moment = parse_iso(value) if isinstance(value, str) else value
+    if name == "date":
+        if isinstance(moment, datetime.datetime):
+            return moment.date() if isinstance(value, str) else None
+        return moment if isinstance(moment, datetime.date) else None
+    if not isinstance(moment, datetime.datetime) or (moment.tzinfo is None) != (name == "timestamp_ntz"):
+        return None  # a naive value names no instant, and an aware one is not a wall clock
+    return moment
+
+
+def _comparable_type(data_type: DataType) -> pa.DataType:
+    """Literals of small types are held in the widest one, so that 300 can be compared with a byte."""
+    name = str(data_type)
+    if name in ("byte", "short", "integer", "long"):
+        return pa.int64()
+    if name in ("float", "double"):
+        return pa.float64()
+    if name.startswith("decimal"):
+        return pa.decimal256(76, 38)
+    return type_to_arrow(data_type)
+
+
+# ---------------------------------------------------------------------------------------------- evaluation
+
+
+def matches(predicate: Predicate, table: pa.Table, schema: StructType) -> Any:
+    """For each row of an Arrow table of the table's types: true, false, or null for unknown.
+
+    ``predicate`` must be bound to ``schema``.
+    """
+    if isinstance(predicate, And):
+        return pc.and_kleene(matches(predicate.left, table, schema), matches(predicate.right, table, schema))
+    if isinstance(predicate, Or):
+        return pc.or_kleene(matches(predicate.left, table, schema), matches(predicate.right, table, schema))
+    if isinstance(predicate, Not):
+        return pc.invert(matches(predicate.operand, table, schema))
+    if isinstance(predicate, Constant):
+        return pa.repeat(pa.scalar(predicate.value, pa.bool_()), table.num_rows)
+    if isinstance(predicate, IsNull):
+        return pc.is_null(_values(predicate.column, table))
+    if isinstance(predicate, StartsWith):
+        return pc.starts_with(_values(predicate.column, table), predicate.prefix)
+    if isinstance(predicate, In):
+        return _is_in(predicate, table, schema)
+    assert isinstance(predicate, Comparison)
+    data_type = find(predicate.column, schema).data_type
+    return compare(_values(predicate.column, table), predicate.operator, predicate.value, data_type)
+
+
+def _is_in(predicate: In, table: pa.Table, schema: StructType) -> Any:
+    found: Predicate = Constant(False)
+    for value in predicate.values:
+        found = Or(found, Constant(None) if value is None else Comparison("=", predicate.column, value))
+    return matches(found, table, schema)
+
+
+def _values(column: Column, table: pa.Table) -> Any:
+    values = table.column(column.path[0]).combine_chunks()
+    for name in column.path[1:]:
+        index = values.type.get_field_index(name)
+        values = values.flatten()[index]
+    return values
+
+
+def compare(values: Any, operator: Operator, value: Any, data_type: DataType) -> Any:
+    """Values of a type against a literal, with NaN as the greatest number. Null where a value is null."""
+    wide = _comparable_type(data_type)
+    values = values if values.type == wide else values.cast(wide)
+    literal = pa.scalar(value, wide)
+    if pa.types.is_floating(wide):
+        return _compare_floats(values, operator, value, literal)
+    return _KERNELS[operator](values, literal)
+
+
+def _compare_floats(values: Any, operator: Operator, value: float, literal: pa.Scalar) -> Any:
+    nan = pc.is_nan(values)
+    if value != value:  # the literal is NaN
+        if operator in ("=", ">="):
+            return nan
+        if operator in ("!=", "<"):
+            return pc.invert(nan)
+        return pc.if_else(pc.is_valid(values), operator == "<=", pa.scalar(None, pa.bool_()))
+    result = _KERNELS[operator](values, literal)
+    return pc.or_kleene(result, nan) if operator in (">", ">=", "!=") else pc.and_kleene(result, pc.invert(nan))
+
+
+_KERNELS: dict[Operator, Any] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
