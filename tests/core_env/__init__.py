@@ -1,0 +1,184 @@
+"""What the tests of the core share: clocks that stand still, stores, hand-made logs, looks at the disk."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog import DeltaTable, Environment, LogStore, StructType
+from deltalog.spec.paths import commit_path
+from deltalog.storage.memory import MemoryStore
+
+NOW = 1_790_000_000_000
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+ICT = {"delta.enableInCommitTimestamps": "true"}
+VERSION_KEY = "delta.inCommitTimestampEnablementVersion"
+TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"
+
+
+class Clock:
+    """Stands still until it is set. Counts how often it was read."""
+
+    def __init__(self, now_ms: int = NOW) -> None:
+        self.now_ms = now_ms
+        self.readings = 0
+
+    def __call__(self) -> int:
+        self.readings += 1
+        return self.now_ms
+
+
+def environment(clock: Clock | None = None, **changes: Any) -> Environment:
+    """Nothing from outside: this clock, counted uuids, no waiting."""
+    numbers = itertools.count(1)
+    defaults: dict[str, Any] = {
+        "clock_ms": clock or Clock(),
+        "new_uuid": lambda: str(uuid.UUID(int=next(numbers) + next(_SERIES) * 2**64, version=4)),
+        "sleep": lambda seconds: None,
+        "random": lambda: 0.5,
+    }
+    return Environment(**{**defaults, **changes})
+
+
+_SERIES = itertools.count(1)
+
+
+def memory(clock: Clock | None = None) -> MemoryStore:
+    """A store of its own, whose modification times are those of ``clock``."""
+    return MemoryStore(f"memory://core-{next(_SERIES)}", clock_ms=clock or Clock())
+
+
+def rows(*ids: int) -> pa.Table:
+    """Rows of SCHEMA."""
+    return pa.table({"id": list(ids), "name": [f"n{i}" for i in ids]}, schema=SCHEMA)
+
+
+def ids(table: DeltaTable, **which: Any) -> list[int]:
+    """The ids of a version, sorted."""
+    return sorted(table.snapshot(**which).scan(["id"]).to_arrow()["id"].to_pylist())
+
+
+# ------------------------------------------------------------------------------------------- looking at a log
+
+
+def lines(store: LogStore, version: int) -> list[dict[str, Any]]:
+    """The actions of a commit file as they are."""
+    return [json.loads(line) for line in store.get(commit_path(version)).splitlines()]
+
+
+def action(store: LogStore, version: int, key: str) -> dict[str, Any] | None:
+    """The body of the only action of that kind in a commit, or None."""
+    found = [line[key] for line in lines(store, version) if key in line]
+    assert len(found) <= 1, f"{len(found)} {key} actions in version {version}"
+    return found[0] if found else None
+
+
+def info(store: LogStore, version: int) -> dict[str, Any]:
+    """The commitInfo of a commit, which must be its first line."""
+    first = lines(store, version)[0]
+    assert list(first) == ["commitInfo"]
+    body: dict[str, Any] = first["commitInfo"]
+    return body
+
+
+def configuration(store: LogStore, version: int) -> dict[str, str] | None:
+    """The table properties that a commit sets, or None when it has no metaData."""
+    body = action(store, version, "metaData")
+    return None if body is None else body["configuration"]
+
+
+def pair(properties: Mapping[str, str] | None) -> tuple[str | None, str | None]:
+    """The enablement pair as text."""
+    found = properties or {}
+    return found.get(VERSION_KEY), found.get(TIMESTAMP_KEY)
+
+
+def tree(root: str | os.PathLike[str]) -> list[str]:
+    """Everything below a directory, sorted, directories with a slash."""
+    base = Path(root)
+    return sorted(
+        str(path.relative_to(base)).replace(os.sep, "/") + ("/" if path.is_dir() else "") for path in base.rglob("*")
+    )
+
+
+def objects(store: MemoryStore) -> dict[str, bytes]:
+    """Everything in a memory store."""
+    return {path: data for path, (data, _) in store._objects.items()}
+
+
+# ----------------------------------------------------------------------------------------------- hand-made logs
+
+
+def protocol_action(*writer_features: str, reader: int = 1, reader_features: list[str] | None = None) -> dict[str, Any]:
+    """(1, 2) without features, else writer version 7 with these."""
+    body: dict[str, Any] = {"minReaderVersion": reader, "minWriterVersion": 7 if writer_features else 2}
+    if writer_features:
+        body["writerFeatures"] = list(writer_features)
+    if reader_features is not None:
+        body["readerFeatures"] = reader_features
+    return {"protocol": body}
+
+
+def metadata_action(
+    properties: Mapping[str, str] | None = None, schema: pa.Schema = SCHEMA, partition_by: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    return {
+        "metaData": {
+            "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": StructType.from_arrow(schema).to_json(),
+            "partitionColumns": list(partition_by),
+            "configuration": dict(properties or {}),
+            "createdTime": NOW,
+        }
+    }
+
+
+def info_action(ict: int | None = None, **more: Any) -> dict[str, Any]:
+    body: dict[str, Any] = {} if ict is None else {"inCommitTimestamp": ict}
+    return {"commitInfo": {**body, "timestamp": ict or NOW, "operation": "WRITE", **more}}
+
+
+def add_action(path: str, **more: Any) -> dict[str, Any]:
+    body = {"path": path, "partitionValues": {}, "size": 10, "modificationTime": 1, "dataChange": True}
+    return {"add": {**body, **more}}
+
+
+def remove_action(path: str, **more: Any) -> dict[str, Any]:
+    body = {"path": path, "deletionTimestamp": NOW, "dataChange": True, "size": 10}
+    return {"remove": {**body, **more}}
+
+
+def put_commit(store: LogStore, version: int, *actions: Mapping[str, Any]) -> None:
+    """Write a commit file by hand."""
+    store.put(commit_path(version), b"".join(json.dumps(each).encode() + b"\n" for each in actions))
+
+
+def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[int | None], **pair_text: str) -> None:
+    """A log by hand: a commit for each file time, with an in-commit timestamp where one is given.
+
+    ``pair_text``: ``version`` and ``timestamp`` of the enablement pair. In-commit timestamps are on when any is
+    given; the last commit repeats the metadata so that the latest snapshot has it.
+    """
+    active = any(ict is not None for ict in icts)
+    properties = {
+        **(ICT if active else {}),
+        **({VERSION_KEY: pair_text["version"]} if "version" in pair_text else {}),
+        **({TIMESTAMP_KEY: pair_text["timestamp"]} if "timestamp" in pair_text else {}),
+    }
+    state = (protocol_action(*(["inCommitTimestamp"] if active else [])), metadata_action(properties))
+    for version, (file_time, ict) in enumerate(zip(file_times, icts, strict=True)):
+        clock.now_ms = file_time
+        edge = version in (0, len(icts) - 1)
+        put_commit(store, version, info_action(ict), *(state if edge else ()), add_action(f"f{version}.parquet"))
+
+
+def numbers(start: int = 1) -> Iterator[int]:
+    return itertools.count(start)

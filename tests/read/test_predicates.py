@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import datetime
+import math
+
+import pyarrow as pa
+import pytest
+
+from deltalog import CallError, StructType, col
+from deltalog.read.predicates import Comparison, as_predicate, bind, matches, parse
+
+UTC = datetime.timezone.utc
+SCHEMA = pa.schema(
+    [
+        ("i", pa.int8()),
+        ("f", pa.float64()),
+        ("s", pa.string()),
+        ("b", pa.bool_()),
+        ("d", pa.date32()),
+        ("t", pa.timestamp("us", "UTC")),
+        ("st", pa.struct([("x", pa.int64())])),
+    ]
+)
+ROWS = pa.Table.from_pylist(
+    [
+        {"i": 1, "f": 1.5, "s": "abc", "b": True, "d": datetime.date(2026, 1, 1), "st": {"x": 7},
+         "t": datetime.datetime(2026, 1, 1, tzinfo=UTC)},
+        {"i": 2, "f": math.nan, "s": "abd", "b": False, "st": {"x": None}},
+        {"i": None, "f": None, "s": None, "b": None, "st": None},
+        {"i": -3, "f": -0.0, "s": "ABC", "b": True, "st": {"x": 9}},
+    ],
+    schema=SCHEMA,
+)  # fmt: skip
+TABLE = StructType.from_arrow(SCHEMA)
+
+
+def verdicts(where: object) -> list[bool | None]:
+    predicate = as_predicate(where)  # type: ignore[arg-type]
+    assert predicate is not None
+    return matches(bind(predicate, TABLE), ROWS, TABLE).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("i = 1", [True, False, None, False]),
+        ("1 < i", [False, True, None, False]),
+        ("NOT (i >= 1)", [False, False, None, True]),
+        ("i != 300", [True, True, None, True]),
+        ("i <=> NULL", [False, False, True, False]),
+        ("NOT (i <=> 1)", [False, True, True, True]),
+        ("i = NULL", [None, None, None, None]),
+        ("i IN (1, NULL)", [True, None, None, None]),
+        ("i NOT IN (1, -3)", [False, True, None, False]),
+        ("i BETWEEN -3 AND 1", [True, False, None, True]),
+        ("s LIKE 'ab%'", [True, True, None, False]),
+        ("b", [True, False, None, True]),
+        ("NOT b", [False, True, None, False]),
+        ("i = 1 OR s IS NULL", [True, False, True, False]),
+        ("i = 1 AND NULL", [None, False, None, False]),
+        ("st.x = 7", [True, None, None, False]),
+        ("st.x IS NULL", [False, True, True, False]),
+        ("f = 0", [False, False, None, True]),
+        ("f > 1", [True, True, None, False]),
+        ("f <> 1.5", [False, True, None, True]),
+        ("d = DATE '2026-01-01'", [True, None, None, None]),
+        ("t <= TIMESTAMP '2026-01-01T00:00:00Z'", [True, None, None, None]),
+        ("`S` = 'abc'", [True, False, None, False]),
+        (col("f") == math.nan, [False, True, None, False]),
+        (col("f") < math.nan, [True, False, None, True]),
+        (~(col("i") == 1) & col("s").startswith("ab"), [False, True, None, False]),
+    ],
+)
+def test_three_valued_logic_row_by_row(where: object, expected: list[bool | None]) -> None:
+    assert verdicts(where) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "part"),
+    [
+        ("nope = 1", "There is no column 'nope'"),
+        ("i = 'x'", "cannot be compared with column i"),
+        ("i = 1.5", "cannot be compared with column i"),
+        ("t = '2026-01-01'", "cannot be compared with column t"),
+        ("i + 1 = 2", "is not taken"),
+        ("i IN (SELECT 1)", "is not taken"),
+        ("i =", "cannot be parsed"),
+        ("s LIKE '%x'", "prefix and one % at its end"),
+        ("i = 1; DROP TABLE x", "is not taken"),
+        ("(" * 5000 + "i = 1" + ")" * 5000, "nested|parsed"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_by_name(where: str, part: str) -> None:
+    with pytest.raises(CallError, match=part):
+        verdicts(where)
+
+
+def test_python_and_and_or_are_refused() -> None:
+    with pytest.raises(CallError, match="&"):
+        assert (col("i") == 1) and (col("i") == 2)
+
+
+def test_text_and_objects_say_the_same() -> None:
+    assert repr(parse("a.b >= 3")) == repr(col("a.b") >= 3) == repr(Comparison(">=", col("a.b"), 3))
