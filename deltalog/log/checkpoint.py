@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltalog.errors import InvalidCheckpointError, StoreError
+from deltalog.log.columns import strings_map
 from deltalog.log.last_checkpoint import encode_hint
 from deltalog.log.reader import camel
-from deltalog.log.replay import FILES, TOMBSTONES, strings_map
+from deltalog.log.replay import FILES, TOMBSTONES
 from deltalog.log.segment import Checkpoint
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.actions import Metadata, Protocol
@@ -22,7 +24,6 @@ from deltalog.spec.paths import LAST_CHECKPOINT, LogFileKind, checkpoint_path, l
 from deltalog.spec.properties import DELETED_FILE_RETENTION_MS
 from deltalog.storage.base import PutOutcome
 
-_STRINGS = pa.map_(pa.string(), pa.string())
 _STRING_LIST = pa.list_(pa.field("element", pa.string()))
 
 
@@ -30,7 +31,8 @@ def write_checkpoint(snapshot: Snapshot, clock_ms: int) -> Checkpoint:
     """Write the checkpoint of a snapshot and point ``_last_checkpoint`` at it.
 
     ``clock_ms`` judges which tombstones are still within delta.deletedFileRetentionDuration. The hint is
-    written only after the checkpoint was read back whole. Cost: the snapshot's files, 2 PUTs, 1 ranged GET.
+    written only after the checkpoint was read back whole. Raises StoreError. Cost: the snapshot's files, 2 PUTs,
+    1 HEAD, 1 ranged GET.
     """
     retention_ms = DELETED_FILE_RETENTION_MS.read(snapshot.metadata.configuration)
     tombstones = snapshot.tombstones(clock_ms - retention_ms)
@@ -41,18 +43,20 @@ def write_checkpoint(snapshot: Snapshot, clock_ms: int) -> Checkpoint:
     data = buffer.getvalue()
     path = checkpoint_path(snapshot.version)
     store = snapshot.reader.store
-    checkpoint = Checkpoint(snapshot.version, LogFileKind.CLASSIC_CHECKPOINT, (path.rsplit("/", 1)[-1],))
-    if store.put_if_absent(path, data) is not PutOutcome.COMMITTED:
-        # Another writer's checkpoint of the same version holds the same state; whatever is there is kept.
-        snapshot.reader.checkpoint_state(checkpoint)
-        return checkpoint
+    outcome = store.put_if_absent(path, data)
+    meta = store.head(path)
+    if meta is None:
+        raise StoreError(f"{store.location(path)}: the store did not answer; the checkpoint is not there.", path=path)
+    # Another writer's checkpoint of this version holds the same state, so whatever is there now is kept.
     with pq.ParquetFile(store.open_input(path)) as written:
-        if written.metadata.num_rows != table.num_rows:
-            store.delete(path)
-            raise OSError(f"checkpoint {path} has {written.metadata.num_rows} of {table.num_rows} rows")
-    hint = encode_hint(snapshot.version, table.num_rows, len(data), files.num_rows)
-    store.put(log_path(LAST_CHECKPOINT), hint)
-    return checkpoint
+        rows = written.metadata.num_rows
+    if outcome is PutOutcome.COMMITTED and rows != table.num_rows:
+        raise InvalidCheckpointError(
+            f"{store.location(path)} has {rows} rows instead of {table.num_rows}.", version=snapshot.version
+        )
+    store.put(log_path(LAST_CHECKPOINT), encode_hint(snapshot.version, rows, meta.size_bytes or 0, files.num_rows))
+    name = path.rsplit("/", 1)[-1]
+    return Checkpoint(snapshot.version, LogFileKind.CLASSIC_CHECKPOINT, (name,))
 
 
 def checkpoint_table(snapshot: Snapshot, files: pa.Table, tombstones: pa.Table) -> pa.Table:

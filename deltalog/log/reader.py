@@ -16,8 +16,10 @@ from deltalog.errors import (
     MissingInCommitTimestampError,
     MissingVersionError,
     ObjectNotFoundError,
+    StoreError,
 )
 from deltalog.log.checksum import VersionChecksum, decode_checksum
+from deltalog.log.columns import empty
 from deltalog.log.last_checkpoint import read_hint
 from deltalog.log.replay import FILES, TOMBSTONES, PartialState, advance, files_table, tombstones_table
 from deltalog.log.segment import Checkpoint, Listing, parse_listing
@@ -157,7 +159,7 @@ class LogReader:
         self, checkpoint: Checkpoint, action: str, schema: pa.Schema, of_json: Callable[[CommitActions], pa.Table]
     ) -> pa.Table:
         columns = [f"{action}.{camel(name)}" for name in schema.names]
-        parts = [schema.empty_table()]
+        parts = [empty(schema)]
         paths = [log_path(name) for name in checkpoint.names]
         if checkpoint.is_json:
             manifest = self._json_checkpoint(checkpoint)
@@ -180,6 +182,8 @@ class LogReader:
                 f"{self.store.url}: checkpoint {checkpoint.version} is there, but its sidecar {path} is missing; "
                 "something deletes files of the log. Restore it from a copy."
             ) from error
+        except StoreError:
+            raise  # the store failed, which says nothing about the checkpoint
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(checkpoint, path, error) from error
 
@@ -247,11 +251,11 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
 def _struct_rows(table: pa.Table, action: str, schema: pa.Schema) -> pa.Table:
     """The rows where the action's struct has a path, its children as columns of ``schema``."""
     if action not in table.schema.names:
-        return schema.empty_table()
+        return empty(schema)
     column = table.column(action)
     present = {f.name: i for i, f in enumerate(column.type.fields)}
     if "path" not in present:
-        return schema.empty_table()
+        return empty(schema)
     children = column.flatten()
     rows = len(column)
     arrays = []

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CorruptTableError
+from deltalog.log.columns import STRINGS_MAP, booleans, int64s, strings, strings_map
 from deltalog.spec.actions import (
     AddFile,
     DeletionVector,
@@ -24,7 +25,6 @@ from deltalog.spec.actions import (
 )
 from deltalog.spec.codec import CommitActions
 
-_STRINGS = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(
     [
         pa.field("storage_type", pa.string()),
@@ -39,11 +39,11 @@ DELETION_VECTOR = pa.struct(
 FILES = pa.schema(
     [
         pa.field("path", pa.string()),
-        pa.field("partition_values", _STRINGS),
+        pa.field("partition_values", STRINGS_MAP),
         pa.field("size", pa.int64()),
         pa.field("modification_time", pa.int64()),
         pa.field("stats", pa.string()),
-        pa.field("tags", _STRINGS),
+        pa.field("tags", STRINGS_MAP),
         pa.field("deletion_vector", DELETION_VECTOR),
         pa.field("base_row_id", pa.int64()),
         pa.field("default_row_commit_version", pa.int64()),
@@ -56,7 +56,7 @@ TOMBSTONES = pa.schema(
         pa.field("path", pa.string()),
         pa.field("deletion_timestamp", pa.int64()),
         pa.field("extended_file_metadata", pa.bool_()),
-        pa.field("partition_values", _STRINGS),
+        pa.field("partition_values", STRINGS_MAP),
         pa.field("size", pa.int64()),
         pa.field("deletion_vector", DELETION_VECTOR),
         pa.field("base_row_id", pa.int64()),
@@ -133,7 +133,8 @@ def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Ta
     tail = files_table(adds)
     if base is None:
         return tail
-    return pa.concat_tables([_without(base, seen), tail]) if commits else base
+    live = _without(base, seen)
+    return pa.concat_tables([live, tail]) if adds else live
 
 
 def tombstones(base: pa.Table | None, commits: Sequence[CommitActions], keep_after_ms: int, live: pa.Table) -> pa.Table:
@@ -154,7 +155,7 @@ def tombstones(base: pa.Table | None, commits: Sequence[CommitActions], keep_aft
 def _without(files: pa.Table, keys: set[str]) -> pa.Table:
     if not keys or files.num_rows == 0:
         return files
-    dead = pc.is_in(_keys(files), value_set=pa.array(keys, pa.string()))
+    dead = pc.is_in(_keys(files), value_set=strings(list(keys)))
     return files.filter(pc.invert(dead)) if pc.any(dead).as_py() else files
 
 
@@ -173,16 +174,16 @@ def _keys(files: pa.Table) -> Any:
 def files_table(adds: Sequence[AddFile]) -> pa.Table:
     """Add actions as rows of schema FILES."""
     columns = [
-        pa.array([a.path for a in adds], pa.string()),
+        strings([a.path for a in adds]),
         strings_map([a.partition_values for a in adds]),
-        pa.array([a.size for a in adds], pa.int64()),
-        pa.array([a.modification_time for a in adds], pa.int64()),
-        pa.array([a.stats for a in adds], pa.string()),
+        int64s([a.size for a in adds]),
+        int64s([a.modification_time for a in adds]),
+        strings([a.stats for a in adds]),
         strings_map([a.tags for a in adds]),
         _vectors([a.deletion_vector for a in adds]),
-        pa.array([a.base_row_id for a in adds], pa.int64()),
-        pa.array([a.default_row_commit_version for a in adds], pa.int64()),
-        pa.array([a.clustering_provider for a in adds], pa.string()),
+        int64s([a.base_row_id for a in adds]),
+        int64s([a.default_row_commit_version for a in adds]),
+        strings([a.clustering_provider for a in adds]),
     ]
     return pa.Table.from_arrays(columns, schema=FILES)
 
@@ -190,47 +191,35 @@ def files_table(adds: Sequence[AddFile]) -> pa.Table:
 def tombstones_table(removes: Sequence[RemoveFile]) -> pa.Table:
     """Remove actions as rows of schema TOMBSTONES."""
     columns = [
-        pa.array([r.path for r in removes], pa.string()),
-        pa.array([r.deletion_timestamp for r in removes], pa.int64()),
-        pa.array([r.extended_file_metadata for r in removes], pa.bool_()),
+        strings([r.path for r in removes]),
+        int64s([r.deletion_timestamp for r in removes]),
+        booleans([r.extended_file_metadata for r in removes]),
         strings_map([r.partition_values for r in removes]),
-        pa.array([r.size for r in removes], pa.int64()),
+        int64s([r.size for r in removes]),
         _vectors([r.deletion_vector for r in removes]),
-        pa.array([r.base_row_id for r in removes], pa.int64()),
-        pa.array([r.default_row_commit_version for r in removes], pa.int64()),
+        int64s([r.base_row_id for r in removes]),
+        int64s([r.default_row_commit_version for r in removes]),
     ]
     return pa.Table.from_arrays(columns, schema=TOMBSTONES)
 
 
-def strings_map(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
-    """Dictionaries as an Arrow map<string, string>; None becomes null."""
-    offsets: list[int | None] = []
-    keys: list[str] = []
-    items: list[str | None] = []
-    for value in values:
-        offsets.append(None if value is None else len(keys))
-        if value:
-            keys.extend(value)
-            items.extend(value.values())
-    offsets.append(len(keys))
-    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), items)
-
-
 def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
-    rows = [
-        None
-        if v is None
-        else {
-            "storage_type": v.storage_type,
-            "path_or_inline_dv": v.path_or_inline_dv,
-            "offset": v.offset,
-            "size_in_bytes": v.size_in_bytes,
-            "cardinality": v.cardinality,
-            "max_row_index": v.max_row_index,
-        }
-        for v in vectors
+    if not any(vectors):
+        return pa.nulls(len(vectors), DELETION_VECTOR)
+    present = [v or _NO_VECTOR for v in vectors]
+    columns = [
+        strings([v.storage_type for v in present]),
+        strings([v.path_or_inline_dv for v in present]),
+        int64s([v.offset for v in present]),
+        int64s([v.size_in_bytes for v in present]),
+        int64s([v.cardinality for v in present]),
+        int64s([v.max_row_index for v in present]),
     ]
-    return pa.array(rows, DELETION_VECTOR)
+    absent = booleans([v is None for v in vectors])
+    return pa.StructArray.from_arrays(columns, fields=list(DELETION_VECTOR.fields), mask=absent)
+
+
+_NO_VECTOR = DeletionVector("i", "", 0, 0)
 
 
 def add_actions(files: pa.Table) -> list[AddFile]:

@@ -86,8 +86,9 @@ class LocalStore(LogStore):
         with _store_errors("list", target):
             try:
                 if not stat:
-                    names = sorted(name for name in os.listdir(target) if name >= start)
-                    return [FileMeta(name, None, None) for name in names]
+                    with os.scandir(target) as entries:
+                        names = [entry.name for entry in entries if entry.name >= start and not entry.is_dir()]
+                    return [FileMeta(name, None, None) for name in sorted(names)]
                 found = []
                 with os.scandir(target) as entries:
                     for entry in entries:

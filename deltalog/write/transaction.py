@@ -257,7 +257,6 @@ class Transaction:
         if text is not None and not isinstance(text, str):
             text = json.dumps(text, ensure_ascii=False, sort_keys=True)
         snapshot = self.snapshot
-        changed_metadata = self._metadata if snapshot is None or self._metadata != snapshot.metadata else None
         changed_protocol = self._protocol if snapshot is None or self._protocol != snapshot.protocol else None
         app_ids = frozenset(t.app_id for t in self._transactions)
         return Prepared(
@@ -267,7 +266,8 @@ class Transaction:
             metrics=dict(metrics),
             user_metadata=text,
             protocol=changed_protocol,
-            metadata=changed_metadata,
+            # Also when it changes nothing: then it still asserts that the metadata is so.
+            metadata=self._metadata,
             adds=tuple(self._adds),
             removes=tuple(self._removes),
             transactions=tuple(self._transactions),

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltalog import DeltaTable, Environment, LogStore, StructType
 from deltalog.spec.paths import commit_path
 from deltalog.storage.memory import MemoryStore
+from deltalog.testing.stores import Call, FaultyStore
 
 NOW = 1_790_000_000_000
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -180,5 +181,16 @@ def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[
         put_commit(store, version, info_action(ict), *(state if edge else ()), add_action(f"f{version}.parquet"))
 
 
-def numbers(start: int = 1) -> Iterator[int]:
-    return itertools.count(start)
+# ------------------------------------------------------------------------------------------------------ rivals
+
+
+def overtaken(store: LogStore, *rivals: Callable[[], object]) -> FaultyStore:
+    """The same store, but before each commit of its user (the first, the second, ...) a rival acts."""
+    waiting = list(rivals)
+
+    def before(call: Call) -> None:
+        commit = call.method == "put_if_absent" and call.path.endswith(".json")
+        if commit and waiting:
+            waiting.pop(0)()
+
+    return FaultyStore(store, before=before)

@@ -1,0 +1,140 @@
+"""The timeline page: the history of a table as one HTML file that works offline.
+
+What a log says is untrusted. It goes into the page as JSON with every ``<``, ``>`` and ``&`` escaped, inside a
+script element that is data and never runs; the page's own script puts it into the document as text only, and
+the content security policy names that script by its hash and allows no other and no request.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalog.cli.output import ACTIVITY, activity, visible
+from deltalog.errors import CallError
+from deltalog.log.history import LogHistory
+from deltalog.spec.timestamps import monotonised
+from deltalog.version import VERSION
+
+if TYPE_CHECKING:
+    from deltalog import CommitEntry, DeltaTable
+
+_MARK = '<meta name="generator" content="deltalog timeline">'
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A rendered page."""
+
+    html: str
+    num_commits: int
+
+
+def page(table: DeltaTable, limit: int | None = None) -> Page:
+    """The page of a table's newest ``limit`` commits. Cost: as ``history``."""
+    data = page_data(table, limit)
+    return Page(render(data), len(data["commits"]))
+
+
+def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
+    """What the page shows.
+
+    ``commits``: CommitEntry.to_json() of each, newest first. ``activity``: for each of them the numbers that
+    ``activity_fields`` names. ``resolution``: what TIMESTAMP AS OF searches, so that the page can answer as
+    deltalog does: versions and their monotonised file times, versions and their in-commit times, and the instant
+    from which only the latter are candidates. ``left_off``: older commits that are not on the page.
+    """
+    history = LogHistory(table.snapshot().reader)
+    entries = history.entries(limit)
+    latest = history.latest
+    enablement = history.enablement
+    return {
+        "generator": f"deltalog {VERSION}",
+        "table": {
+            "location": latest.url,
+            "name": latest.metadata.name,
+            "description": latest.metadata.description,
+            "id": latest.metadata.id,
+            "partition_columns": list(latest.partition_columns),
+        },
+        "in_commit_timestamps": {
+            "enabled": latest.in_commit_timestamps_enabled,
+            "enablement": None
+            if enablement is None
+            else {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
+        },
+        "commits": [entry.to_json() for entry in entries],
+        "activity_fields": list(ACTIVITY),
+        "activity": [list(activity(entry.operation_metrics).values()) for entry in entries],
+        "resolution": _resolution(history, entries),
+        "left_off": len(history.listing.commits) - len(entries),
+    }
+
+
+def _resolution(history: LogHistory, entries: list[CommitEntry]) -> dict[str, Any]:
+    log = history.timeline
+    oldest = entries[-1].version if entries else 0
+    icts = {entry.version: entry.in_commit_timestamp_ms for entry in entries}
+    file_times = monotonised(history.file_times_of(log.file_versions)) if log.file_versions else []
+    return {
+        "file": [[v, t] for v, t in zip(log.file_versions, file_times, strict=True) if v >= oldest],
+        "in_commit": [[v, icts[v]] for v in log.ict_versions if v >= oldest],
+        "from_ms": log.ict_from_ms,
+        "cut": log.versions[0] < oldest,
+    }
+
+
+def render(data: dict[str, Any]) -> str:
+    """The page for ``page_data``."""
+    source = resources.files("deltalog.cli").joinpath("page")
+    script = source.joinpath("timeline.js").read_text(encoding="utf-8")
+    table = data["table"]
+    name = table["name"] or table["location"].rstrip("/").rsplit("/", 1)[-1]
+    parts = {
+        "mark": _MARK,
+        "title": html.escape(f"{visible(name)}: history"),
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "style": source.joinpath("timeline.css").read_text(encoding="utf-8"),
+        "script": script,
+        "data": embedded(data),
+    }
+    template = source.joinpath("timeline.html").read_text(encoding="utf-8")
+    # In one pass: what is put in is never looked at for placeholders again.
+    return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
+
+
+def embedded(data: Any) -> str:
+    """JSON that can stand in a script element: ASCII, and without the characters that HTML gives a meaning."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def write_page(path: Path, text: str, overwrite: bool) -> int:
+    """Write a page in one step; its size in bytes. Raises CallError for a file that is something else."""
+    if path.is_dir():
+        raise CallError(f"{path} is a directory. Name a file for the page: --output {path / 'timeline.html'}")
+    if path.exists() and not overwrite and _MARK.encode() not in _head(path):
+        raise CallError(f"{path} is there already and is no timeline page. Choose another file, or pass --overwrite.")
+    data = text.encode()
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return len(data)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(1000)

@@ -1,0 +1,350 @@
+"""The answers of the commands that read: as JSON for scripts and as renderables for people."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from deltalog.cli.output import (
+    Output,
+    activity_text,
+    bytes_text,
+    count,
+    drift_text,
+    facts_of,
+    fits,
+    plain,
+    plural,
+    table_of,
+)
+from deltalog.log.history import LogHistory
+from deltalog.spec.timestamps import describe, to_iso
+
+if TYPE_CHECKING:
+    from deltalog import CommitAt, CommitEntry, Snapshot, TimestampExplanation
+
+_CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
+
+
+# ------------------------------------------------------------------------------------------------- info
+
+
+def time_of(snapshot: Snapshot) -> CommitAt | None:
+    """The snapshot's time by the clock that counts for it *now*, as history has it; None when its commit file
+    is gone. (A version from before an enablement may have been judged otherwise when it was the latest.)"""
+    history = LogHistory(snapshot.reader)
+    return history.commit_at(snapshot.version) if snapshot.version in history.timeline.versions else None
+
+
+def info(snapshot: Snapshot) -> dict[str, Any]:
+    """What there is to know about a version."""
+    at = time_of(snapshot)
+    enablement = snapshot.enablement
+    return {
+        "table": snapshot.url,
+        "version": snapshot.version,
+        "timestamp_ms": None if at is None else at.timestamp_ms,
+        "timestamp": None if at is None else to_iso(at.timestamp_ms),
+        "clock": None if at is None else at.clock,
+        "in_commit_timestamps": {
+            "enabled": snapshot.in_commit_timestamps_enabled,
+            "enablement": None
+            if enablement is None
+            else {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
+        },
+        "num_files": snapshot.num_files,
+        "num_rows": _num_rows(snapshot),
+        "size_bytes": snapshot.size_bytes,
+        "partition_columns": list(snapshot.partition_columns),
+        "schema": json.loads(snapshot.schema.to_json()),
+        "protocol": snapshot.protocol.to_json(),
+        "metadata": snapshot.metadata.to_json(),
+        "set_transactions": [
+            {"app_id": t.app_id, "version": t.version, "last_updated": t.last_updated}
+            for t in snapshot.set_transactions
+        ],
+        "domain_metadata": [{"domain": d.domain, "configuration": d.configuration} for d in snapshot.domain_metadata],
+    }
+
+
+def _num_rows(snapshot: Snapshot) -> int | None:
+    """Rows by the statistics in the log; None where a file has none."""
+    total = 0
+    files = snapshot.files().select(["stats", "deletion_vector"])
+    for batch in files.to_batches():
+        for stats, vector in zip(batch["stats"].to_pylist(), batch["deletion_vector"].to_pylist(), strict=True):
+            rows = _records(stats)
+            if rows is None:
+                return None
+            total += rows - (0 if vector is None else vector["cardinality"] or 0)
+    return total
+
+
+def _records(stats: str | None) -> int | None:
+    parsed = _parsed(stats)
+    rows = parsed.get("numRecords") if isinstance(parsed, dict) else None
+    return rows if isinstance(rows, int) and not isinstance(rows, bool) else None
+
+
+def _parsed(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def print_info(out: Output, snapshot: Snapshot) -> None:
+    facts = info(snapshot)
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    rows: list[tuple[str, Any]] = [("Table", facts["table"])]
+    if metadata.name:
+        rows.append(("Name", metadata.name))
+    if metadata.description:
+        rows.append(("Description", metadata.description))
+    rows.append(("Version", str(facts["version"])))
+    if facts["timestamp_ms"] is not None:
+        rows.append(("Committed", f"{describe(facts['timestamp_ms'])}, {_CLOCKS[facts['clock']]}"))
+    rows.append(("In-commit times", _enablement_text(snapshot)))
+    held = f"{plural(facts['num_files'], 'file')}, {bytes_text(facts['size_bytes'])}"
+    if facts["num_rows"] is not None:
+        held += f", {plural(facts['num_rows'], 'row')}"
+    rows.append(("Holds", held))
+    rows.append(("Partitioned by", ", ".join(snapshot.partition_columns) or "nothing"))
+    features = sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())})
+    versions = f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}"
+    rows.append(("Protocol", versions + (f": {', '.join(features)}" if features else "")))
+    rows.append(("Table id", metadata.id))
+    for transaction in facts["set_transactions"]:
+        rows.append(("Application", f"{transaction['app_id']} has written up to {transaction['version']}"))
+    for domain in facts["domain_metadata"]:
+        rows.append(("Domain", f"{domain['domain']}: {domain['configuration']}"))
+    out.print(facts_of(rows))
+    columns = table_of()
+    for heading in ("Column", "Type", "Null"):
+        columns.add_column(heading, overflow="fold")
+    for field in snapshot.schema.fields:
+        columns.add_row(
+            plain(field.name), plain(_type_text(field.data_type), "cyan"), "" if field.nullable else "not null"
+        )
+    out.print("", columns)
+    if metadata.configuration:
+        properties = table_of()
+        properties.add_column("Property", overflow="fold")
+        properties.add_column("Value", overflow="fold")
+        for key, value in sorted(metadata.configuration.items()):
+            properties.add_row(plain(key), plain(value))
+        out.print("", properties)
+
+
+def _type_text(data_type: Any) -> str:
+    """struct<a:integer>, array<string>, and names as they are."""
+    from deltalog import ArrayType, MapType, StructType
+
+    if isinstance(data_type, StructType):
+        return "struct<" + ", ".join(f"{f.name}: {_type_text(f.data_type)}" for f in data_type.fields) + ">"
+    if isinstance(data_type, ArrayType):
+        return f"array<{_type_text(data_type.element_type)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{_type_text(data_type.key_type)}, {_type_text(data_type.value_type)}>"
+    return str(data_type)
+
+
+def _enablement_text(snapshot: Snapshot) -> str:
+    if not snapshot.in_commit_timestamps_enabled:
+        return "off: file modification times count, and change when the table is copied"
+    enablement = snapshot.enablement
+    if enablement is None:
+        return "on since version 0"
+    return f"on since version {enablement.version}, {describe(enablement.timestamp_ms)}"
+
+
+# ------------------------------------------------------------------------------------------------- files
+
+
+def files(snapshot: Snapshot, limit: int | None) -> Iterator[dict[str, Any]]:
+    """A document per live file, statistics parsed."""
+    table = snapshot.files()
+    for row in (table if limit is None else table.slice(0, limit)).to_pylist():
+        row["partition_values"] = dict(row["partition_values"] or ())
+        row["tags"] = None if row["tags"] is None else dict(row["tags"])
+        row["stats"] = _parsed(row["stats"])
+        yield _plain_json(row)
+
+
+def print_files(out: Output, snapshot: Snapshot, limit: int | None) -> None:
+    listing = table_of()
+    listing.add_column("Path", overflow="fold", ratio=1)
+    if snapshot.partition_columns:
+        listing.add_column("Partition", overflow="fold")
+    for heading in ("Rows", "Size"):
+        listing.add_column(heading, justify="right", no_wrap=True)
+    listing.add_column("Modified (UTC)", no_wrap=True)
+    deleted = snapshot.files()["deletion_vector"].null_count < snapshot.num_files
+    if deleted:
+        listing.add_column("Deleted", justify="right")
+    shown = 0
+    for file in files(snapshot, limit):
+        shown += 1
+        cells = [plain(file["path"])]
+        if snapshot.partition_columns:
+            cells.append(
+                plain(" ".join(f"{k}={'null' if v is None else v}" for k, v in file["partition_values"].items()))
+            )
+        records = file["stats"].get("numRecords") if isinstance(file["stats"], dict) else None
+        cells += [plain(count(records) if isinstance(records, int) else "?"), plain(bytes_text(file["size"]))]
+        cells.append(plain(to_iso(file["modification_time"])))
+        if deleted:
+            vector = file["deletion_vector"]
+            cells.append(plain("" if vector is None else count(vector["cardinality"] or 0)))
+        listing.add_row(*cells)
+    out.print(listing)
+    out.print(f"{plural(snapshot.num_files, 'file')}, {bytes_text(snapshot.size_bytes)}, in version {snapshot.version}"
+              + _rest(snapshot.num_files - shown))  # fmt: skip
+
+
+def _rest(left: int) -> str:
+    return f"; {count(left)} more: --limit 0 shows all" if left > 0 else ""
+
+
+# -------------------------------------------------------------------------------------------------- rows
+
+
+def rows(snapshot: Snapshot, columns: list[str] | None, limit: int | None) -> Iterator[dict[str, Any]]:
+    """A document per row, read a file at a time."""
+    scan = snapshot.scan(columns)
+    each = (row for batch in scan.batches() for row in batch.to_pylist(maps_as_pydicts="lossy"))
+    for row in itertools.islice(each, limit):
+        yield _plain_json(row)
+
+
+def print_rows(out: Output, snapshot: Snapshot, columns: list[str] | None, limit: int | None) -> None:
+    scan = snapshot.scan(columns)
+    listing = table_of()
+    for field in scan.schema.fields:
+        listing.add_column(
+            plain(field.name), overflow="fold", justify="right" if _is_number(field.data_type) else "left"
+        )
+    shown = 0
+    records = []
+    for row in rows(snapshot, columns, limit):
+        shown += 1
+        cells = [plain("null", "dim") if v is None else plain(_cell(v)) for v in row.values()]
+        listing.add_row(*cells)
+        records.append(zip(row, cells, strict=True))
+    if len(scan.schema.fields) < 5 or fits(listing):
+        out.print(listing)
+    else:  # a row in many lines reads better than many columns of few letters
+        for record in records:
+            out.print(facts_of(record), "")
+    total = _num_rows(snapshot)
+    if total is None:
+        out.print(f"{plural(shown, 'row')} of version {snapshot.version}")
+    else:
+        out.print(f"{count(shown)} of {plural(total, 'row')} in version {snapshot.version}" + _rest(total - shown))
+
+
+def _is_number(data_type: Any) -> bool:
+    name = str(data_type)
+    return name in ("byte", "short", "integer", "long", "float", "double") or name.startswith("decimal")
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _plain_json(value: Any) -> Any:
+    """The value with what JSON lacks as text: times in ISO, decimals exact, bytes in base64, NaN by name; maps
+    whose keys are not text as lists of pairs."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime.datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            return [[_plain_json(key), _plain_json(each)] for key, each in value.items()]
+        return {key: _plain_json(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain_json(each) for each in value]
+    return str(value)
+
+
+# ------------------------------------------------------------------------------------------------ history
+
+
+def commits_of(snapshot: Snapshot) -> range:
+    """The versions whose commit files are there. Cost: 1 LIST."""
+    listed = snapshot.reader.list_from().commits
+    return range(listed[0], listed[-1] + 1) if listed else range(0)
+
+
+def print_history(out: Output, entries: list[CommitEntry], commits: range) -> None:
+    listing = table_of()
+    listing.add_column("Version", justify="right", no_wrap=True)
+    listing.add_column("Committed (UTC)", no_wrap=True)
+    listing.add_column("Clock", no_wrap=True)
+    listing.add_column("Drift", justify="right", no_wrap=True)
+    listing.add_column("Operation", overflow="fold", min_width=13)
+    listing.add_column("Did, and “user metadata”", overflow="fold")
+    for entry in entries:
+        ict_ms = entry.in_commit_timestamp_ms
+        told = f"“{entry.user_metadata}”" if entry.user_metadata else ""
+        style = "green" if entry.clock == "in-commit" else "yellow"
+        cells = [
+            plain(str(entry.version), "bold"),
+            plain("missing", "bold red") if entry.timestamp_ms is None else plain(to_iso(entry.timestamp_ms)),
+            plain("in-commit" if entry.clock == "in-commit" else "file time", style),
+            plain("" if ict_ms is None else drift_text(entry.file_modification_time_ms - ict_ms)),
+            plain(entry.operation or "unknown"),
+            plain("  ".join(part for part in (activity_text(entry.operation_metrics), told) if part)),
+        ]
+        listing.add_row(*cells)
+    out.print(listing)
+    out.print(plural(len(commits), "commit") + _rest(len(commits) - len(entries)))
+
+
+# ------------------------------------------------------------------------------------------------ resolve
+
+
+def explanation(explained: TimestampExplanation, clamped: CommitAt | None) -> dict[str, Any]:
+    """The explanation's own document; ``clamped`` is the answer that --before and --after allowed, or null."""
+    return {
+        **explained.to_json(),
+        "clamped": None
+        if clamped is None
+        else {
+            "version": clamped.version,
+            "timestamp_ms": clamped.timestamp_ms,
+            "timestamp": to_iso(clamped.timestamp_ms),
+            "clock": clamped.clock,
+        },
+    }
+
+
+def print_explanation(out: Output, explained: TimestampExplanation, clamped: CommitAt | None) -> None:
+    """The explanation in two columns. A refusal's reason is left to the error that follows."""
+    styles = {"Answer": "bold green" if explained.answer else "bold red", "Clamped": "bold yellow", "Note": "yellow"}
+    facts = []
+    for line in str(explained).split("\n"):
+        label, text = line[:10].strip(), line[10:]
+        if label == "Refused" and clamped is None:
+            label, text = "Answer", "none: the instant is refused"
+        elif label == "Refused" and clamped is not None:
+            label, text = "Clamped", f"to version {clamped.version}, committed at {describe(clamped.timestamp_ms)}"
+        facts.append((label, plain(text, styles.get(label, ""))))
+    out.print(facts_of(facts))

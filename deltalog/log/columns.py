@@ -1,0 +1,74 @@
+"""Python values as Arrow arrays, without ``pyarrow.array``. Pure.
+
+``pyarrow.array`` imports pandas, where it is installed, to look for pandas objects: a third of a second in a
+fresh process, paid by every first read of a log. The values here are plain, so buffers do.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+import pyarrow as pa
+
+STRINGS_MAP = pa.map_(pa.string(), pa.string())
+
+
+def int64s(values: Sequence[int | None]) -> pa.Int64Array:
+    """Whole numbers; None becomes null."""
+    data = array("q", [value or 0 for value in values])
+    return pa.Array.from_buffers(pa.int64(), len(values), [_validity(values), pa.py_buffer(data)])
+
+
+def booleans(values: Sequence[bool | None]) -> pa.BooleanArray:
+    """Truth values; None becomes null."""
+    data = _bitmap([value is True for value in values])
+    return pa.Array.from_buffers(pa.bool_(), len(values), [_validity(values), data])
+
+
+def strings(values: Sequence[str | None]) -> pa.StringArray:
+    """Texts; None becomes null. Raises pyarrow.ArrowCapacityError above 2 GiB."""
+    encoded = [b"" if value is None else value.encode() for value in values]
+    offsets = array("i", [0])
+    try:
+        offsets.extend(accumulate(map(len, encoded)))
+    except OverflowError:
+        raise pa.ArrowCapacityError(f"{len(values)} texts hold more than 2 GiB") from None
+    buffers = [_validity(values), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(values), buffers)
+
+
+def strings_map(values: Sequence[Mapping[str, str | None] | None]) -> pa.MapArray:
+    """Dictionaries as map<string, string>; None becomes null."""
+    keys: list[str] = []
+    items: list[str | None] = []
+    offsets = array("i", [0])
+    for value in values:
+        if value:
+            keys.extend(value)
+            items.extend(value.values())
+        offsets.append(len(keys))
+    entries = pa.StructArray.from_arrays([strings(keys), strings(items)], fields=_ENTRY_FIELDS)
+    buffers = [_validity(values), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(STRINGS_MAP, len(values), buffers, children=[entries])
+
+
+_ENTRY_FIELDS = [STRINGS_MAP.key_field, STRINGS_MAP.item_field]
+
+
+def empty(schema: pa.Schema) -> pa.Table:
+    """A table without rows."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _validity(values: Sequence[object]) -> pa.Buffer | None:
+    return _bitmap([value is not None for value in values]) if None in values else None
+
+
+def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
+    packed = bytearray((len(bits) + 7) // 8)
+    for index, bit in enumerate(bits):
+        if bit:
+            packed[index >> 3] |= 1 << (index & 7)
+    return pa.py_buffer(bytes(packed))

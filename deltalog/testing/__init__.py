@@ -1,0 +1,38 @@
+"""The public test kit: for stores, for writers of Delta logs, and for whoever builds on deltalog.
+
+- ``FaultyStore``, ``FaultPlan``, ``nth``, ``Fault``: a store whose calls fail as real ones do.
+- ``CountingStore``: how many calls something costs.
+- ``check``, ``History``, ``Operation``: an independent judge of a log and of what clients say about it.
+- ``deltalog.testing.store_contract.LogStoreTests``: the guarantees of a LogStore as tests (needs pytest).
+- ``deltalog.testing.scheduler`` and ``.simulation``: seeded schedules of several clients (need greenlet).
+"""
+
+from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting, Violation, check
+from deltalog.testing.stores import (
+    Call,
+    CallCounts,
+    CountingStore,
+    Fault,
+    FaultPlan,
+    FaultyStore,
+    SimulatedKill,
+    nth,
+)
+
+__all__ = [
+    "Attempt",
+    "Call",
+    "CallCounts",
+    "CountingStore",
+    "Fault",
+    "FaultPlan",
+    "FaultyStore",
+    "History",
+    "Operation",
+    "Read",
+    "Sighting",
+    "SimulatedKill",
+    "Violation",
+    "check",
+    "nth",
+]

@@ -1,0 +1,574 @@
+"""Judges a log by its raw bytes and by what the clients say they did.
+
+It shares no code with the library: the few rules of the format it needs are written down here a second time,
+on ``json`` alone. Every check is linear, because the versions of a Delta log already are the order.
+
+    violations = check(History(log={0: b"...", 1: b"..."}, operations=[...], reads=[...]))
+    assert not violations, "\\n".join(map(str, violations))
+
+The invariants:
+
+====  =======================================================================================================
+I1    One byte string for each version: what was seen of a commit never changes or goes away.
+I2    No gaps: a version appears only after the one before it.
+I3    Whole: every commit is lines of valid JSON, one action each, and is what some writer meant to write.
+I4    Acknowledged: what ``commit`` returned is in the log, at that version, with its txnId and all its actions.
+I5    Honest failure: what failed for certain is not in the log.
+I6    Exactly once: an operation and a txnId are in at most one version; a transaction has one txnId.
+I7    Settle before moving: no attempt at a later version while an earlier one is free or our own.
+I8    In-commit timestamps: first action, strictly increasing, from the writer's clock or 1 ms after the last;
+      the enablement pair names the commit that enabled them, whose time is after all file times before it.
+I9    The versions recorded for an application id increase.
+I10   No file is added while it is live or removed while it is not.
+I11   A commit that read the whole table follows directly on the version it read, as far as rows go.
+I12   Protocol and properties change only as the commit's operation says.
+I14   A read gives exactly the state of one version, no older than what was acknowledged before it began.
+I16   Only errors that the library declares reach the caller.
+====  =======================================================================================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["ok", "failed", "unknown", "killed", "crashed"]
+
+_ICT_PROPERTY = "delta.enableInCommitTimestamps"
+_PAIR_VERSION = "delta.inCommitTimestampEnablementVersion"
+_PAIR_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+_ACTIONS = {"add", "remove", "metaData", "protocol", "txn", "commitInfo", "cdc", "domainMetadata"}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken invariant: which, where, and how."""
+
+    invariant: str
+    message: str
+    version: int | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.version is None else f" at version {self.version}"
+        return f"{self.invariant}{where}: {self.message}"
+
+
+@dataclass
+class Operation:
+    """What one client did, as the client saw it.
+
+    ``token`` identifies the operation: it is the commit's userMetadata. ``invoked`` and ``returned`` are points
+    on one clock that all clients share (steps, or nanoseconds); ``returned`` is None when the client died.
+    ``outcome``: ok; failed (an error that says nothing was committed); unknown; killed; crashed (any other
+    exception). ``adds`` and ``removes`` are the paths it meant to change, None when that is not known;
+    ``removes_all`` says that it read the whole table and replaces all of it. ``properties`` maps what it sets (None:
+    unsets). ``txn_ids`` are the ids it may have used; ``clock_ms`` every reading it took of its clock.
+    """
+
+    token: str
+    client: str
+    kind: str
+    invoked: float
+    returned: float | None = None
+    outcome: Outcome = "killed"
+    version: int | None = None
+    read_version: int | None = None
+    txn_id: str | None = None
+    ict_ms: int | None = None
+    adds: list[str] | None = None
+    removes: list[str] | None = None
+    removes_all: bool = False
+    properties: dict[str, str | None] = field(default_factory=dict)
+    clock_ms: list[int] | None = None
+    error: str = ""
+
+    def to_json(self) -> str:
+        """One line of JSON, for clients that write their records to a file."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Operation:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Read:
+    """A snapshot that a reader looked at. ``latest``: it asked for the latest version, not for a given one."""
+
+    client: str
+    invoked: float
+    returned: float
+    version: int
+    files: frozenset[str] | None = None
+    ict_ms: int | None = None
+    configuration: Mapping[str, str] | None = None
+    latest: bool = True
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A commit file as a watcher saw it: at that point in time, for the first time or changed."""
+
+    at: float
+    version: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A request to create a commit file, as it was sent."""
+
+    at: float
+    client: str
+    version: int
+    data: bytes
+
+
+@dataclass
+class History:
+    """Everything that is known of a run. Only ``log`` is needed; each other part adds checks.
+
+    ``log``: the commit files at the end. ``initial``: how many versions were there before the operations (they
+    need no operation). ``modification_times_ms``: of the commit files. ``exact``: every commit after the
+    initial ones must be of one of ``operations``. ``data_files``: all data files that exist.
+    """
+
+    log: Mapping[int, bytes]
+    operations: Sequence[Operation] = ()
+    reads: Sequence[Read] = ()
+    sightings: Sequence[Sighting] = ()
+    attempts: Sequence[Attempt] = ()
+    modification_times_ms: Mapping[int, int] | None = None
+    initial: int = 0
+    exact: bool = True
+    data_files: frozenset[str] | None = None
+
+
+@dataclass
+class Commit:
+    """A commit file, taken apart."""
+
+    version: int
+    actions: list[tuple[str, dict[str, Any]]]
+
+    def bodies(self, key: str) -> list[dict[str, Any]]:
+        return [body for name, body in self.actions if name == key]
+
+    def body(self, key: str) -> dict[str, Any] | None:
+        found = self.bodies(key)
+        return found[0] if found else None
+
+    @property
+    def token(self) -> str | None:
+        return (self.body("commitInfo") or {}).get("userMetadata")
+
+    @property
+    def txn_id(self) -> str | None:
+        return (self.body("commitInfo") or {}).get("txnId")
+
+    @property
+    def ict_ms(self) -> Any:
+        return (self.body("commitInfo") or {}).get("inCommitTimestamp")
+
+    def paths(self, key: str) -> list[str]:
+        return [_file(body) for body in self.bodies(key)]
+
+
+@dataclass
+class State:
+    """A table after a version: replayed here, independently of the library."""
+
+    version: int
+    files: frozenset[str]
+    configuration: Mapping[str, str]
+    ict_active: bool
+    ict_ms: int | None
+    protocol: Mapping[str, Any] | None
+    metadata: Mapping[str, Any] | None
+    apps: Mapping[str, int]
+
+
+def check(history: History) -> list[Violation]:
+    """All broken invariants of a history, in the order of versions where that makes sense; empty when good."""
+    judge = _Judge(history)
+    judge.check_bytes()
+    judge.parse()
+    judge.check_sightings()
+    judge.replay()
+    judge.check_operations()
+    judge.check_attempts()
+    judge.check_reads()
+    return judge.violations
+
+
+def replay(log: Mapping[int, bytes]) -> dict[int, State]:
+    """The state after each version, of a log that has no violations."""
+    judge = _Judge(History(log))
+    judge.parse()
+    judge.replay()
+    return judge.states
+
+
+def parse_commit(version: int, data: bytes) -> Commit:
+    """The actions of a commit file. Raises ValueError that says what is wrong with the bytes."""
+    text = data.decode("utf-8", errors="strict")
+    if not text:
+        raise ValueError("the file is empty")
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    actions: list[tuple[str, dict[str, Any]]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            action = json.loads(line, object_pairs_hook=_unique_keys)
+        except ValueError as error:
+            raise ValueError(f"line {number} is not JSON: {error}") from None
+        if not isinstance(action, dict) or len(action) != 1:
+            raise ValueError(f"line {number} is not one action")
+        ((key, body),) = action.items()
+        if key not in _ACTIONS or not isinstance(body, dict):
+            raise ValueError(f"line {number} is no known action: {key!r}")
+        actions.append((key, body))
+    for single in ("commitInfo", "protocol", "metaData"):
+        if sum(key == single for key, _ in actions) > 1:
+            raise ValueError(f"more than one {single}")
+    return Commit(version, actions)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _file(body: Mapping[str, Any]) -> str:
+    vector = body.get("deletionVector")
+    if not vector:
+        return str(body["path"])
+    return f"{body['path']}#{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
+
+
+class _Judge:
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.violations: list[Violation] = []
+        self.commits: dict[int, Commit] = {}
+        self.states: dict[int, State] = {}
+        self.operations = {operation.token: operation for operation in history.operations}
+
+    def blame(self, invariant: str, message: str, version: int | None = None) -> None:
+        self.violations.append(Violation(invariant, message, version))
+
+    # ------------------------------------------------------------------------------------------ I1, I2, I3
+
+    def check_bytes(self) -> None:
+        versions = sorted(self.history.log)
+        for before, after in itertools.pairwise(versions):
+            if after != before + 1:
+                self.blame("I2", f"versions {before + 1} to {after - 1} are missing", after)
+        if versions and versions[0] != 0:
+            self.blame("I2", "the log does not begin at version 0", versions[0])
+        if self.history.attempts:
+            meant: dict[int, set[bytes]] = {}
+            for attempt in self.history.attempts:
+                meant.setdefault(attempt.version, set()).add(attempt.data)
+            for version in versions[self.history.initial :]:
+                if self.history.log[version] not in meant.get(version, ()):
+                    self.blame("I3", "no writer sent these bytes: the commit is torn or changed", version)
+
+    def parse(self) -> None:
+        for version in sorted(self.history.log):
+            try:
+                self.commits[version] = parse_commit(version, self.history.log[version])
+            except (ValueError, KeyError) as error:
+                self.blame("I3", f"the commit is not whole: {error}", version)
+
+    def check_sightings(self) -> None:
+        seen: dict[int, bytes] = {}
+        for sighting in sorted(self.history.sightings, key=lambda s: s.at):
+            version = sighting.version
+            if version in seen and seen[version] != sighting.data:
+                self.blame("I1", "the commit was changed after it had been visible", version)
+            elif version not in seen and version > 0 and version - 1 not in seen and version > self.history.initial:
+                self.blame("I2", "it was visible before the version below it", version)
+            if version not in seen:
+                try:
+                    parse_commit(version, sighting.data)
+                except ValueError as error:
+                    self.blame("I3", f"a reader saw a commit that is not whole: {error}", version)
+            seen.setdefault(version, sighting.data)
+        for version, data in seen.items():
+            if version not in self.history.log:
+                self.blame("I1", "the commit was visible and is gone", version)
+            elif self.history.log[version] != data:
+                self.blame("I1", "the commit is not what was seen of it first", version)
+
+    # --------------------------------------------------------------------------------- I8, I9, I10, I11, I12
+
+    def replay(self) -> None:
+        state = State(-1, frozenset(), {}, False, None, None, None, {})
+        floor_ms: int | None = None  # the file time of the last commit, made increasing over all of them
+        for version in sorted(self.commits):
+            commit = self.commits[version]
+            before = state
+            state = self._apply(before, commit)
+            self._check_timestamps(before, state, commit, floor_ms)
+            self._check_changes(before, state, commit)
+            self.states[version] = state
+            time_ms = (self.history.modification_times_ms or {}).get(version)
+            if time_ms is not None:
+                floor_ms = time_ms if floor_ms is None else max(time_ms, floor_ms + 1)
+
+    def _apply(self, before: State, commit: Commit) -> State:
+        version = commit.version
+        removes, adds = commit.paths("remove"), commit.paths("add")
+        for name, paths in (("remove", removes), ("add", adds)):
+            if len(set(paths)) != len(paths):
+                self.blame("I10", f"the same file in two {name} actions", version)
+        for path in sorted(set(removes) - before.files):
+            self.blame("I10", f"removes {path}, which is not live", version)
+        for path in sorted(set(adds) & before.files - set(removes)):
+            self.blame("I10", f"adds {path}, which is live already", version)
+        if self.history.data_files is not None:
+            for path in sorted(set(adds) - self.history.data_files):
+                self.blame("I4", f"adds {path}, which does not exist", version)
+        apps = dict(before.apps)
+        for body in commit.bodies("txn"):
+            app, number = body["appId"], body["version"]
+            if number <= apps.get(app, -1):
+                self.blame("I9", f"application {app!r} goes from {apps[app]} to {number}", version)
+            apps[app] = number
+        protocol = commit.body("protocol") or before.protocol
+        metadata = commit.body("metaData") or before.metadata
+        if protocol is None or metadata is None:
+            self.blame("I12", "there is no protocol or no metaData up to here", version)
+        configuration = (metadata or {}).get("configuration") or {}
+        active = (
+            (protocol or {}).get("minWriterVersion", 0) >= 7
+            and "inCommitTimestamp" in ((protocol or {}).get("writerFeatures") or ())
+            and str(configuration.get(_ICT_PROPERTY, "")).lower() == "true"
+        )
+        files = (before.files - frozenset(removes)) | frozenset(adds)
+        ict_ms = commit.ict_ms if active and isinstance(commit.ict_ms, int) else None
+        return State(version, files, configuration, active, ict_ms, protocol, metadata, apps)
+
+    def _check_timestamps(self, before: State, after: State, commit: Commit, floor_ms: int | None) -> None:
+        version, ict_ms = commit.version, commit.ict_ms
+        pair = (after.configuration.get(_PAIR_VERSION), after.configuration.get(_PAIR_TIMESTAMP))
+        if not after.ict_active:
+            if ict_ms is not None:
+                self.blame("I8", "has an in-commit timestamp, although they are off", version)
+            if pair != (None, None):
+                self.blame("I8", f"has the enablement pair {pair}, although in-commit timestamps are off", version)
+            return
+        if commit.actions[0][0] != "commitInfo":
+            self.blame("I8", "commitInfo is not the first action", version)
+        if not isinstance(ict_ms, int) or isinstance(ict_ms, bool):
+            self.blame("I8", f"has no in-commit timestamp ({ict_ms!r})", version)
+            return
+        if before.ict_active and before.ict_ms is not None and ict_ms <= before.ict_ms:
+            self.blame("I8", f"in-commit timestamp {ict_ms} is not after {before.ict_ms}", version)
+        if before.ict_active:
+            old = (before.configuration.get(_PAIR_VERSION), before.configuration.get(_PAIR_TIMESTAMP))
+            if pair != old:
+                self.blame("I8", f"changes the enablement pair from {old} to {pair}", version)
+        elif version == 0:
+            if pair != (None, None):
+                self.blame("I8", "version 0 has an enablement pair", version)
+        else:
+            if pair != (str(version), str(ict_ms)):
+                self.blame("I8", f"enables at ({version}, {ict_ms}) with the pair {pair}", version)
+            if floor_ms is not None and ict_ms <= floor_ms:
+                self.blame(
+                    "I8", f"the enabling time {ict_ms} is not after the file times before it ({floor_ms})", version
+                )
+        operation = self.operations.get(commit.token or "")
+        if operation is not None and operation.clock_ms is not None:
+            possible = set(operation.clock_ms)
+            base_ms = before.ict_ms if before.ict_active else floor_ms
+            if base_ms is not None:
+                possible = {max(reading, base_ms + 1) for reading in possible}
+            if ict_ms not in possible:
+                self.blame("I8", f"in-commit timestamp {ict_ms} comes from no reading of the clock", version)
+
+    def _check_changes(self, before: State, after: State, commit: Commit) -> None:
+        """I12 against the operation's own declaration. Needs the operation."""
+        operation = self.operations.get(commit.token or "")
+        if operation is None or before.metadata is None or after.metadata is None:
+            return
+        version = commit.version
+        expected = {k: v for k, v in before.configuration.items() if k not in operation.properties}
+        expected.update({k: v for k, v in operation.properties.items() if v is not None})
+        pair = (_PAIR_VERSION, _PAIR_TIMESTAMP)  # judged by I8
+        wanted = {k: v for k, v in expected.items() if k not in pair}
+        found = {k: v for k, v in after.configuration.items() if k not in pair}
+        if wanted != found:
+            changed = sorted(k for k in {*wanted, *found} if wanted.get(k) != found.get(k))
+            self.blame("I12", f"changes the properties {changed}, which the operation did not ask for", version)
+        for key in before.metadata:
+            if key != "configuration" and before.metadata[key] != after.metadata.get(key):
+                self.blame("I12", f"changes metaData.{key}", version)
+        old, new = before.protocol or {}, after.protocol or {}
+        if new != old and not operation.properties:
+            self.blame("I12", "changes the protocol", version)
+        for key in ("readerFeatures", "writerFeatures"):
+            gone = set(old.get(key) or ()) - set(new.get(key) or ())
+            if gone:
+                self.blame("I12", f"drops the features {sorted(gone)}", version)
+
+    # ------------------------------------------------------------------------------------------ I4, I5, I6
+
+    def check_operations(self) -> None:
+        found: dict[str, list[int]] = {}
+        txn_ids: dict[str, list[int]] = {}
+        for version, commit in self.commits.items():
+            if version < self.history.initial:
+                continue
+            if commit.txn_id is not None:
+                txn_ids.setdefault(commit.txn_id, []).append(version)
+            if commit.token is None or commit.token not in self.operations:
+                if self.history.exact:
+                    self.blame("I5", "the commit is of no known operation", version)
+                continue
+            found.setdefault(commit.token, []).append(version)
+            if commit.txn_id is None:
+                self.blame("I6", "the commit has no txnId", version)
+        for txn_id, versions in txn_ids.items():
+            if len(versions) > 1:
+                self.blame("I6", f"txnId {txn_id} is in versions {versions}", versions[1])
+        for operation in self.operations.values():
+            self._check_operation(operation, found.get(operation.token, []))
+        self._check_real_time(found)
+
+    def _check_operation(self, operation: Operation, versions: list[int]) -> None:
+        name = f"{operation.kind} {operation.token}"
+        if operation.outcome == "crashed":
+            self.blame("I16", f"{name} raised {operation.error}")
+        if len(versions) > 1:
+            self.blame("I6", f"{name} is in versions {versions}", versions[1])
+        if operation.outcome == "ok" and operation.version not in versions:
+            where = f"it is in {versions}" if versions else "it is not in the log"
+            self.blame("I4", f"{name} was acknowledged as version {operation.version}, but {where}", operation.version)
+        if operation.outcome == "failed" and versions:
+            self.blame("I5", f"{name} was reported as failed ({operation.error}), but is in the log", versions[0])
+        for version in versions:
+            self._check_content(operation, self.commits[version], name)
+
+    def _check_content(self, operation: Operation, commit: Commit, name: str) -> None:
+        version = commit.version
+        if operation.outcome == "ok" and version == operation.version:
+            if operation.txn_id is not None and commit.txn_id != operation.txn_id:
+                self.blame("I4", f"{name} got txnId {operation.txn_id}, the log has {commit.txn_id}", version)
+            if self.states[version].ict_ms != operation.ict_ms:
+                self.blame("I4", f"{name} got in-commit timestamp {operation.ict_ms}, the log has another", version)
+        adds, removes = commit.paths("add"), commit.paths("remove")
+        if operation.adds is not None and sorted(adds) != sorted(operation.adds):
+            self.blame("I4", f"{name} adds {sorted(adds)} instead of {sorted(operation.adds)}", version)
+        if operation.removes is not None and sorted(removes) != sorted(operation.removes):
+            self.blame("I4", f"{name} removes {sorted(removes)} instead of {sorted(operation.removes)}", version)
+        if operation.removes_all and version - 1 in self.states:
+            left = self.states[version - 1].files - set(removes)
+            if left:
+                self.blame("I11", f"{name} replaces the table but leaves {sorted(left)}", version)
+
+    def _check_real_time(self, found: Mapping[str, list[int]]) -> None:
+        """What returned before another began has the lower version."""
+        done = sorted(
+            (o for o in self.operations.values() if o.outcome == "ok" and o.version is not None),
+            key=lambda o: o.returned or 0,
+        )
+        later = sorted((o for o in self.operations.values() if found.get(o.token)), key=lambda o: o.invoked)
+        index, newest = 0, -1
+        for operation in later:
+            while index < len(done) and (done[index].returned or 0) < operation.invoked:
+                newest = max(newest, done[index].version or 0)
+                index += 1
+            first = found[operation.token][0]
+            if first <= newest:
+                self.blame("I4", f"{operation.token} began after version {newest} was acknowledged", first)
+
+    # ----------------------------------------------------------------------------------------------- I6, I7
+
+    def check_attempts(self) -> None:
+        occupied: dict[int, tuple[float, str | None]] = {
+            v: (-1.0, c.token) for v, c in self.commits.items() if v < self.history.initial
+        }
+        for sighting in self.history.sightings:
+            if sighting.version not in occupied:
+                try:
+                    token = parse_commit(sighting.version, sighting.data).token
+                except ValueError:
+                    token = None
+                occupied[sighting.version] = (sighting.at, token)
+        tried: dict[str, set[int]] = {}
+        ids: dict[str, set[str | None]] = {}
+        for attempt in sorted(self.history.attempts, key=lambda a: a.at):
+            try:
+                commit = parse_commit(attempt.version, attempt.data)
+            except ValueError as error:
+                self.blame("I3", f"{attempt.client} sent a commit that is not whole: {error}", attempt.version)
+                continue
+            token = commit.token or f"client {attempt.client}"
+            ids.setdefault(token, set()).add(commit.txn_id)
+            earlier = tried.setdefault(token, set())
+            below = occupied.get(attempt.version - 1)
+            if attempt.version > 0 and (below is None or below[0] > attempt.at):
+                self.blame("I7", f"{token} was sent while version {attempt.version - 1} was free", attempt.version)
+            for version in sorted(v for v in earlier if v < attempt.version):
+                at, owner = occupied.get(version, (float("inf"), None))
+                if at > attempt.at or owner == token:
+                    self.blame(
+                        "I7", f"{token} left version {version} before it was known to be another's", attempt.version
+                    )
+            earlier.add(attempt.version)
+        for token, used in ids.items():
+            if len(used) > 1:
+                self.blame("I6", f"{token} was sent with {len(used)} different txnIds")
+
+    # ------------------------------------------------------------------------------------------------- I14
+
+    def check_reads(self) -> None:
+        acknowledged = sorted(
+            (o.returned or 0, o.version)
+            for o in self.operations.values()
+            if o.outcome == "ok" and o.version is not None
+        )
+        newest_of: dict[str, int] = {}
+        index, newest = 0, self.history.initial - 1
+        for read in sorted(self.history.reads, key=lambda r: r.invoked):
+            state = self.states.get(read.version)
+            if state is None:
+                self.blame("I14", f"{read.client} read a version that is not in the log", read.version)
+                continue
+            if read.files is not None and read.files != state.files:
+                wrong = sorted(read.files ^ state.files)
+                self.blame("I14", f"{read.client} read other files than the log has: {wrong[:5]}", read.version)
+            if read.ict_ms != state.ict_ms:
+                self.blame(
+                    "I14", f"{read.client} read in-commit timestamp {read.ict_ms}, not {state.ict_ms}", read.version
+                )
+            if read.configuration is not None and dict(read.configuration) != dict(state.configuration):
+                self.blame("I14", f"{read.client} read other properties than the log has", read.version)
+            while index < len(acknowledged) and acknowledged[index][0] < read.invoked:
+                newest = max(newest, acknowledged[index][1] or 0)
+                index += 1
+            if not read.latest:
+                continue
+            if read.version < newest:
+                self.blame("I14", f"{read.client} read it when version {newest} was acknowledged", read.version)
+            if read.version < newest_of.get(read.client, -1):
+                self.blame("I14", f"{read.client} had read version {newest_of[read.client]} before", read.version)
+            newest_of[read.client] = max(read.version, newest_of.get(read.client, -1))
+
+
+def fold(violations: Iterable[Violation]) -> dict[str, int]:
+    """How often each invariant is broken."""
+    counts: dict[str, int] = {}
+    for violation in violations:
+        counts[violation.invariant] = counts.get(violation.invariant, 0) + 1
+    return counts

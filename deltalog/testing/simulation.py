@@ -1,0 +1,590 @@
+"""Seeded schedules of several writers and a reader on one table, with faults, judged by the checker.
+
+    result = run_schedule(seed=7)
+    assert not result.violations, result.report()
+
+One seed fixes everything: the table, what each client does, the interleaving, the clocks and the faults. The
+clients are real library code on a MemoryStore; the operations and the judge are here.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import functools
+import hashlib
+import logging
+import multiprocessing
+import random
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.errors import (
+    CommitAttemptsExhaustedError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    StoreError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from deltalog.log.snapshot import Snapshot
+from deltalog.spec.actions import AddFile
+from deltalog.storage.base import LogStore, PutOutcome
+from deltalog.storage.memory import MemoryStore
+from deltalog.table import DeltaTable
+from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting, Violation, check
+from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
+from deltalog.testing.stores import Fault, FaultPlan, FaultyStore
+from deltalog.write.commit import CommitResult, Environment, RetryPolicy
+
+SCHEMA = pa.schema([pa.field("x", pa.int64())])
+ENABLE = "delta.enableInCommitTimestamps"
+#: How a table stands to in-commit timestamps: on from version 0; turned on during the run; turned on and off again
+#: and again; never on. ``created``: the writers themselves race to create it.
+TABLES = ("on", "late", "late", "toggled", "off", "created")
+
+# Errors that say honestly that nothing was committed; everything else that escapes is a defect.
+_DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
+#: What writers do, and how often in proportion.
+KINDS: Mapping[str, int] = {
+    "append": 34,
+    "append rows": 6,
+    "remove": 15,
+    "replace": 14,
+    "overwrite": 12,
+    "property": 8,
+    "application": 8,
+    "checkpoint": 3,
+}
+_KILL_WEIGHT = 0.2  # a kill ends a client, so it must be rarer than what a client survives
+# Faults belong where they hurt most; there are some ten reads for each write.
+_FAULT_FACTORS = {"put_if_absent": 3.0, "put": 2.0, "open_output": 1.5, "*": 0.9}
+
+
+@dataclass
+class ScheduleResult:
+    """One schedule: what happened and what is wrong with it."""
+
+    seed: int
+    table: str
+    policy: str
+    steps: int
+    faults: collections.Counter[Fault]
+    operations: list[Operation]
+    reads: int
+    versions: int
+    violations: list[Violation]
+    trace: list[str] = field(repr=False)
+    digest: str = ""  # equal for equal runs: of the trace and all bytes of the log
+
+    def report(self) -> str:
+        """Seed, violations, operations and the whole trace, for people."""
+        lines = [f"seed {self.seed} (table {self.table}, policy {self.policy}, {self.steps} steps)"]
+        lines += [f"  VIOLATION {violation}" for violation in self.violations]
+        for o in self.operations:
+            what = f"{o.client} {o.token} {o.kind}: {o.outcome} version={o.version} read={o.read_version}"
+            lines.append(f"  {o.invoked:.0f}-{o.returned} {what} {o.error}")
+        return "\n".join([*lines, *self.trace])
+
+
+@dataclass
+class Totals:
+    """Sums over schedules, and the line that reports them."""
+
+    schedules: int = 0
+    steps: int = 0
+    reads: int = 0
+    violations: int = 0
+    unknown_raised: int = 0  # CommitStateUnknownError, also where resolve() then settled it
+    faults: collections.Counter[Fault] = field(default_factory=collections.Counter)
+    outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
+    tables: collections.Counter[str] = field(default_factory=collections.Counter)
+    policies: collections.Counter[str] = field(default_factory=collections.Counter)
+    kinds: collections.Counter[str] = field(default_factory=collections.Counter)
+
+    def add(self, result: ScheduleResult) -> None:
+        self.schedules += 1
+        self.steps += result.steps
+        self.reads += result.reads
+        self.violations += bool(result.violations)
+        self.faults += result.faults
+        self.tables[result.table] += 1
+        self.policies[result.policy] += 1
+        for operation in result.operations:
+            self.unknown_raised += operation.error.startswith("CommitStateUnknownError")
+            self.outcomes[operation.outcome] += 1
+            if operation.outcome == "ok":
+                self.kinds[operation.kind] += 1
+
+    def merge(self, other: Totals) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def line(self, seconds: float, seeds: str) -> str:
+        """The summary that reports quote."""
+        kinds = ", ".join(f"{fault.value} {self.faults[fault]}" for fault in Fault)
+        return (
+            f"schedules={self.schedules} seeds={seeds} steps={self.steps} faults={sum(self.faults.values())} "
+            f"acked={self.outcomes['ok']} failed={self.outcomes['failed']} unknown={self.unknown_raised} "
+            f"unresolved={self.outcomes['unknown']} killed={self.outcomes['killed']} reads={self.reads} "
+            f"violations={self.violations} seconds={seconds:.1f} ({kinds})"
+        )
+
+
+class WatchedStore(MemoryStore):
+    """A MemoryStore that remembers every commit file as it appeared."""
+
+    def __init__(self, clock_ms: Callable[[], int], now: Callable[[], float]) -> None:
+        super().__init__("memory://simulation", clock_ms)
+        self.sightings: list[Sighting] = []
+        self._now = now
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        outcome = super().put_if_absent(path, data)
+        if outcome is PutOutcome.COMMITTED:
+            self._see(path, data)
+        return outcome
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        super().put(path, data, durable=durable)
+        self._see(path, data)
+
+    def _see(self, path: str, data: bytes) -> None:
+        version = _version(path)
+        if version is not None:
+            self.sightings.append(Sighting(self._now(), version, bytes(data)))
+
+
+class Simulation:
+    """One schedule of ``writers`` with ``operations`` each, and a reader.
+
+    ``table`` (of TABLES), ``policy`` (of scheduler.POLICIES) and ``kinds`` (as KINDS) narrow what the seed would
+    choose; ``wrap`` puts another store between the clients and the common one, for mutants of a store.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        writers: int = 3,
+        operations: int = 3,
+        fault_rate: float = 0.12,
+        table: str | None = None,
+        policy: str | None = None,
+        kinds: Mapping[str, int] | None = None,
+        wrap: Callable[[LogStore], LogStore] = lambda store: store,
+    ) -> None:
+        self.seed = seed
+        self.random = random.Random(f"{seed}/plan")
+        self.scheduler = Scheduler(seed, policy=policy)
+        self.table = table or self.random.choice(TABLES)
+        self.fault_rate = fault_rate
+        self.records: list[Operation] = []
+        self.reads: list[Read] = []
+        self._kinds = dict(kinds or KINDS)
+        self._operations = operations
+        self._writers = writers
+        self._stores: list[FaultyStore] = []
+        store_skew_ms = self.random.choice((0, 0, 2_000, -2_000, 600_000))
+        self.shared = WatchedStore(lambda: self.scheduler.time_ms() + store_skew_ms, lambda: self.scheduler.step)
+        self._common = wrap(self.shared)
+        self._interval = self.random.choice((2, 3, 3, 5))
+        self._retry = RetryPolicy(settle_attempts=self.random.choice((1, 2, 2, 10)))
+        self._initial = self._prepare()
+
+    def run(self) -> ScheduleResult:
+        """Run to the end and judge."""
+        scheduler = self.scheduler
+        for number in range(self._writers):
+            scheduler.spawn(f"w{number}", self._writer(f"w{number}", number, self._operations))
+        scheduler.spawn("r0", self._reader)
+        with _quiet():
+            scheduler.run()
+            self._finish()
+        violations = check(self._history())
+        faults: collections.Counter[Fault] = sum((s.injected for s in self._stores), collections.Counter())
+        return ScheduleResult(
+            self.seed,
+            self.table,
+            scheduler.policy,
+            scheduler.step,
+            faults,
+            self.records,
+            len(self.reads),
+            len(self._log()),
+            violations,
+            scheduler.trace,
+            self._digest(),
+        )
+
+    # -------------------------------------------------------------------------------------------- the table
+
+    def _prepare(self) -> int:
+        """The table before the run, made without faults: two versions with some files, or none at all."""
+        if self.table == "created":
+            return 0
+        environment = _environment(random.Random(f"{self.seed}/prepare"), self.scheduler.time_ms)
+        with _quiet():
+            table = DeltaTable.create(self.shared, SCHEMA, properties=self._properties(), environment=environment)
+            with table.transaction() as transaction:
+                transaction.add(*(_file(f"fake-initial-{n}", START_MS) for n in range(4)))
+                transaction.commit()
+        self.shared.sightings.clear()
+        return 2
+
+    def _properties(self) -> dict[str, str]:
+        properties = {"delta.checkpointInterval": str(self._interval)}
+        if self.table == "on" or (self.table == "created" and self.random.random() < 0.5):
+            properties[ENABLE] = "true"
+        return properties
+
+    def _open(self, client: Client) -> DeltaTable:
+        """A new process's handle. Its store may fail, so it tries some times. Raises StoreError."""
+        kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
+        rates = {method: self.fault_rate * factor for method, factor in _FAULT_FACTORS.items()}
+        plan = FaultPlan(client.random, rates, weights=kills)
+        store = store_for(client, self._common, plan)
+        self._stores.append(store)
+        environment = client.environment(self._retry)
+        for attempt in range(20):
+            try:
+                if self.table == "created" and attempt % 2 == 0:
+                    return self._create(client, store, environment)
+                return DeltaTable.open(store, environment=environment)
+            except (StoreError, TableExistsError, TableNotFoundError, CommitStateUnknownError):
+                client.sleep(0.01)
+        raise StoreError("the store fails all the time", path="")
+
+    def _create(self, client: Client, store: FaultyStore, environment: Environment) -> DeltaTable:
+        """Open the table, or create it: several clients may try at once."""
+        with contextlib.suppress(TableNotFoundError):
+            return DeltaTable.open(store, environment=environment)
+        path = f"fake-{client.name}-{len(self.records)}"
+
+        def create(record: Operation) -> CommitResult:
+            transaction = DeltaTable.create_transaction(
+                store, SCHEMA, properties=self._properties(), environment=environment
+            )
+            transaction.add(_file(path, client.clock()))
+            return transaction.commit(user_metadata=record.token)
+
+        self._record(client, "create", create, adds=[path], removes=[])
+        return DeltaTable.open(store, environment=environment)
+
+    # ------------------------------------------------------------------------------------------ the clients
+
+    def _writer(self, name: str, number: int, operations: int) -> Callable[[Client], None]:
+        left = [operations]
+
+        def body(client: Client) -> None:
+            try:
+                self._write(client, number, left)
+            finally:
+                if left[0] > 0 and len(self.scheduler.clients) < 12 and self.random.random() < 0.5:
+                    successor = f"{name}'"  # somebody starts the job again
+                    self.scheduler.spawn(successor, self._writer(successor, number, left[0]))
+
+        return body
+
+    def _write(self, client: Client, number: int, left: list[int]) -> None:
+        try:
+            table = self._open(client)
+        except StoreError:
+            return
+        while left[0] > 0:
+            left[0] -= 1
+            if client.random.random() < 0.15:
+                with contextlib.suppress(StoreError):
+                    table = self._open(client)
+            switch = self._switch(client, number, left[0])
+            if switch is not None:
+                self._set_property(client, table, "switch", {ENABLE: switch})
+                continue
+            kind = client.random.choices(list(self._kinds), list(self._kinds.values()))[0]
+            if kind == "property":
+                # Few keys and values: setting what is set already must not lose against a winner either.
+                key, value = f"custom.{client.random.randrange(2)}", str(client.random.randrange(2))
+                self._set_property(client, table, kind, {key: value})
+            elif kind == "append rows":
+                self._append_rows(client, table)
+            elif kind == "checkpoint":
+                self._checkpoint(client, table)
+            else:
+                self._change_files(client, table, kind)
+
+    def _switch(self, client: Client, number: int, left: int) -> str | None:
+        """Whether this operation turns in-commit timestamps on or off."""
+        if self.table == "late" and number == 0 and left == self._operations // 2:
+            return "true"
+        if self.table == "toggled" and client.random.random() < 0.35:
+            return client.random.choice(("true", "true", "false"))
+        return None
+
+    def _change_files(self, client: Client, table: DeltaTable, kind: str) -> None:
+        def run(record: Operation) -> CommitResult:
+            with table.transaction() as transaction:
+                snapshot = transaction.snapshot
+                assert snapshot is not None
+                record.read_version = snapshot.version
+                adds = (
+                    []
+                    if kind == "remove"
+                    else [f"fake-{record.token}-{n}" for n in range(client.random.randrange(1, 3))]
+                )
+                removes: list[str] | None = []
+                if kind in ("remove", "replace"):
+                    live = sorted(snapshot.files()["path"].to_pylist())
+                    removes = client.random.sample(live, min(len(live), 1))
+                    transaction.remove(removes)
+                elif kind == "overwrite":
+                    transaction.remove_all_files()
+                    record.removes_all, removes = True, None
+                elif kind == "application":
+                    app = f"app{client.random.randrange(2)}"
+                    transaction.set_transaction(app, (snapshot.transaction_version(app) or 0) + 1)
+                transaction.add(*(_file(path, client.clock()) for path in adds))
+                record.adds, record.removes = adds, removes
+                return transaction.commit(kind, user_metadata=record.token)
+
+        self._record(client, kind, run)
+
+    def _append_rows(self, client: Client, table: DeltaTable) -> None:
+        data = pa.table({"x": [client.random.randrange(1000)]}, SCHEMA)
+        self._record(
+            client,
+            "append rows",
+            lambda record: table.append(data, user_metadata=record.token),
+            removes=[],
+        )
+
+    def _set_property(self, client: Client, table: DeltaTable, kind: str, properties: dict[str, str]) -> None:
+        self._record(
+            client,
+            kind,
+            lambda record: table.set_properties(properties, user_metadata=record.token),
+            adds=[],
+            removes=[],
+            properties=dict(properties),
+        )
+
+    def _checkpoint(self, client: Client, table: DeltaTable) -> None:
+        def run(record: Operation) -> None:
+            # Not a commit: it may fail (also with what the store did to the checkpoint), but must do no harm.
+            with contextlib.suppress(StoreError):
+                table.checkpoint()
+
+        self._record(client, "checkpoint", run)
+
+    def _record(
+        self, client: Client, kind: str, run: Callable[[Operation], CommitResult | None], **declared: Any
+    ) -> None:
+        """Carry out an operation and write down how it ended."""
+        token = f"op{len(self.records)}"
+        record = Operation(token, client.name, kind, self.scheduler.step, **declared)
+        self.records.append(record)
+        first_reading = len(client.clock.readings)
+        result: CommitResult | None = None
+        try:
+            result = run(record)
+            record.outcome = "ok"
+        except CommitStateUnknownError as error:
+            record.outcome, record.error, record.txn_id = "unknown", "CommitStateUnknownError", error.txn_id
+            result = self._resolve(client, error)
+            if result is not None:
+                record.outcome = "ok"
+        except _DEFINITE as error:
+            record.outcome, record.error = "failed", type(error).__name__
+        except Exception as error:
+            record.outcome, record.error = "crashed", f"{type(error).__name__}: {error}"
+        finally:
+            record.clock_ms = client.clock.readings[first_reading:]
+        record.returned = self.scheduler.step
+        if result is not None and not result.skipped:
+            record.version, record.txn_id, record.ict_ms = result.version, result.txn_id, result.in_commit_timestamp_ms
+        elif record.outcome == "ok":
+            record.outcome = "failed"  # nothing to commit, and nothing may be there
+        self.scheduler.note(f"{client.name}: {kind} {token} {record.outcome} {record.error} {record.version}")
+
+    def _resolve(self, client: Client, error: CommitStateUnknownError) -> CommitResult | None:
+        if client.random.random() < 0.4:
+            return None
+        client.sleep(0.05)
+        with contextlib.suppress(StoreError):
+            return error.resolve()
+        return None
+
+    def _reader(self, client: Client) -> None:
+        try:
+            table = self._open(client)
+        except StoreError:
+            return
+        for _ in range(self._operations + 1):
+            invoked = self.scheduler.step
+            version = client.random.randrange(table.version + 1) if client.random.random() < 0.3 else None
+            try:
+                if version is None and client.random.random() < 0.3:
+                    table = self._open(client)
+                    invoked = self.scheduler.step
+                snapshot = table.snapshot(version)
+                read = _look(client.name, invoked, snapshot, version is None)
+                again = _look(client.name, invoked, snapshot, version is None)
+                if self.table != "toggled" and read.ict_ms is not None and client.random.random() < 0.3:
+                    self._travel(client, table, read)
+            except StoreError:
+                continue
+            except Exception as error:
+                self._crash(client, f"{type(error).__name__}: {error}")
+                continue
+            if again != read:
+                self._crash(client, f"snapshot {snapshot.version} changed while it was read")
+            self.reads.append(read)
+
+    def _travel(self, client: Client, table: DeltaTable, read: Read) -> None:
+        """In-commit timestamps that only grow name exactly one version each, whatever is committed meanwhile."""
+        assert read.ict_ms is not None
+        found = table.version_at(read.ict_ms)
+        if (found.version, found.timestamp_ms) != (read.version, read.ict_ms):
+            self._crash(client, f"version {read.version} has the time {read.ict_ms}, which was resolved to {found}")
+
+    def _crash(self, client: Client, error: str) -> None:
+        step = self.scheduler.step
+        token = f"read{len(self.reads)}-{step}"
+        self.records.append(Operation(token, client.name, "read", step, step, "crashed", error=error))
+
+    # ------------------------------------------------------------------------------------------- the judge
+
+    def _finish(self) -> None:
+        """When all is quiet: new processes without faults read some versions, and one can still commit."""
+        scheduler = self.scheduler
+        if not self._log():
+            return
+
+        def body(client: Client) -> None:
+            store = store_for(client, self._common)
+            self._stores.append(store)
+            try:
+                table = DeltaTable.open(store, environment=client.environment())
+                invoked = scheduler.step
+                versions: list[int | None] = [None, self.random.randrange(table.version + 1)]
+                self.reads += [_look(client.name, invoked, table.snapshot(v), v is None) for v in versions]
+            except Exception as error:
+                self._crash(client, f"{type(error).__name__}: {error}")
+                return
+            self._change_files(client, table, "append")
+            last = self.records[-1]
+            if last.outcome != "ok":
+                last.error += " (with nobody else there)"
+                last.outcome = "crashed"
+
+        scheduler.spawn("last", body)
+        scheduler.run()
+
+    def _log(self) -> dict[int, bytes]:
+        names = [meta.name for meta in self.shared.list_from("_delta_log")]
+        found = {name: _version(f"_delta_log/{name}") for name in names}
+        return {v: self.shared.get(f"_delta_log/{n}") for n, v in found.items() if v is not None}
+
+    def _history(self) -> History:
+        metas = {_version(f"_delta_log/{m.name}"): m for m in self.shared.list_from("_delta_log")}
+        attempts = [
+            Attempt(put.at, put.call.path, version, put.data)
+            for store in self._stores
+            for put in store.puts
+            if (version := _version(put.call.path)) is not None
+        ]
+        log = self._log()
+        data_files = {m.name for m in self.shared.list_from("")}
+        data_files |= {f"fake-initial-{n}" for n in range(4)}
+        for record in self.records:
+            data_files |= set(record.adds or ())
+        return History(
+            log,
+            self.records,
+            self.reads,
+            self.shared.sightings,
+            attempts,
+            {v: meta.modification_time_ms or 0 for v, meta in metas.items() if v is not None},
+            self._initial,
+            data_files=frozenset(data_files),
+        )
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256("\n".join(self.scheduler.trace).encode())
+        for version, data in sorted(self._log().items()):
+            digest.update(b"%d" % version + data)
+        return digest.hexdigest()
+
+
+def run_schedule(seed: int, **options: Any) -> ScheduleResult:
+    """Run and judge one schedule; options as of Simulation."""
+    return Simulation(seed, **options).run()
+
+
+def run_schedules(
+    seeds: Sequence[int], *, processes: int = 1, keep: int = 10, **options: Any
+) -> tuple[Totals, list[ScheduleResult]]:
+    """Run many schedules: their totals, and the first ``keep`` of each process that broke an invariant.
+
+    ``processes`` above 1 share the seeds; each is a fresh interpreter, so options must be picklable.
+    """
+    totals, bad = Totals(), list[ScheduleResult]()
+    if processes > 1:
+        shares = [seeds[start::processes] for start in range(processes)]
+        context = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:
+            for part, failed in pool.map(functools.partial(run_schedules, keep=keep, **options), shares):
+                totals.merge(part)
+                bad += failed
+        return totals, sorted(bad, key=lambda result: result.seed)
+    for seed in seeds:
+        result = run_schedule(seed, **options)
+        totals.add(result)
+        if result.violations and len(bad) < keep:
+            bad.append(result)
+    return totals, bad
+
+
+def _look(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
+    files = frozenset(snapshot.files()["path"].to_pylist())
+    returned = invoked  # nothing is judged by it
+    ict_ms = snapshot.in_commit_timestamp_ms
+    return Read(
+        client, invoked, returned, snapshot.version, files, ict_ms, dict(snapshot.metadata.configuration), latest
+    )
+
+
+def _file(path: str, now_ms: int) -> AddFile:
+    return AddFile(path=path, partition_values={}, size=1, modification_time=now_ms, data_change=True)
+
+
+def _version(path: str) -> int | None:
+    directory, _, name = path.rpartition("/")
+    if directory != "_delta_log" or len(name) != 25 or not name.endswith(".json") or not name[:20].isdigit():
+        return None
+    return int(name[:20])
+
+
+def _environment(rng: random.Random, clock_ms: Callable[[], int]) -> Environment:
+    def new_uuid() -> str:
+        return f"{rng.getrandbits(128):032x}"
+
+    return Environment(clock_ms=clock_ms, new_uuid=new_uuid, sleep=lambda seconds: None, random=rng.random)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Drift and failed hooks are what is wanted here, so nobody needs to be told."""
+    logger = logging.getLogger("deltalog")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

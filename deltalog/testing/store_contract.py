@@ -1,0 +1,291 @@
+"""What every LogStore guarantees, as tests. The only module of the kit that needs pytest.
+
+Subclass it in a test module and give it a store; pytest collects the rest:
+
+    class TestMyStore(LogStoreTests):
+        @pytest.fixture
+        def store(self, tmp_path):
+            return MyStore(tmp_path)
+
+``store`` must be empty. Where another handle on the same place can be had (another process would have one),
+override ``another`` too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltalog.errors import DeltaLogError, ObjectNotFoundError, StoreError
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+
+LOG = "_delta_log"
+FIRST = "_delta_log/00000000000000000000.json"
+
+
+class LogStoreTests:
+    """The sentences of deltalog.storage.base. See the module for how to use it."""
+
+    #: How many threads and rounds the races have.
+    threads = 16
+    rounds = 30
+
+    @pytest.fixture
+    def store(self) -> LogStore:
+        raise NotImplementedError("override the fixture 'store'")
+
+    @pytest.fixture
+    def another(self, store: LogStore) -> LogStore:
+        """A second handle on the same objects, as another process has it."""
+        return store
+
+    # ------------------------------------------------------------------------------------ exclusive creation
+
+    def test_creates_an_object(self, store: LogStore, another: LogStore) -> None:
+        assert store.put_if_absent(FIRST, b"one") is PutOutcome.COMMITTED
+        assert store.get(FIRST) == another.get(FIRST) == b"one"
+
+    def test_does_not_replace(self, store: LogStore, another: LogStore) -> None:
+        store.put_if_absent(FIRST, b"one")
+        assert store.put_if_absent(FIRST, b"two") is PutOutcome.EXISTS
+        assert another.put_if_absent(FIRST, b"one") is PutOutcome.EXISTS
+        assert store.get(FIRST) == b"one"
+
+    def test_sees_what_put_created(self, store: LogStore) -> None:
+        store.put("a", b"put")
+        assert store.put_if_absent("a", b"other") is PutOutcome.EXISTS
+        assert store.get("a") == b"put"
+
+    def test_creates_again_after_delete(self, store: LogStore) -> None:
+        store.put_if_absent("a", b"1")
+        store.delete("a")
+        assert store.put_if_absent("a", b"2") is PutOutcome.COMMITTED
+        assert store.get("a") == b"2"
+
+    def test_one_of_many_wins(self, store: LogStore, another: LogStore) -> None:
+        for number in range(self.rounds):
+            path = f"{LOG}/{number:020d}.json"
+
+            def create(who: int, path: str = path) -> PutOutcome:
+                return (store, another)[who % 2].put_if_absent(path, b"%d" % who * 100)
+
+            outcomes = _together(create, self.threads)
+            winners = [who for who, outcome in enumerate(outcomes) if outcome is PutOutcome.COMMITTED]
+            assert len(winners) == 1, outcomes
+            assert outcomes.count(PutOutcome.EXISTS) == self.threads - 1, outcomes
+            assert store.get(path) == b"%d" % winners[0] * 100
+
+    # ---------------------------------------------------------------------------------------- whole or nothing
+
+    @pytest.mark.parametrize("size", [0, 1, 4095, 65536, 5_000_001])
+    def test_keeps_every_byte(self, store: LogStore, size: int) -> None:
+        data = bytes(range(256)) * (size // 256) + b"\x00\n\r" * 200
+        data = data[:size]
+        store.put_if_absent("a", data)
+        store.put("b", data)
+        with store.open_output("c") as file:
+            file.write(data)
+        assert store.get("a") == store.get("b") == store.get("c") == data
+
+    def test_a_reader_never_sees_a_part(self, store: LogStore, another: LogStore) -> None:
+        size, done = 300_000, threading.Event()
+        versions = [bytes([65 + n]) * size for n in range(8)]
+        store.put("hint", versions[0])
+        parts: list[str] = []
+
+        def read() -> None:
+            while not done.is_set():
+                for path in ["hint", *(f"{LOG}/{n}.json" for n in range(8))]:
+                    try:
+                        data = another.get(path)
+                    except ObjectNotFoundError:
+                        continue
+                    if len(data) != size or len(set(data)) != 1:
+                        parts.append(f"{path}: {len(data)} bytes")
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            for number, data in enumerate(versions):
+                store.put_if_absent(f"{LOG}/{number}.json", data)
+                store.put("hint", data)
+        finally:
+            done.set()
+            reader.join()
+        assert not parts
+
+    def test_replaces(self, store: LogStore) -> None:
+        store.put("a", b"a long first value")
+        store.put("a", b"short", durable=False)
+        assert store.get("a") == b"short"
+        store.put("a", b"the last", durable=True)
+        assert store.get("a") == b"the last"
+
+    # ----------------------------------------------------------------------------------------------- reading
+
+    def test_get_of_nothing(self, store: LogStore) -> None:
+        with pytest.raises(ObjectNotFoundError) as error:
+            store.get(FIRST)
+        assert isinstance(error.value, (StoreError, FileNotFoundError, DeltaLogError))
+        assert str(error.value.path).endswith(FIRST)  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("length", [0, 1, 4, 10, 1000])
+    def test_get_of_the_first_bytes(self, store: LogStore, length: int) -> None:
+        store.put("a", b"0123456789")
+        assert store.get("a", length) == b"0123456789"[:length]
+
+    def test_get_many(self, store: LogStore) -> None:
+        paths = [f"{LOG}/{n}" for n in range(40)]
+        for path in paths:
+            store.put(path, path.encode())
+        wanted = paths[::-1]
+        assert store.get_many(wanted) == [path.encode() for path in wanted]
+        assert store.get_many([]) == []
+        with pytest.raises(ObjectNotFoundError):
+            store.get_many([*paths, f"{LOG}/absent"])
+
+    def test_head(self, store: LogStore) -> None:
+        assert store.head(FIRST) is None
+        before = time.time() * 1000
+        store.put_if_absent(FIRST, b"12345")
+        meta = store.head(FIRST)
+        assert meta is not None
+        assert (meta.name, meta.size_bytes) == ("00000000000000000000.json", 5)
+        assert isinstance(meta.modification_time_ms, int)
+        assert before - 10_000 <= meta.modification_time_ms <= time.time() * 1000 + 10_000
+
+    def test_a_directory_is_no_object(self, store: LogStore) -> None:
+        store.put(f"{LOG}/sub/a", b"")
+        assert [meta.name for meta in store.list_from(LOG)] == []
+        with pytest.raises(StoreError):
+            store.get(f"{LOG}/sub")
+
+    # ----------------------------------------------------------------------------------------------- listing
+
+    def test_list_of_nothing(self, store: LogStore) -> None:
+        assert store.list_from(LOG) == []
+        assert store.list_from(LOG, "0", stat=False) == []
+        assert store.list_from("") == []
+
+    @pytest.mark.parametrize("stat", [True, False])
+    def test_list(self, store: LogStore, stat: bool) -> None:
+        names = ["a", "B", "_x", "00000000000000000010.json", "00000000000000000009.json", "é", "\uff5e", "\U0001f600"]
+        for size, name in enumerate(names):
+            store.put(f"{LOG}/{name}", b"x" * size)
+        store.put(f"{LOG}/sub/inner", b"")
+        store.put(f"{LOG}2", b"")
+        store.put("other/a", b"")
+        listed = store.list_from(LOG, stat=stat)
+        assert [meta.name for meta in listed] == sorted(names)
+        if stat:
+            assert {meta.name: meta.size_bytes for meta in listed} == {name: i for i, name in enumerate(names)}
+            assert listed == [store.head(f"{LOG}/{name}") for name in sorted(names)]
+
+    @pytest.mark.parametrize("stat", [True, False])
+    def test_list_begins_at_start(self, store: LogStore, stat: bool) -> None:
+        for number in range(12):
+            store.put(f"{LOG}/{number:020d}.json", b"")
+        listed = store.list_from(LOG, f"{9:020d}.json", stat=stat)
+        assert [int(meta.name[:20]) for meta in listed] == [9, 10, 11]
+        assert [int(meta.name[:20]) for meta in store.list_from(LOG, f"{9:020d}.k", stat=stat)] == [10, 11]
+        assert store.list_from(LOG, "z", stat=stat) == []
+
+    def test_lists_the_root(self, store: LogStore) -> None:
+        store.put("part-1.parquet", b"1")
+        store.put(FIRST, b"2")
+        assert [meta.name for meta in store.list_from("")] == ["part-1.parquet"]
+
+    def test_is_fresh(self, store: LogStore, another: LogStore) -> None:
+        for number in range(self.rounds):
+            name = f"{number:020d}.json"
+            assert another.head(f"{LOG}/{name}") is None
+            store.put_if_absent(f"{LOG}/{name}", b"x")
+            assert another.get(f"{LOG}/{name}") == b"x"
+            assert another.list_from(LOG)[-1].name == another.list_from(LOG, name, stat=False)[0].name == name
+        store.delete(f"{LOG}/{name}")
+        assert another.head(f"{LOG}/{name}") is None
+        assert len(another.list_from(LOG)) == self.rounds - 1
+
+    # --------------------------------------------------------------------------------------- names and delete
+
+    @pytest.mark.parametrize("name", ["with space", "100%", "%41", "a=b", "c#d?e", "ünï", "x" * 200, ".hidden", "a\\b"])
+    def test_takes_any_name(self, store: LogStore, name: str) -> None:
+        path = f"day={name}/{name}"
+        assert store.put_if_absent(path, b"1") is PutOutcome.COMMITTED
+        store.put(path, b"2")
+        assert store.get(path) == b"2"
+        assert [meta.name for meta in store.list_from(f"day={name}")] == [name]
+        store.delete(path)
+        assert store.head(path) is None
+
+    def test_delete(self, store: LogStore) -> None:
+        store.put("a/b", b"")
+        store.delete("a/b")
+        store.delete("a/b")
+        store.delete("never/was")
+        with pytest.raises(ObjectNotFoundError):
+            store.get("a/b")
+
+    def test_location_ends_with_the_path(self, store: LogStore) -> None:
+        assert store.location("day=1/part.parquet").endswith("/day=1/part.parquet")
+        assert store.location("a").startswith(store.url)
+
+    # --------------------------------------------------------------------------------------------- data files
+
+    def test_writes_a_file_as_a_stream(self, store: LogStore, another: LogStore) -> None:
+        table = pa.table({"x": list(range(1000))})
+        with store.open_output("day=1/part-1.parquet") as file:
+            pq.write_table(table, file)
+        store.sync(["day=1/part-1.parquet"])
+        assert pq.read_table(another.open_input("day=1/part-1.parquet"), partitioning=None).equals(table)
+        with pq.ParquetFile(store.open_input("day=1/part-1.parquet")) as parquet:
+            assert parquet.metadata.num_rows == 1000
+
+    def test_a_stream_that_fails_leaves_nothing(self, store: LogStore) -> None:
+        with pytest.raises(ZeroDivisionError), store.open_output("day=1/part-1.parquet") as file:
+            file.write(b"half")
+            _ = 1 / 0
+        assert store.head("day=1/part-1.parquet") is None
+        assert [meta.name for meta in store.list_from("day=1")] == []
+
+    def test_open_input_of_nothing(self, store: LogStore) -> None:
+        with pytest.raises(ObjectNotFoundError):
+            store.open_input("absent.parquet")
+
+    def test_leaves_nothing_else_behind(self, store: LogStore) -> None:
+        store.put_if_absent(FIRST, b"1")
+        store.put_if_absent(FIRST, b"2")
+        store.put(f"{LOG}/_last_checkpoint", b"{}")
+        store.put(f"{LOG}/_last_checkpoint", b"{}", durable=False)
+        names: Callable[[list[FileMeta]], list[str]] = lambda metas: [meta.name for meta in metas]  # noqa: E731
+        assert names(store.list_from(LOG)) == ["00000000000000000000.json", "_last_checkpoint"]
+        assert names(store.list_from("")) == []
+
+
+def _together(work: Callable[[int], Any], count: int) -> list[Any]:
+    """``work(0)`` to ``work(count - 1)`` at the same moment, in threads."""
+    barrier = threading.Barrier(count)
+    results: list[Any] = [None] * count
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            barrier.wait()
+            results[number] = work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results

@@ -1,0 +1,392 @@
+"""Stores that misbehave on request, and stores that count.
+
+``FaultyStore`` wraps any LogStore and makes single calls fail in the ways real stores fail; ``CountingStore``
+tells how many calls something cost. Both are themselves LogStores, so ``DeltaTable.open(store)`` takes them.
+
+    store = FaultyStore(MemoryStore(), nth(1, Fault.LOST_ACK, method="put_if_absent"))
+    DeltaTable.open(store).append(data)        # lands once, although the first answer was lost
+    assert store.injected[Fault.LOST_ACK] == 1
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import enum
+import fnmatch
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from deltalog.errors import StoreError
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+
+
+class Fault(enum.Enum):
+    """What can go wrong with one store call."""
+
+    FAIL_BEFORE = "fail before"  # StoreError, and nothing happened
+    FAIL_AFTER = "fail after"  # StoreError, although it took effect (never put_if_absent, which is honest)
+    UNKNOWN_NOT_WRITTEN = "unknown, not written"  # UNKNOWN, and the object was and will not be created
+    LOST_ACK = "lost acknowledgement"  # UNKNOWN, although the object was created
+    OWN_EXISTS = "own 412"  # created, then re-sent by the transport: EXISTS for the caller's own object
+    LATE = "late"  # UNKNOWN (StoreError for put) now; the request takes effect some time later
+    KILL_BEFORE = "killed before"  # the process dies before the call takes effect
+    KILL_AFTER = "killed after"  # the process dies after the effect and before the answer
+
+
+#: The faults that each method can have. FaultPlan draws from these.
+POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
+    "put_if_absent": tuple(fault for fault in Fault if fault is not Fault.FAIL_AFTER),
+    "put": (Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.LATE, Fault.KILL_BEFORE, Fault.KILL_AFTER),
+    "delete": (Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.KILL_BEFORE, Fault.KILL_AFTER),
+    "open_output": (Fault.FAIL_BEFORE, Fault.KILL_BEFORE, Fault.KILL_AFTER),
+    "get": (Fault.FAIL_BEFORE, Fault.KILL_BEFORE),
+    "list_from": (Fault.FAIL_BEFORE, Fault.KILL_BEFORE),
+    "head": (Fault.FAIL_BEFORE, Fault.KILL_BEFORE),
+    "open_input": (Fault.FAIL_BEFORE, Fault.KILL_BEFORE),
+    "sync": (Fault.FAIL_BEFORE, Fault.KILL_BEFORE),
+}
+
+
+class SimulatedKill(BaseException):
+    """The process that made the call is dead. Not an Exception, so that no handler can swallow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that is about to be made. ``number`` counts from 1 in each store."""
+
+    number: int
+    method: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A finished ``put_if_absent`` as it really was: what was sent, what the caller was told, what happened."""
+
+    call: Call
+    data: bytes
+    told: str  # a PutOutcome's value, "error" or "killed"
+    landed: bool  # this request created the object (a late one: not yet)
+    at: float  # when, by the store's ``now``
+
+
+Decider = Callable[[Call], "Fault | None"]
+
+
+def no_faults(call: Call) -> Fault | None:
+    """A decider under which nothing goes wrong."""
+    return None
+
+
+def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*") -> Decider:
+    """A decider that gives ``fault`` to the ``number``-th call (from 1) of this method and path pattern."""
+    seen = 0
+
+    def decide(call: Call) -> Fault | None:
+        nonlocal seen
+        if method not in (None, call.method) or not fnmatch.fnmatchcase(call.path, path):
+            return None
+        seen += 1
+        return fault if seen == number else None
+
+    return decide
+
+
+class FaultPlan:
+    """A seeded decider: each call fails with probability ``rate``, in a way drawn from its possible faults.
+
+    ``rate`` may differ by method: a mapping, whose ``"*"`` is for those not named. ``kinds`` limits the faults,
+    ``weights`` (default 1 each) makes some likelier; ``limit`` stops after that many. The same seed and the same
+    calls give the same faults.
+    """
+
+    def __init__(
+        self,
+        seed: int | str | random.Random,
+        rate: float | Mapping[str, float] = 0.12,
+        *,
+        kinds: Sequence[Fault] = tuple(Fault),
+        weights: Mapping[Fault, float] | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self._random = seed if isinstance(seed, random.Random) else random.Random(seed)
+        rates = rate if isinstance(rate, Mapping) else {"*": rate}
+        self._rates = {method: rates.get(method, rates.get("*", 0.0)) for method in POSSIBLE_FAULTS}
+        self._left = limit
+        weights = weights or {}
+        self._choices = {
+            method: (
+                [fault for fault in faults if fault in kinds],
+                [weights.get(f, 1.0) for f in faults if f in kinds],
+            )
+            for method, faults in POSSIBLE_FAULTS.items()
+        }
+
+    def __call__(self, call: Call) -> Fault | None:
+        if self._random.random() >= self._rates[call.method] or self._left == 0:
+            return None
+        faults, weights = self._choices[call.method]
+        if not faults or not any(weights):
+            return None
+        if self._left is not None:
+            self._left -= 1
+        return self._random.choices(faults, weights)[0]
+
+
+class FaultyStore(LogStore):
+    """One process's view of ``inner``, with faults.
+
+    ``decide`` is asked before every call. ``before`` is called first of all, and is where a scheduler lets
+    other clients run. ``defer`` receives late requests as (label, action); by default they wait in ``pending``
+    until ``land()``. After a kill every further call raises SimulatedKill and has no effect: give each
+    simulated process its own FaultyStore over one common inner store.
+
+    ``injected`` counts the faults that had their effect (a lost acknowledgement of a put that found another's
+    object there counts as UNKNOWN_NOT_WRITTEN), ``puts`` holds every ``put_if_absent``, with the time by ``now``.
+    """
+
+    def __init__(
+        self,
+        inner: LogStore,
+        decide: Decider = no_faults,
+        *,
+        before: Callable[[Call], None] | None = None,
+        defer: Callable[[str, Callable[[], object]], None] | None = None,
+        now: Callable[[], float] = lambda: 0,
+    ) -> None:
+        self.inner = inner
+        self.url = inner.url
+        self.decide = decide
+        self.injected: collections.Counter[Fault] = collections.Counter()
+        self.puts: list[Put] = []
+        self.pending: list[tuple[str, Callable[[], object]]] = []
+        self.dead = False
+        self.calls = 0
+        self._before = before
+        self._now = now
+        self._defer = defer or (lambda label, action: self.pending.append((label, action)))
+
+    def land(self) -> None:
+        """Let all late requests that wait in ``pending`` take effect, oldest first."""
+        while self.pending:
+            self.pending.pop(0)[1]()
+
+    def kill(self) -> None:
+        """From now on this process is dead."""
+        self.dead = True
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        call, fault = self._begin("put_if_absent", path)
+        if fault is None:
+            outcome = self.inner.put_if_absent(path, data)
+            return self._told(call, data, outcome, outcome is PutOutcome.COMMITTED)
+        if fault is Fault.FAIL_BEFORE:
+            self._record(call, data, "error", False)
+            self._fail(call, fault)
+        if fault is Fault.KILL_BEFORE:
+            self._record(call, data, "killed", False)
+            self._die(fault)
+        if fault is Fault.UNKNOWN_NOT_WRITTEN:
+            self.injected[fault] += 1
+            return self._told(call, data, PutOutcome.UNKNOWN, False)
+        if fault is Fault.LATE:
+            self.injected[fault] += 1
+            self._defer(f"late {call}", lambda: self.inner.put_if_absent(path, data))
+            return self._told(call, data, PutOutcome.UNKNOWN, False)
+        landed = self.inner.put_if_absent(path, data) is PutOutcome.COMMITTED
+        if fault is Fault.KILL_AFTER:
+            self._record(call, data, "killed", landed)
+            self._die(fault)
+        if fault is Fault.LOST_ACK:
+            self.injected[fault if landed else Fault.UNKNOWN_NOT_WRITTEN] += 1
+            return self._told(call, data, PutOutcome.UNKNOWN, landed)
+        if landed:
+            self.injected[Fault.OWN_EXISTS] += 1
+        return self._told(call, data, PutOutcome.EXISTS, landed)
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._write("put", path, lambda: self.inner.put(path, data, durable=durable))
+
+    def delete(self, path: str) -> None:
+        self._write("delete", path, lambda: self.inner.delete(path))
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        self._read("get", path)
+        return self.inner.get(path, length)
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        self._read("list_from", directory)
+        return self.inner.list_from(directory, start, stat=stat)
+
+    def head(self, path: str) -> FileMeta | None:
+        self._read("head", path)
+        return self.inner.head(path)
+
+    def open_input(self, path: str) -> Any:
+        self._read("open_input", path)
+        return self.inner.open_input(path)
+
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[BinaryIO]:
+        # The file appears when the block ends, so that is where the call counts as made.
+        with self.inner.open_output(path) as file:
+            yield file
+            call, fault = self._begin("open_output", path)
+            if fault is Fault.FAIL_BEFORE:
+                self._fail(call, fault)
+            if fault is Fault.KILL_BEFORE:
+                self._die(fault)
+        if fault is Fault.KILL_AFTER:
+            self._die(fault)
+
+    def sync(self, paths: list[str]) -> None:
+        self._read("sync", paths[0] if paths else "")
+        self.inner.sync(paths)
+
+    def location(self, path: str) -> str:
+        return self.inner.location(path)
+
+    def _begin(self, method: str, path: str) -> tuple[Call, Fault | None]:
+        self._check_alive()
+        self.calls += 1
+        call = Call(self.calls, method, path)
+        if self._before is not None:
+            self._before(call)
+            self._check_alive()
+        return call, self.decide(call)
+
+    def _read(self, method: str, path: str) -> None:
+        call, fault = self._begin(method, path)
+        if fault is Fault.KILL_BEFORE:
+            self._die(fault)
+        if fault is not None:
+            self._fail(call, fault)
+
+    def _write(self, method: str, path: str, action: Callable[[], None]) -> None:
+        call, fault = self._begin(method, path)
+        if fault is Fault.KILL_BEFORE:
+            self._die(fault)
+        if fault is Fault.LATE:
+            self._defer(f"late {call}", action)
+            self._fail(call, fault)
+        if fault is Fault.FAIL_BEFORE:
+            self._fail(call, fault)
+        action()
+        if fault is Fault.KILL_AFTER:
+            self._die(fault)
+        if fault is not None:
+            self._fail(call, fault)
+
+    def _told(self, call: Call, data: bytes, outcome: PutOutcome, landed: bool) -> PutOutcome:
+        self._record(call, data, outcome.value, landed)
+        return outcome
+
+    def _record(self, call: Call, data: bytes, told: str, landed: bool) -> None:
+        self.puts.append(Put(call, data, told, landed, self._now()))
+
+    def _fail(self, call: Call, fault: Fault) -> None:
+        self.injected[fault] += 1
+        raise StoreError(f"Injected fault ({fault.value}) in {call} of {self.url}.", path=call.path)
+
+    def _die(self, fault: Fault) -> None:
+        self.injected[fault] += 1
+        self.dead = True
+        raise SimulatedKill(fault.value)
+
+    def _check_alive(self) -> None:
+        if self.dead:
+            raise SimulatedKill("this process is dead")
+
+
+class CountingStore(LogStore):
+    """Passes every call on and counts it.
+
+        store = CountingStore(MemoryStore())
+        ...
+        with store.counted() as calls:
+            table.snapshot()
+        assert calls.of("get", "*.json") <= 3
+
+    Counts are kept by method and path, so that a test can ask for both. Safe to use from several threads.
+    """
+
+    def __init__(self, inner: LogStore) -> None:
+        self.inner = inner
+        self.url = inner.url
+        self.calls = CallCounts()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[CallCounts]:
+        """The calls made inside the block."""
+        start = CallCounts(self.calls)
+        counts = CallCounts()
+        try:
+            yield counts
+        finally:
+            counts.update(self.calls - start)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self._count("put_if_absent", path)
+        return self.inner.put_if_absent(path, data)
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._count("put", path)
+        self.inner.put(path, data, durable=durable)
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        self._count("get", path)
+        return self.inner.get(path, length)
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        self._count("list_from", directory)
+        return self.inner.list_from(directory, start, stat=stat)
+
+    def head(self, path: str) -> FileMeta | None:
+        self._count("head", path)
+        return self.inner.head(path)
+
+    def delete(self, path: str) -> None:
+        self._count("delete", path)
+        self.inner.delete(path)
+
+    def open_input(self, path: str) -> Any:
+        self._count("open_input", path)
+        return self.inner.open_input(path)
+
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[BinaryIO]:
+        self._count("open_output", path)
+        with self.inner.open_output(path) as file:
+            yield file
+
+    def sync(self, paths: list[str]) -> None:
+        self._count("sync", paths[0] if paths else "")
+        self.inner.sync(paths)
+
+    def location(self, path: str) -> str:
+        return self.inner.location(path)
+
+    def _count(self, method: str, path: str) -> None:
+        with self._lock:
+            self.calls[method, path] += 1
+
+
+class CallCounts(collections.Counter[tuple[str, str]]):
+    """How often each (method, path) was called."""
+
+    def of(self, method: str = "*", path: str = "*") -> int:
+        """The number of calls whose method and path match these patterns (``*`` and ``?``)."""
+        return sum(
+            count
+            for (each_method, each_path), count in self.items()
+            if fnmatch.fnmatchcase(each_method, method) and fnmatch.fnmatchcase(each_path, path)
+        )

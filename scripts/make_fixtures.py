@@ -1,0 +1,379 @@
+"""Make the small tables in fixtures/tables with the real delta-spark, and write down what delta-spark says of them.
+
+    python scripts/make_fixtures.py [NAME ...] [--out DIRECTORY]
+
+Needs Java 17+, pyspark, delta-spark and its jars (see tests/spark_env/jars.py). Each table becomes a directory
+with `table/` (the Delta table), `expected.json` (delta-spark's answers) and `mtimes.json` (the log files'
+modification times in ms, which a clone does not keep). Uuids and clock times differ from run to run; everything
+that the tests compare is taken from the answers of the same run. fixtures/README.md says what each table is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.spark_env import DeltaSpark, delta_session, plain_rows, probe_times, stop_sessions  # noqa: E402
+from tests.spark_env.log_files import commits, get_mtimes, set_mtimes  # noqa: E402
+
+ICT = "delta.enableInCommitTimestamps"
+DAY = 86_400_000
+Maker = Callable[[DeltaSpark, Path], None]
+MAKERS: dict[str, Maker] = {}
+
+
+def fixture(make: Maker) -> Maker:
+    MAKERS[make.__name__] = make
+    return make
+
+
+def create(delta: DeltaSpark, path: Path, columns: str, partition: str = "", **properties: str) -> None:
+    pairs = ", ".join(f"'{key.replace('__', '.')}' = '{value}'" for key, value in properties.items())
+    by = f" PARTITIONED BY ({partition})" if partition else ""
+    properties_sql = f" TBLPROPERTIES ({pairs})" if pairs else ""
+    delta.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta{by}{properties_sql}")
+
+
+def insert(delta: DeltaSpark, path: Path, values: str) -> None:
+    delta.sql(f"INSERT INTO delta.`{path}` {values}")
+
+
+def add(delta: DeltaSpark, path: Path, start: int, count: int = 3) -> None:
+    """Append `count` rows (id, name) in one file, ids from `start`."""
+    rows = delta.sql(f"SELECT id, concat('n', id) AS name FROM range({start}, {start + count}, 1, 1)")
+    rows.write.format("delta").mode("append").save(str(path))
+
+
+def switch_ict(delta: DeltaSpark, path: Path, on: bool) -> None:
+    delta.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{ICT}' = '{str(on).lower()}')")
+
+
+def commit_mtimes(table: Path) -> dict[int, int]:
+    return {version: file.stat().st_mtime_ns // 1_000_000 for version, file in commits(table).items()}
+
+
+def set_commit_mtimes(table: Path, times: Mapping[int, int]) -> None:
+    files = commits(table)
+    set_mtimes(table, {files[version].name: ms for version, ms in times.items()})
+
+
+ON = {"delta__enableInCommitTimestamps": "true"}
+TWO = "id BIGINT, name STRING"
+
+
+@fixture
+def ict_from_start(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, TWO, **ON)
+    add(delta, path, 0)
+    add(delta, path, 3)
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
+    delta.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.appendOnly' = 'false', 'made.by' = 'tests')")
+    delta.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (note STRING)")
+    insert(delta, path, "VALUES (10, 'n10', 'late column')")
+    delta.sql(f"INSERT OVERWRITE delta.`{path}` VALUES (20, 'n20', NULL)")
+
+
+@fixture
+def ict_enabled_late(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, TWO)
+    add(delta, path, 0)
+    add(delta, path, 3)
+    switch_ict(delta, path, True)
+    add(delta, path, 6)
+    add(delta, path, 9)
+
+
+@fixture
+def ict_enabled_late_copied(delta: DeltaSpark, path: Path) -> None:
+    """As a copy leaves it: every file of the log is newer than every in-commit timestamp, in no useful order."""
+    ict_enabled_late(delta, path)
+    newest = max(commit_mtimes(path).values())
+    offsets = {0: 5_000, 1: 2_000, 2: 2_000, 3: 4_000, 4: 1_000, 5: 3_000}
+    set_commit_mtimes(path, {version: newest + 3_600_000 + ms for version, ms in offsets.items()})
+
+
+@fixture
+def ict_enabled_late_old_times(delta: DeltaSpark, path: Path) -> None:
+    """The commits before the enablement are far apart and not in order, yet all older than the enablement."""
+    ict_enabled_late(delta, path)
+    times = commit_mtimes(path)
+    set_commit_mtimes(path, {0: times[0] - 90_000, 1: times[0] - 30_000, 2: times[0] - 60_000})
+
+
+@fixture
+def ict_disabled(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, TWO, **ON)
+    add(delta, path, 0)
+    switch_ict(delta, path, False)
+    add(delta, path, 3)
+
+
+@fixture
+def ict_disabled_and_enabled_again(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, TWO, **ON)
+    add(delta, path, 0)
+    switch_ict(delta, path, False)
+    add(delta, path, 3)
+    switch_ict(delta, path, True)
+    add(delta, path, 6)
+    add(delta, path, 9)
+
+
+@fixture
+def ict_partitioned(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, "id BIGINT, place STRING, day DATE", "place, day", **ON)
+    insert(delta, path, "VALUES (1, 'plain', DATE'2026-01-02'), (2, NULL, DATE'2026-01-02'), (3, '', NULL)")
+    insert(delta, path, "VALUES (4, 'a b', DATE'1969-12-31'), (5, 'x=1/2%3', DATE'2026-01-02'), (6, 'ä€😀', NULL)")
+    insert(delta, path, """VALUES (7, 'q"uo\\'te', DATE'2026-01-02'), (8, 'a:b#c?d+e', DATE'0001-01-01')""")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE place = 'plain'")
+
+
+@fixture
+def ict_checkpointed(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, TWO, delta__checkpointInterval="3", **ON)
+    for start in range(0, 24, 3):
+        add(delta, path, start)
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id = 4")
+
+
+def clean_up(delta: DeltaSpark, path: Path, below: int) -> None:
+    """Let delta-spark's own log cleanup remove what it may: versions below `below` look 90 days old meanwhile."""
+    real = {name: ms for name, ms in get_mtimes(path).items() if name[:20].isdigit() and int(name[:20]) < below}
+    set_mtimes(path, {name: ms - 90 * DAY for name, ms in real.items()})
+    delta.forget()
+    add(delta, path, 900)
+    delta.checkpoint(path)
+    delta.forget()
+    left = get_mtimes(path)
+    if not real.keys() - left.keys():
+        raise SystemExit(f"{path}: delta-spark's log cleanup removed nothing")
+    set_mtimes(path, {name: ms for name, ms in real.items() if name in left})
+
+
+@fixture
+def ict_truncated(delta: DeltaSpark, path: Path) -> None:
+    """Enabled at version 2; the commits below the checkpoint at version 4 were cleaned up by delta-spark."""
+    create(delta, path, TWO)
+    add(delta, path, 0)
+    switch_ict(delta, path, True)
+    add(delta, path, 3)
+    add(delta, path, 6)
+    delta.checkpoint(path)
+    add(delta, path, 9)
+    clean_up(delta, path, below=5)
+    add(delta, path, 12)
+
+
+@fixture
+def ict_truncated_inside_old_era(delta: DeltaSpark, path: Path) -> None:
+    """Enabled at version 5; cleaned up below the checkpoint at version 2, so file times still count for 2 to 4."""
+    create(delta, path, TWO)
+    add(delta, path, 0)
+    add(delta, path, 3)
+    delta.checkpoint(path)
+    add(delta, path, 6)
+    add(delta, path, 9)
+    switch_ict(delta, path, True)
+    add(delta, path, 12)
+    clean_up(delta, path, below=3)
+
+
+@fixture
+def no_ict(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, TWO)
+    add(delta, path, 0)
+    add(delta, path, 3)
+    delta.sql(f"UPDATE delta.`{path}` SET name = 'changed' WHERE id = 2")
+    add(delta, path, 6)
+
+
+@fixture
+def no_ict_unordered_times(delta: DeltaSpark, path: Path) -> None:
+    """File times that go back, repeat and jump: delta-spark moves each to at least 1 ms after its predecessor."""
+    create(delta, path, TWO)
+    for start in range(0, 15, 3):
+        add(delta, path, start)
+    first = commit_mtimes(path)[0]
+    offsets = {0: 0, 1: -5_000, 2: -5_000, 3: 10_000, 4: 9_999, 5: 20_000}
+    set_commit_mtimes(path, {version: first - 60_000 + ms for version, ms in offsets.items()})
+
+
+@fixture
+def no_ict_truncated(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, TWO)
+    add(delta, path, 0)
+    add(delta, path, 3)
+    delta.checkpoint(path)
+    add(delta, path, 6)
+    add(delta, path, 9)
+    clean_up(delta, path, below=3)
+
+
+TYPES = """
+  flag BOOLEAN, tiny TINYINT, small SMALLINT, whole INT, big BIGINT, real FLOAT, exact DOUBLE,
+  money DECIMAL(10,2), wide DECIMAL(38,18), words STRING, raw BINARY, day DATE, moment TIMESTAMP,
+  person STRUCT<name: STRING, address: STRUCT<street: STRING, no: INT>>, numbers ARRAY<INT>,
+  pairs MAP<STRING, BIGINT>, people ARRAY<STRUCT<name: STRING, born: DATE>>, deep MAP<STRING, ARRAY<DOUBLE>>
+"""
+
+
+@fixture
+def ict_all_types(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, TYPES, **ON)
+    insert(
+        delta,
+        path,
+        """SELECT true, 127Y, 32767S, 2147483647, 9223372036854775807, float('1.5'), 2.5D,
+        12345678.90BD, CAST('12345678901234567890.123456789012345678' AS DECIMAL(38,18)), 'words ä€😀', X'00FF10',
+        DATE'2026-11-20', TIMESTAMP'2026-11-20 10:11:12.123456Z', named_struct('name', 'Ann', 'address',
+        named_struct('street', 'High St', 'no', 7)), array(1, NULL, 3), map('a', 1L, 'b', NULL),
+        array(named_struct('name', 'Bo', 'born', DATE'1970-01-01'), NULL), map('x', array(1.0D, NULL))""",
+    )
+    insert(
+        delta,
+        path,
+        """SELECT false, -128Y, -32768S, -2147483648, -9223372036854775808, float('-Infinity'), double('NaN'),
+        -0.01BD, CAST(0 AS DECIMAL(38,18)), '', X'', DATE'0001-01-01', TIMESTAMP'1900-01-01 00:00:00Z',
+        named_struct('name', NULL, 'address', NULL), array(), map(), array(), map('y', NULL)""",
+    )
+    nulls = ", ".join(["NULL"] * 18)
+    insert(delta, path, f"SELECT {nulls}")
+
+
+@fixture
+def ict_timestamp_without_zone(delta: DeltaSpark, path: Path) -> None:
+    create(delta, path, "id BIGINT, wall TIMESTAMP_NTZ", **ON)
+    insert(delta, path, "VALUES (1, TIMESTAMP_NTZ'2026-11-20 10:11:12.123456'), (2, NULL)")
+
+
+@fixture
+def ict_partitioned_by_every_type(delta: DeltaSpark, path: Path) -> None:
+    columns = (
+        "id BIGINT, flag BOOLEAN, tiny TINYINT, whole INT, big BIGINT, real FLOAT, exact DOUBLE, "
+        "money DECIMAL(10,2), day DATE, moment TIMESTAMP"
+    )
+    create(delta, path, columns, "flag, tiny, whole, big, real, exact, money, day, moment", **ON)
+    insert(
+        delta,
+        path,
+        """VALUES
+        (1, true, 1Y, -5, 9223372036854775807, float('1.5'), 1e300D, 12.30BD, DATE'2026-11-20',
+         TIMESTAMP'2026-11-20 10:11:12.123456Z'),
+        (2, false, -1Y, 0, 0L, float('0.1'), 2.5D, 0.00BD, DATE'1969-12-31', TIMESTAMP'2026-11-20 00:00:00Z'),
+        (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)""",
+    )
+
+
+def expected(delta: DeltaSpark, path: Path) -> dict[str, Any]:
+    """delta-spark's answers about the finished table."""
+    delta.forget()
+    history = delta.history(path)
+    latest = delta.latest(path)
+    versions: dict[str, Any] = {}
+    for version in range(latest + 1):
+        try:
+            rows = delta.table(path, version)
+        except Exception as error:
+            condition = getattr(error, "getCondition", lambda: None)()
+            if condition is None:
+                raise
+            versions[str(version)] = {"error": condition}
+            continue
+        plain = plain_rows(rows)
+        versions[str(version)] = {"num_rows": len(plain), "columns": rows.column_names, "rows": plain}
+    times = probe_times([ms for _, ms, _ in history])
+    probes = []
+    for ms, answer in delta.versions_at(path, times).items():
+        read = delta.table_at(path, ms)
+        same = read == answer if isinstance(read, str) else plain_rows(read) == versions[str(answer)]["rows"]
+        if not same:
+            raise SystemExit(f"{path.name}: spark.read and the history manager differ at {ms}: {answer} {read}")
+        probes.append({"timestamp_ms": ms, **({"error": answer} if isinstance(answer, str) else {"version": answer})})
+    metadata = delta.metadata(path)
+    return {
+        "latest_version": latest,
+        "versions": versions,
+        "history": [{"version": v, "timestamp_ms": ms, "operation": op} for v, ms, op in history],
+        "probes": probes,
+        "protocol": delta.protocol(path),
+        "configuration": metadata["configuration"],
+        "partition_columns": metadata["partitionColumns"],
+        "schema": json.loads(metadata["schemaString"]),
+        "active_files": delta.files(path),
+    }
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON with one line for each row, probe and file, so that a difference between two runs can be read."""
+    path.write_text(_json(value, 0) + "\n", encoding="utf-8")
+
+
+def _json(value: Any, depth: int) -> str:
+    flat = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or not value or depth > 3 or len(flat) + 2 * depth <= 100:
+        return flat
+    pad = "\n" + "  " * (depth + 1)
+    if isinstance(value, dict):
+        inner = [f"{json.dumps(key, ensure_ascii=False)}: {_json(item, depth + 1)}" for key, item in value.items()]
+        return "{" + pad + ("," + pad).join(inner) + pad[:-2] + "}"
+    return "[" + pad + ("," + pad).join(_json(item, depth + 1) for item in value) + pad[:-2] + "]"
+
+
+def strip_side_files(table: Path) -> None:
+    """Hadoop's own checksums (`.name.crc`), directories that Delta leaves empty, and nothing else."""
+    for side in table.rglob(".*.crc"):
+        side.unlink()
+    for directory in sorted((p for p in table.rglob("*") if p.is_dir()), reverse=True):
+        if not any(directory.iterdir()):
+            directory.rmdir()
+
+
+def make(delta: DeltaSpark, name: str, out: Path) -> int:
+    with tempfile.TemporaryDirectory(prefix="deltalog-fixture-") as scratch:
+        home = Path(scratch) / name
+        table = home / "table"
+        MAKERS[name](delta, table)
+        strip_side_files(table)
+        write_json(home / "expected.json", expected(delta, table))
+        strip_side_files(table)
+        write_json(home / "mtimes.json", get_mtimes(table))
+        target = out / name
+        if target.exists():
+            shutil.rmtree(target)
+        shutil.copytree(home, target)
+    return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the tables to make; all when none is given")
+    parser.add_argument("--out", type=Path, default=ROOT / "fixtures" / "tables")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(MAKERS))
+    if unknown:
+        parser.error(f"no such table: {', '.join(unknown)}; there are {', '.join(MAKERS)}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    conf = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.optimizeWrite.enabled": "false"}
+    delta = DeltaSpark(delta_session(**conf))
+    total = 0
+    for name in options.names or MAKERS:
+        started = time.monotonic()
+        size = make(delta, name, options.out)
+        total += size
+        print(f"{name:32} {size / 1000:8.1f} kB  {time.monotonic() - started:6.1f} s", flush=True)
+    print(f"{'total':32} {total / 1000:8.1f} kB in {options.out}")
+    stop_sessions()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""Delta tables with deltalog from PySpark: classic sessions (Spark 3.5 to 4.2) and Spark Connect, no jar.
+
+Spark reads and writes the Parquet files natively; deltalog resolves versions and commits in the Python
+process that calls this package, which must therefore see the table's storage under the same path as Spark.
+"""
+
+from __future__ import annotations
+
+try:
+    import pyspark as _pyspark  # noqa: F401
+except ImportError as error:
+    raise ImportError("spark_ext needs PySpark 3.5 or newer: pip install 'deltalog[spark]'") from error
+
+from spark_ext.reader import Reader, read
+from spark_ext.sql import sql
+from spark_ext.types import from_spark, to_spark
+from spark_ext.writer import Writer, WriteResult, write
+
+__all__ = ["Reader", "WriteResult", "Writer", "from_spark", "read", "sql", "to_spark", "write"]

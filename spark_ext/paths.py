@@ -1,0 +1,66 @@
+"""File names as Spark, Hive and this machine spell them."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+
+import deltalog
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+_GLOB = re.compile(r"([\\\[\]{}*?])")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+# What java.net.URI leaves as it is in a path.
+_URI_LITERAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*:@&=+$,;/")
+
+
+def local_directory(path: str) -> str:
+    """The absolute directory of a table location. Raises CallError for a store that is not a disk here."""
+    url = os.fspath(path)
+    if url.startswith("memory://"):
+        raise deltalog.CallError(f"{url} lives in this Python process, and Spark cannot reach it. Give a path.")
+    return deltalog.open_store(url).url
+
+
+def uri(local_path: str) -> str:
+    """How an absolute path is handed to Spark: with its scheme, so that ``fs.defaultFS`` has no say."""
+    return "file:" + local_path
+
+
+def literal(path: str) -> str:
+    """A path for ``spark.read``, which expands glob characters unless they are escaped.
+
+    Spark's own switch against that, the option ``__globPaths__``, is ignored by Connect, and elsewhere returns the
+    rows of n files n times where a path has such a character.
+    """
+    return _GLOB.sub(r"\\\1", path)
+
+
+def file_keys(local_path: str) -> tuple[str, str]:
+    """The two spellings that ``_metadata.file_path`` can have for a file."""
+    encoded = "".join(_uri_char(char) for char in local_path)
+    return "file:" + encoded, "file://" + encoded
+
+
+def _uri_char(char: str) -> str:
+    if char in _URI_LITERAL:
+        return char
+    plain = ord(char) >= 0x80 and unicodedata.category(char) not in ("Zs", "Zl", "Zp", "Cc")
+    return char if plain else "".join(f"%{byte:02X}" for byte in char.encode())
+
+
+def hive_unescape(text: str) -> str:
+    """The value behind a Hive directory name; Hive escapes single ASCII characters only."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def hidden_from_spark(name: str) -> bool:
+    """Whether Spark's listing drops a file of this name without a word, or cannot open it at all.
+
+    Names with ``_`` or ``.`` in front read as empty; on a local disk a colon makes an invalid checksum name.
+    """
+    if name.startswith("_") and "=" not in name and not name.startswith(("_metadata", "_common_metadata")):
+        return True
+    return name.startswith(".") or name.endswith("._COPYING_") or ":" in name

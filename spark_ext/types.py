@@ -1,0 +1,89 @@
+"""deltalog schemas and Spark schemas, through the JSON that both write alike."""
+
+from __future__ import annotations
+
+import json
+
+import pyspark
+from pyspark.errors import PySparkValueError
+from pyspark.sql import types as spark_types
+
+import deltalog
+
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+
+_LEAVES = (
+    spark_types.BinaryType,
+    spark_types.BooleanType,
+    spark_types.ByteType,
+    spark_types.DateType,
+    spark_types.DecimalType,
+    spark_types.DoubleType,
+    spark_types.FloatType,
+    spark_types.IntegerType,
+    spark_types.LongType,
+    spark_types.ShortType,
+    spark_types.TimestampNTZType,
+    spark_types.TimestampType,
+)
+
+
+def to_spark(schema: deltalog.StructType) -> spark_types.StructType:
+    """The Spark schema of a table schema, with nullability and field metadata. Cost: none.
+
+    Raises UnsupportedFeatureError for a type that this version of Spark does not have.
+    """
+    try:
+        return spark_types.StructType.fromJson(json.loads(schema.to_json()))
+    except (ValueError, PySparkValueError) as error:
+        raise deltalog.UnsupportedFeatureError(
+            f"The table has a type that PySpark {pyspark.__version__} does not know: {error}", features=()
+        ) from error
+
+
+def from_spark(schema: spark_types.StructType) -> deltalog.StructType:
+    """The table schema of a Spark schema, with nullability and field metadata. Cost: none.
+
+    ``char(n)`` and ``varchar(n)`` become strings that carry their type in the field's metadata, as Spark does.
+    Raises SchemaMismatchError that names the column for a type that Delta tables do not have here.
+    """
+    plain = spark_types.StructType([_plain_field(field, field.name) for field in schema.fields])
+    return deltalog.StructType.from_json(plain.json())
+
+
+def _plain_field(field: spark_types.StructField, path: str) -> spark_types.StructField:
+    if isinstance(field.dataType, (spark_types.CharType, spark_types.VarcharType)):
+        metadata = {**field.metadata, CHAR_VARCHAR: field.dataType.simpleString()}
+        return spark_types.StructField(field.name, spark_types.StringType(), field.nullable, metadata)
+    return spark_types.StructField(field.name, _plain(field.dataType, path), field.nullable, field.metadata)
+
+
+def _plain(data_type: spark_types.DataType, path: str) -> spark_types.DataType:
+    if isinstance(data_type, spark_types.StructType):
+        return spark_types.StructType([_plain_field(f, f"{path}.{f.name}") for f in data_type.fields])
+    if isinstance(data_type, spark_types.ArrayType):
+        element = _plain(data_type.elementType, f"{path}.element")
+        return spark_types.ArrayType(element, data_type.containsNull)
+    if isinstance(data_type, spark_types.MapType):
+        key = _plain(data_type.keyType, f"{path}.key")
+        value = _plain(data_type.valueType, f"{path}.value")
+        return spark_types.MapType(key, value, data_type.valueContainsNull)
+    if isinstance(data_type, spark_types.StringType):
+        if data_type == spark_types.StringType():
+            return data_type
+    elif isinstance(data_type, _LEAVES):
+        return data_type
+    raise deltalog.SchemaMismatchError(
+        f"Column {path} has the type {data_type.simpleString()}, which cannot be stored in the table. "
+        f"{_remedy(data_type)}"
+    )
+
+
+def _remedy(data_type: spark_types.DataType) -> str:
+    if isinstance(data_type, spark_types.NullType):
+        return "Give its NULLs a type, for example .cast('string'), or drop the column."
+    if isinstance(data_type, (spark_types.CharType, spark_types.VarcharType)):
+        return "Inside arrays and maps, cast it to string."
+    if isinstance(data_type, spark_types.StringType):
+        return "Cast it to a plain string; collations are not supported."
+    return "Cast it to a type such as string or bigint, or drop the column."

@@ -1,0 +1,1 @@
+"""Benchmarks beside deltalake and delta-spark: ``python -m tests.benchmarks``; see docs/benchmarks.md."""

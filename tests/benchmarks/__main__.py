@@ -1,0 +1,52 @@
+"""``python -m tests.benchmarks``: deltalog beside deltalake and delta-spark; see docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from tests.benchmarks import report
+from tests.benchmarks.plan import OURS, PEERS, plan
+from tests.benchmarks.run import Effort, installed, run, say
+
+QUICK = Effort(processes=1, repeats=3, commit_repeats=3, jvm_processes=1, jvm_repeats=1)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small tables, one process each: checks, not figures")
+    parser.add_argument("--peers", default=",".join((OURS, *PEERS)), help="comma-separated (default: %(default)s)")
+    parser.add_argument("--only", default="", help="measurements whose key contains this text")
+    parser.add_argument("--processes", type=int, help="fresh processes for each measurement and system")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write figures and raw runs to this file")
+    parser.add_argument(
+        "--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks",
+        help="where the generated tables are kept (about 1.5 GB on disk without --quick; default: %(default)s)",
+    )  # fmt: skip
+    chosen = parser.parse_args(arguments)
+    peers = [name.strip() for name in chosen.peers.split(",") if name.strip()]
+    unknown = set(peers) - {OURS, *PEERS}
+    if unknown:
+        parser.error(f"unknown peers {sorted(unknown)}; known are {[OURS, *PEERS]}")
+    missing = [name for name in peers if not installed(name)]
+    if missing:
+        parser.error(f"not installed: {', '.join(missing)}. Install deltalog[test], or leave them out with --peers.")
+    effort = QUICK if chosen.quick else Effort()
+    if chosen.processes:
+        effort.processes = chosen.processes
+    measurements = [m for m in plan(chosen.quick) if chosen.only in m.key]
+    if not measurements:
+        parser.error(f"no measurement has {chosen.only!r} in its key: {[m.key for m in plan(chosen.quick)]}")
+    results = run(measurements, peers, effort, chosen.tables)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(report.to_json(measurements, results, chosen.quick), indent=1))
+        say(f"written: {chosen.json}")
+    print(report.text(measurements, results, chosen.quick))
+    goals = report.reach(measurements, report.rows(measurements, results), chosen.quick)
+    return int(bool(results.failures) or any(goal.met is False for goal in goals if not goal.timed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

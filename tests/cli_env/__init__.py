@@ -1,0 +1,53 @@
+"""What the tests of the command line share: a runner, a clock, file times."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from deltalog import Environment
+from deltalog.cli.main import app
+
+START = 1_790_000_000_000  # 2026-09-21T14:13:20Z
+MINUTE = 60_000
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command gave."""
+
+    status: int
+    out: str
+    err: str
+
+
+# Runners before click 8.2 mix standard error into standard output unless they are told.
+_APART: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
+Cli = Callable[..., Ran]
+
+
+def run(*arguments: Any, env: dict[str, str] | None = None) -> Ran:
+    """The command line in this process, without a terminal."""
+    result = CliRunner(**_APART).invoke(app, [str(each) for each in arguments], env=env, catch_exceptions=False)
+    return Ran(result.exit_code, result.stdout, result.stderr)
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def environment(self) -> Environment:
+        return Environment(clock_ms=lambda: self.now)
+
+
+def set_file_time(table: Path, version: int, time_ms: int) -> None:
+    """The modification time of a commit file, in ms."""
+    os.utime(table / "_delta_log" / f"{version:020d}.json", ns=(time_ms * 10**6, time_ms * 10**6))

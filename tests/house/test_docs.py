@@ -1,0 +1,74 @@
+"""The examples of README.md and docs/ run.
+
+Fences marked ``python`` are executed, those of one page one after the other in one namespace and in a directory
+of their own. ``python no-run`` is left out; ``python spark`` belongs to the Spark tests: no JVM starts here.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.M | re.S)
+MARKS = {"", "no-run", "spark"}
+SPARK = re.compile(r"\b(pyspark|spark_ext|SparkSession|spark\.)")
+
+
+def fences(page: Path) -> list[tuple[int, str, str]]:
+    """Line, mark and text of each Python fence."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        (text.count("\n", 0, match.start()) + 2, match[2].strip(), match[3])
+        for match in FENCE.finditer(text)
+        if match[1] == "python"
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_run(page: Path, tmp_path: Path) -> None:
+    # Blank lines keep the page's line numbers in tracebacks.
+    source, line = "", 1
+    for start, mark, text in fences(page):
+        if mark or SPARK.search(text):
+            continue
+        source += "\n" * (start - line) + text
+        line = start + text.count("\n")
+    if not source:
+        return
+    program = tmp_path / f"{page.stem}.py"
+    program.write_text(source, encoding="utf-8")
+    place = tmp_path / "place"
+    place.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning", str(program)],
+        cwd=place, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{page.name}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_marks_are_known_and_every_example_is_python(page: Path) -> None:
+    for start, mark, text in fences(page):
+        assert mark in MARKS, f"{page.name}:{start}: the mark {mark!r} is not one of {sorted(MARKS)}"
+        if not mark:
+            assert not SPARK.search(text), f"{page.name}:{start}: an example with Spark is marked `python spark`"
+        compile(text, f"{page.name}:{start}", "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_project_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text):
+        if not re.match(r"[a-z]+:", target):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_some_example_runs() -> None:
+    """The pages have examples at all, and the fences are found."""
+    assert sum(1 for page in PAGES for _, mark, _ in fences(page) if not mark) >= 3

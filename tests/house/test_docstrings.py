@@ -1,0 +1,97 @@
+"""Public things have docstrings; modules that follow the protocol say which part of it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import deltalog
+import deltalog.spec
+
+# The headings of PROTOCOL.md as GitHub makes anchors of them.
+ANCHORS = set((Path(__file__).parent / "protocol_anchors.txt").read_text().split())
+REFERENCE = re.compile(r"Spec: PROTOCOL\.md(.*?)(?:\.\s|\.$|$)", re.S)
+
+
+def modules() -> list[str]:
+    found = [
+        module.name
+        for module in pkgutil.walk_packages(deltalog.__path__, "deltalog.")
+        if not module.ispkg and not module.name.startswith(("deltalog.cli", "deltalog.testing"))
+    ]
+    return sorted(found)
+
+
+def public_members(face: ModuleType) -> list[tuple[str, Any]]:
+    """Every class and function of the face, and every public method and property of its own classes."""
+    found: list[tuple[str, Any]] = []
+    for name in face.__all__:
+        value = getattr(face, name)
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        found.append((name, value))
+        if not inspect.isclass(value):
+            continue
+        for member, raw in vars(value).items():
+            if member.startswith("_"):
+                continue
+            raw = raw.__func__ if isinstance(raw, (classmethod, staticmethod)) else raw
+            if inspect.isfunction(raw) or isinstance(raw, property) or hasattr(raw, "func"):
+                found.append((f"{name}.{member}", raw))
+    return found
+
+
+@pytest.mark.parametrize("face", ["deltalog", "spark_ext"])
+def test_public_functions_and_methods_have_docstrings(face: str) -> None:
+    if face == "spark_ext":
+        pytest.importorskip("pyspark")
+    members = public_members(importlib.import_module(face))
+    assert len(members) > (100 if face == "deltalog" else 5)
+    without = [name for name, value in members if not (value.__doc__ or "").strip()]
+    # What the name says in full, under a class whose docstring tells the rest.
+    plain = {name for name in without if name.rsplit(".", 1)[-1] in PLAIN}
+    assert set(without) - plain == set()
+
+
+PLAIN = frozenset(
+    {"version", "protocol", "metadata", "partition_columns", "names", "txn_id", "operation", "to_json"}
+    | {"operation_parameters", "operation_metrics", "user_metadata", "engine_info", "read_version", "totals"}
+    | {"isolation_level", "is_blind_append"}
+)
+
+
+@pytest.mark.parametrize("name", modules())
+def test_every_module_has_a_docstring(name: str) -> None:
+    assert (importlib.import_module(name).__doc__ or "").strip(), f"{name} has none"
+
+
+NOT_OF_THE_PROTOCOL = {"deltalog.spec.arrow"}  # Arrow is not a matter of the protocol
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if name.startswith("deltalog.spec.")])
+def test_every_module_of_the_spec_names_its_section(name: str) -> None:
+    docstring = importlib.import_module(name).__doc__ or ""
+    if name in NOT_OF_THE_PROTOCOL:
+        assert "PROTOCOL.md" not in docstring
+        return
+    assert re.search(r"^Spec: PROTOCOL\.md#[a-z]", docstring, re.M), f"{name} names no section of PROTOCOL.md"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_sections_that_are_named_exist(name: str) -> None:
+    source = inspect.getsource(importlib.import_module(name))
+    for reference in REFERENCE.findall(source):
+        for anchor in re.findall(r"#([A-Za-z0-9_-]+)", reference):
+            assert anchor in ANCHORS, f"{name}: PROTOCOL.md has no section #{anchor}"
+
+
+def test_the_list_of_anchors_is_one() -> None:
+    assert {"in-commit-timestamps", "action-reconciliation", "per-file-statistics", "json-checksum"} <= ANCHORS
+    assert all(re.fullmatch(r"[a-z0-9_-]+", anchor) for anchor in ANCHORS)

@@ -1,0 +1,79 @@
+"""The tree drawn in errors.py is the tree that is there."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+
+import pytest
+
+from deltalog import CallError, CommitStateUnknownError, DeltaLogError, errors
+
+CLASSES = [
+    value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, DeltaLogError)
+]  # fmt: skip
+
+
+def drawn() -> dict[str, tuple[str | None, str | None]]:
+    """From each name in the drawing to its parent and to the built-in error in brackets."""
+    assert errors.__doc__ is not None
+    found: dict[str, tuple[str | None, str | None]] = {}
+    above: list[str] = []
+    for line in errors.__doc__.splitlines():
+        match = re.match(r"    ([ │├└─]*)(\w+Error)(?: \((\w+)\))?(?:  .*)?$", line)
+        if match is None:
+            continue
+        depth = len(match[1]) // 4
+        del above[depth:]
+        found[match[2]] = (above[-1] if above else None, match[3])
+        above.append(match[2])
+    return found
+
+
+def test_the_drawing_shows_every_class_under_its_parent() -> None:
+    real = {}
+    for each in CLASSES:
+        parents = [base for base in each.__bases__ if issubclass(base, DeltaLogError)]
+        others = [base.__name__ for base in each.__bases__ if not issubclass(base, DeltaLogError)]
+        others = [name for name in others if name != "Exception"]
+        real[each.__name__] = (parents[0].__name__ if parents else None, others[0] if others else None)
+    assert drawn() == real
+
+
+def test_codes_are_unique_and_in_capitals() -> None:
+    codes = [each.code for each in CLASSES]
+    assert len(set(codes)) == len(codes)
+    assert all(re.fullmatch(r"[A-Z]+(_[A-Z]+)*", code) for code in codes)
+    assert all("code" in vars(each) for each in CLASSES), "a code is inherited"
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_errors_survive_pickling(kind: type[DeltaLogError]) -> None:
+    """As they must between processes, and on Spark's executors."""
+    error = kind("what, where, what to do", version=3, path="x", features=("a",), txn_id="t")
+    error.__cause__ = ValueError("why")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind and str(copy) == str(error) == copy.message
+    assert (copy.code, copy.version, copy.path, copy.features) == (kind.code, 3, "x", ("a",))
+    assert copy.facts == error.facts
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_has_a_docstring(kind: type[DeltaLogError]) -> None:
+    assert kind.__doc__ and "__doc__" in vars(kind)
+
+
+def test_errors_are_also_what_python_calls_them() -> None:
+    assert issubclass(errors.CallError, ValueError)
+    assert issubclass(errors.NotThereError, LookupError)
+    assert issubclass(errors.StoreError, OSError)
+    assert issubclass(errors.ObjectNotFoundError, FileNotFoundError)
+
+
+def test_an_unknown_state_from_another_process_says_where_to_look() -> None:
+    error = CommitStateUnknownError("m", resolve=lambda: None, version=3, txn_id="t")
+    assert error.resolve() is None
+    copy = pickle.loads(pickle.dumps(error))
+    with pytest.raises(CallError, match="look for txnId t in version 3"):
+        copy.resolve()

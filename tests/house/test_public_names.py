@@ -1,0 +1,59 @@
+"""The public face: ``__all__`` is what there is, sorted, and all that users of the layers above need."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import deltalog
+from deltalog import errors
+
+
+def faces() -> list[str]:
+    return ["deltalog", "spark_ext"]
+
+
+@pytest.fixture(params=faces())
+def face(request: pytest.FixtureRequest) -> ModuleType:
+    if request.param == "spark_ext":
+        pytest.importorskip("pyspark")
+    return importlib.import_module(request.param)
+
+
+def test_all_names_are_sorted_and_there(face: ModuleType) -> None:
+    names = list(face.__all__)
+    assert names == sorted(names) and len(set(names)) == len(names)
+    for name in names:
+        assert getattr(face, name) is not None, name
+
+
+def test_nothing_public_is_left_out(face: ModuleType) -> None:
+    here = {
+        name
+        for name, value in vars(face).items()
+        if not name.startswith("_") and not inspect.ismodule(value) and not hasattr(value, "compiler_flag")
+    }
+    assert here <= set(face.__all__), sorted(here - set(face.__all__))
+
+
+def test_a_star_import_gives_them() -> None:
+    scope: dict[str, object] = {}
+    exec("from deltalog import *", scope)
+    assert set(deltalog.__all__) <= set(scope)
+
+
+def test_every_error_is_public() -> None:
+    classes = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    assert classes <= set(deltalog.__all__), sorted(classes - set(deltalog.__all__))
+
+
+def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas() -> None:
+    heavy = ["pyspark", "delta", "boto3", "s3fs", "pandas", "rich", "typer"]
+    code = f"import sys, deltalog; print(sorted(set({heavy!r}) & {{m.split('.')[0] for m in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,48 @@
+"""One delta-spark JVM for all tests of this directory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# The tests' own support package is imported as `tests.spark_env`, whatever directory pytest is started in.
+_ROOT = str(Path(__file__).resolve().parents[2])
+if _ROOT not in sys.path:
+    sys.path.insert(0, _ROOT)
+
+from tests.spark_env import DeltaSpark, delta_session, stop_sessions  # noqa: E402
+from tests.spark_env.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, Written, write  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def delta() -> Iterator[DeltaSpark]:
+    conf = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+        # DESCRIBE HISTORY and listings start jobs; on tables of ten commits each is a job for nothing.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+    }
+    yield DeltaSpark(delta_session(**conf))
+    stop_sessions()
+
+
+@pytest.fixture(scope="session")
+def writers(delta: DeltaSpark) -> dict[str, Writer]:
+    return {"delta-spark": SparkWriter(delta), "deltalog": DeltalogWriter()}
+
+
+@pytest.fixture(
+    scope="session",
+    params=[(writer, name) for writer in ("delta-spark", "deltalog") for name in SHAPES],
+    ids=lambda param: f"{param[0]}-{param[1]}",
+)
+def written(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, writers: dict[str, Writer]
+) -> Written:
+    """Each shape, written once by each engine."""
+    writer, name = request.param
+    path = tmp_path_factory.mktemp(f"{writer}-{name}") / "table"
+    return write(path, name, writer, SHAPES[name], writers[writer])

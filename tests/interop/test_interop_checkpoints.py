@@ -1,0 +1,145 @@
+"""Checkpoints, `_last_checkpoint` and `.crc` files: what one engine derives from the log, the other relies on."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import deltalake
+import pytest
+
+from deltalog import DeltaTable
+from tests.spark_env import DeltaSpark, plain_rows
+from tests.spark_env.agreement import assert_same_rows, assert_same_time_travel
+from tests.spark_env.log_files import commits
+from tests.spark_env.shapes import SCHEMA, Shape, Writer, appends, batch
+
+SHAPES = {
+    "ict": Shape(appends(0, 3, 6), ict=True),
+    "enabled-late": Shape([("append", 0), ("enable",), ("append", 3)]),
+    "enabled-late-above-the-checkpoint": Shape(appends(0, 3, 6)),
+    "partitioned": Shape([*appends(0, 3), ("overwrite", 20)], ict=True, partition_by=("place",)),
+    "no-ict": Shape(appends(0, 3, 6)),
+}
+
+
+def drop_below(path: Path, version: int) -> None:
+    """What log cleanup does: the commits below a checkpoint go, with their `.crc` (and Hadoop's side files)."""
+    for file in list((path / "_delta_log").iterdir()):
+        digits = re.match(r"\.?(\d{20})\.", file.name)
+        if digits and int(digits.group(1)) < version:
+            file.unlink()
+
+
+@pytest.mark.parametrize("by", ["deltalog", "delta-spark"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_log_that_begins_at_a_checkpoint(
+    delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, by: str, name: str
+) -> None:
+    path, shape = tmp_path / "table", SHAPES[name]
+    writers[by].create(path, shape)
+    for step in shape.steps:
+        writers[by].step(path, step)
+    if by == "deltalog":
+        DeltaTable.open(str(path)).checkpoint()
+    else:
+        delta.checkpoint(path)
+    if name == "enabled-late-above-the-checkpoint":
+        writers[by].step(path, ("enable",))
+    writers[by].step(path, ("append", 40))
+    latest = max(commits(path))
+    drop_below(path, 3)
+    delta.forget()
+    assert sorted(commits(path)) == list(range(3, latest + 1))
+
+    for version in range(3, latest + 1):
+        assert_same_rows(delta, path, version)
+    assert_same_time_travel(delta, path)
+    hint = delta.last_checkpoint(path)
+    snapshot = DeltaTable.open(str(path)).snapshot(version=3)
+    assert hint is not None and hint[0] == 3 and hint[1] >= snapshot.num_files + 2
+    rows = deltalake.DeltaTable(str(path)).to_pyarrow_table().select(SCHEMA.names)
+    assert plain_rows(rows) == plain_rows(delta.table(path))
+
+    for start, engine in enumerate(("delta-spark", "deltalog", "delta-spark")):
+        writers[engine].step(path, ("append", 60 + 3 * start))
+    assert_same_rows(delta, path)
+    assert_same_time_travel(delta, path)
+    assert delta.checksum_defect(path) is None
+
+
+@pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["plain", "partitioned"])
+def test_statistics_survive_a_deltalog_checkpoint(
+    delta: DeltaSpark, tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    """delta-spark skips files with the statistics in the checkpoint: all but one, and not the one it needs."""
+    path = tmp_path / "table"
+    table = DeltaTable.create(str(path), SCHEMA, partition_by=partition_by, properties={})
+    for start in range(0, 40, 10):
+        table.append(batch(start, 10))
+    table.checkpoint()
+    drop_below(path, table.version)
+    delta.forget()
+    total = table.snapshot().num_files
+    for wanted in (0, 19, 20, 39):
+        frame = delta.spark.read.format("delta").load(str(path)).where(f"id = {wanted}")
+        assert frame.count() == 1
+        assert len(frame.inputFiles()) < total
+
+
+@pytest.mark.parametrize("ict", [True, False], ids=["ict", "no-ict"])
+@pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["plain", "partitioned"])
+def test_every_crc_that_deltalog_writes_is_valid_for_delta_spark(
+    delta: DeltaSpark, tmp_path: Path, ict: bool, partition_by: tuple[str, ...]
+) -> None:
+    path = tmp_path / "table"
+    shape = Shape((), ict=ict, partition_by=partition_by)
+    table = DeltaTable.create(str(path), SCHEMA, partition_by=partition_by, properties=shape.properties)
+    assert delta.checksum_defect(path) is None
+    table.append(batch(0), txn=("job", 1))
+    assert delta.checksum_defect(path) is None
+    table.append(batch(3), txn=("job", 2))
+    table.overwrite(batch(6))
+    assert delta.checksum_defect(path) is None
+    table.set_properties({"made.by": "deltalog"})
+    assert delta.checksum_defect(path) is None
+    table.disable_in_commit_timestamps() if ict else table.enable_in_commit_timestamps()
+    assert delta.checksum_defect(path) is None
+
+
+def test_the_check_of_the_crc_can_fail(delta: DeltaSpark, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    DeltaTable.create(str(path), SCHEMA, data=batch(0))
+    crc = path / "_delta_log" / f"{0:020d}.crc"
+    body = json.loads(crc.read_text())
+    crc.write_text(json.dumps({**body, "numFiles": body["numFiles"] + 1}))
+    assert "Number of files" in (delta.checksum_defect(path) or "")
+    crc.unlink()
+    assert delta.checksum_defect(path) == "there is no readable .crc"
+
+
+@pytest.mark.parametrize("damage", ["cut off", "missing", "points nowhere", "older than the newest"])
+def test_a_bad_last_checkpoint_misleads_neither(
+    delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, damage: str
+) -> None:
+    path = tmp_path / "table"
+    shape = Shape(appends(0, 3, 6, 9, 12), ict=True, interval=2)
+    writers["deltalog"].create(path, shape)
+    for step in shape.steps:
+        writers["deltalog"].step(path, step)
+    hint = path / "_delta_log" / "_last_checkpoint"
+    body = json.loads(hint.read_text())
+    if damage == "missing":
+        hint.unlink()
+    elif damage == "cut off":
+        hint.write_bytes(hint.read_bytes()[: hint.stat().st_size // 2])
+    else:
+        wrong = 77 if damage == "points nowhere" else 2
+        hint.write_text(json.dumps({"version": wrong, "size": body["size"]}))
+    delta.forget()
+    table = DeltaTable.open(str(path))
+    assert table.version == 5
+    assert plain_rows(table.snapshot().scan().to_arrow()) == shape.model()[-1]
+    if damage != "points nowhere":  # there delta-spark may refuse; deltalog need not
+        assert_same_rows(delta, path)

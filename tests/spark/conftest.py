@@ -1,0 +1,36 @@
+"""Classic Spark without any jar."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The tests' own support code is imported as `tests.…`, whatever directory pytest is started in.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+pytest.register_assert_rewrite("tests.spark.central", "tests.spark.tables")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from tests.spark_env.session import plain_session, stop_sessions
+
+    yield plain_session()
+    stop_sessions()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """Where a table can be made; nothing is there."""
+    return str(tmp_path / "table")
+
+
+@pytest.fixture
+def zone(spark: Any) -> Iterator[Any]:
+    """Call it with a session time zone; the old one comes back after the test."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    yield lambda name: spark.conf.set("spark.sql.session.timeZone", name)
+    spark.conf.set("spark.sql.session.timeZone", before)

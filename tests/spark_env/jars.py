@@ -1,0 +1,141 @@
+"""Java and the delta-spark jars that the interoperability tests need.
+
+`require_java()` looks for Java 17 or newer and says what is wrong when it is not there. `delta_jars()` gives
+the jars of the pinned delta-spark release, taken once with Maven into a cache directory. Environment:
+
+- `DELTALOG_TEST_JARS`: the cache directory (default `~/.cache/deltalog/jars/delta-<version>`);
+- `DELTALOG_TEST_IVY`: when set, no jar is copied and Spark's own Ivy resolves the packages instead;
+- `JAVA_HOME`: the Java to use, before the one on the PATH.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DELTA_VERSION = "4.4.0"
+SPARK_LINE = "4.2"
+MINIMUM_JAVA = 17
+_POM = Path(__file__).with_name("pom.xml")
+_NEEDED = (f"delta-spark_{SPARK_LINE}_2.13-{DELTA_VERSION}.jar", f"delta-storage-{DELTA_VERSION}.jar")
+
+
+class SparkEnvironmentError(RuntimeError):
+    """What a Spark test needs from the machine is missing; the message says what to do."""
+
+
+def java_major(version_text: str) -> int | None:
+    """The major version in the output of `java -version` (`1.8.0_402` is 8), or None when there is none."""
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', version_text)
+    if found is None:
+        return None
+    major = int(found.group(1))
+    return int(found.group(2)) if major == 1 and found.group(2) is not None else major
+
+
+def java_command() -> str:
+    """The java that Spark would start: that of JAVA_HOME, else the one on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not java.is_file():
+            raise SparkEnvironmentError(
+                f"JAVA_HOME is {home!r}, but there is no bin/java below it. Point JAVA_HOME at a Java "
+                f"{MINIMUM_JAVA} or newer installation, or unset it to use the java on the PATH."
+            )
+        return str(java)
+    found = shutil.which("java")
+    if found is None:
+        raise SparkEnvironmentError(
+            f"Spark needs Java {MINIMUM_JAVA} or newer, and no java was found: JAVA_HOME is not set and "
+            "there is none on the PATH. Install a JDK or JRE (for instance OpenJDK 17) or set JAVA_HOME."
+        )
+    return found
+
+
+def require_java() -> int:
+    """Check that Java 17 or newer is there; returns its major version or raises SparkEnvironmentError."""
+    java = java_command()
+    try:
+        run = subprocess.run([java, "-version"], check=False, capture_output=True, text=True, timeout=120)
+    except OSError as error:
+        raise SparkEnvironmentError(f"{java} cannot be started ({error}). Set JAVA_HOME to a working Java.") from error
+    text = run.stderr + run.stdout
+    major = java_major(text)
+    if run.returncode != 0 or major is None:
+        raise SparkEnvironmentError(f"`{java} -version` gave no version (exit {run.returncode}): {text.strip()!r}")
+    if major < MINIMUM_JAVA:
+        raise SparkEnvironmentError(
+            f"Spark needs Java {MINIMUM_JAVA} or newer; {java} is Java {major}. Install a newer one and set "
+            "JAVA_HOME to it, or put it first on the PATH."
+        )
+    return major
+
+
+def uses_ivy() -> bool:
+    """True when Spark's Ivy is to fetch the packages: asked for, or Maven is not installed."""
+    return bool(os.environ.get("DELTALOG_TEST_IVY")) or (shutil.which("mvn") is None and not _cached(cache_dir()))
+
+
+def cache_dir() -> Path:
+    """The directory of the jars."""
+    chosen = os.environ.get("DELTALOG_TEST_JARS")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return Path.home() / ".cache" / "deltalog" / "jars" / f"delta-{DELTA_VERSION}"
+
+
+def delta_jars() -> list[Path]:
+    """The delta-spark jars, sorted by name; fetched when the cache has none. Safe in parallel processes."""
+    target = cache_dir()
+    if not _cached(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(target.name + ".lock")):
+            if not _cached(target):
+                _fetch(target)
+    return sorted(target.glob("*.jar"))
+
+
+def _cached(directory: Path) -> bool:
+    return all((directory / name).is_file() for name in _NEEDED)
+
+
+def _fetch(target: Path) -> None:
+    # Maven writes file by file; renaming the finished directory keeps a killed run from leaving half of it.
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SparkEnvironmentError(
+            "Maven (mvn) is not installed, so the delta-spark jars cannot be copied. Install it, or set "
+            "DELTALOG_TEST_IVY=1 to let Spark fetch the packages itself."
+        )
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
+        shutil.copy(_POM, scratch)
+        out = Path(scratch) / "jars"
+        command = [
+            maven, "-B", "-q", "-f", str(Path(scratch) / _POM.name),
+            f"-Ddelta.version={DELTA_VERSION}", f"-Dspark.line={SPARK_LINE}",
+            "dependency:copy-dependencies", f"-DoutputDirectory={out}", "-DincludeScope=runtime",
+        ]  # fmt: skip
+        run = subprocess.run(command, check=False, capture_output=True, text=True)
+        if run.returncode != 0 or not _cached(out):
+            raise SparkEnvironmentError(
+                f"Maven could not copy the delta-spark {DELTA_VERSION} jars (exit {run.returncode}). "
+                f"Its last words: {(run.stdout + run.stderr).strip()[-1500:]}"
+            )
+        if target.exists():  # an incomplete directory from elsewhere
+            target.rename(Path(scratch) / "old")
+        out.rename(target)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

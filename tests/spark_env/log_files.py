@@ -1,0 +1,45 @@
+"""The files of a `_delta_log` directory as the tests handle them: commits, modification times, timestamps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+_COMMIT = re.compile(r"^(\d{20})\.json$")
+
+
+def commits(table: Path) -> dict[int, Path]:
+    """The commit files by version, in order."""
+    found = {}
+    for path in sorted((table / "_delta_log").iterdir()):
+        match = _COMMIT.match(path.name)
+        if match:
+            found[int(match.group(1))] = path
+    return found
+
+
+def actions(commit: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def in_commit_timestamps(table: Path) -> dict[int, int | None]:
+    """Each commit's `inCommitTimestamp`, read from the first action with no help from any library."""
+    return {
+        version: actions(path)[0].get("commitInfo", {}).get("inCommitTimestamp")
+        for version, path in commits(table).items()
+    }
+
+
+def get_mtimes(table: Path) -> dict[str, int]:
+    """Modification times in ms of the files of the log directory, by name."""
+    files = sorted(path for path in (table / "_delta_log").iterdir() if path.is_file())
+    return {path.name: path.stat().st_mtime_ns // 1_000_000 for path in files}
+
+
+def set_mtimes(table: Path, times: dict[str, int]) -> None:
+    for name, ms in times.items():
+        ns = ms * 1_000_000
+        os.utime(table / "_delta_log" / name, ns=(ns, ns))

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from deltalog import CorruptTableError, DecimalType, PrimitiveType, SchemaMismatchError, StructField, StructType
+from deltalog.spec import partitions
+from deltalog.spec.schema import ArrayType
+from tests.core_env import strategies
+
+UTC = datetime.timezone.utc
+_floats32 = st.floats(width=32)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "string": st.text(min_size=1),
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "integer": st.integers(-(2**31), 2**31 - 1),
+    "short": st.integers(-(2**15), 2**15 - 1),
+    "byte": st.integers(-128, 127),
+    "float": _floats32,
+    "double": st.floats(),
+    "boolean": st.booleans(),
+    "binary": st.binary(min_size=1),
+    "date": st.dates(),
+    "timestamp": st.datetimes(timezones=st.just(UTC)),
+    "timestamp_ntz": st.datetimes(),
+}
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return bool(a == b and type(a) is type(b))
+
+
+@pytest.mark.parametrize("name", sorted(VALUES))
+@given(data=st.data())
+def test_values_survive_their_text(name: str, data: st.DataObject) -> None:
+    value = data.draw(VALUES[name])
+    text = partitions.serialize(value, PrimitiveType(name))
+    assert isinstance(text, str) and text
+    assert same(partitions.parse(text, PrimitiveType(name), "p"), value)
+
+
+@given(st.data())
+def test_decimals_survive_their_text(data: st.DataObject) -> None:
+    kind = data.draw(strategies.decimals)
+    unscaled = data.draw(st.integers(-(10**kind.precision) + 1, 10**kind.precision - 1))
+    value = decimal.Decimal(unscaled).scaleb(-kind.scale, context=decimal.Context(prec=76))
+    text = partitions.serialize(value, kind)
+    assert text is not None and "E" not in text
+    parsed = partitions.parse(text, kind, "p")
+    assert parsed == value and parsed.as_tuple().exponent == -kind.scale
+
+
+@given(st.datetimes(timezones=st.timezones(), min_value=datetime.datetime(2, 1, 1)))
+@example(datetime.datetime(2, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=14))))
+def test_timestamps_are_written_in_utc(moment: datetime.datetime) -> None:
+    text = partitions.serialize(moment, PrimitiveType("timestamp"))
+    assert text is not None and text.endswith("Z") and len(text) == 27
+    assert partitions.parse(text, PrimitiveType("timestamp"), "p") == moment.astimezone(UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "text"),
+    [
+        (None, "long", None),
+        ("", "string", None),
+        (True, "boolean", "true"),
+        (b"\x00A\xff", "binary", "\x00A\xff"),
+        (datetime.date(1, 2, 3), "date", "0001-02-03"),
+        (datetime.datetime(1, 2, 3, tzinfo=UTC), "timestamp", "0001-02-03T00:00:00.000000Z"),
+        (datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "timestamp", "9999-12-31T23:59:59.999999Z"),
+        (datetime.datetime(1, 2, 3, 4, 5, 6), "timestamp_ntz", "0001-02-03 04:05:06"),
+        (datetime.datetime(1, 2, 3, 4, 5, 6, 7), "timestamp_ntz", "0001-02-03 04:05:06.000007"),
+        (decimal.Decimal("1E+3"), "decimal", "1000"),
+    ],
+)
+def test_the_text_of_values(value: Any, name: str, text: str | None) -> None:
+    kind = DecimalType(10, 0) if name == "decimal" else PrimitiveType(name)
+    assert partitions.serialize(value, kind) == text
+
+
+@pytest.mark.parametrize("name", sorted(VALUES))
+@pytest.mark.parametrize("text", [None, ""])
+def test_nothing_and_the_empty_text_are_null(name: str, text: str | None) -> None:
+    assert partitions.parse(text, PrimitiveType(name), "p") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("2021-01-01 10:00:00", "timestamp", datetime.datetime(2021, 1, 1, 10, tzinfo=UTC)),
+        ("2021-01-01 10:00:00.5", "timestamp", datetime.datetime(2021, 1, 1, 10, 0, 0, 500_000, tzinfo=UTC)),
+        ("2021-01-01T10:00:00+02:00", "timestamp", datetime.datetime(2021, 1, 1, 8, tzinfo=UTC)),
+        ("2021-01-01", "timestamp_ntz", datetime.datetime(2021, 1, 1)),
+        ("2021-01-01 00:00:00", "date", datetime.date(2021, 1, 1)),
+        ("TRUE", "boolean", True),
+        ("NaN", "double", math.nan),
+        ("-Infinity", "double", -math.inf),
+        ("1.0E10", "double", 1e10),
+    ],
+)
+def test_spellings_of_other_writers(text: str, name: str, value: Any) -> None:
+    assert same(partitions.parse(text, PrimitiveType(name), "p"), value)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("x", "long"),
+        ("1.5", "integer"),
+        ("yes", "boolean"),
+        ("2021-13-01", "date"),
+        ("2021-01-01", "long"),
+        ("noon", "timestamp"),
+        ("0001-01-01 00:00:00+14:00", "timestamp"),
+        ("x", "double"),
+    ],
+)
+def test_text_of_another_type_names_the_column(text: str, name: str) -> None:
+    with pytest.raises(CorruptTableError, match=f"of column p is not a {name}") as caught:
+        partitions.parse(text, PrimitiveType(name), "p")
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["x", "", "1e99"])
+def test_decimals_that_are_none(text: str) -> None:
+    if not text:
+        assert partitions.parse(text, DecimalType(5, 2), "p") is None
+        return
+    with pytest.raises(CorruptTableError, match="column p"):
+        partitions.parse(text, DecimalType(5, 2), "p")
+
+
+def test_nested_types_have_no_text() -> None:
+    with pytest.raises(CorruptTableError, match="cannot be a partition column"):
+        partitions.parse("x", ArrayType(PrimitiveType("long")), "p")
+
+
+TABLE = StructType(
+    (
+        StructField("Year", PrimitiveType("integer")),
+        StructField("l", ArrayType(PrimitiveType("long"))),
+        StructField("v", PrimitiveType("variant")),
+        StructField("x", PrimitiveType("string")),
+    )
+)
+
+
+def test_partition_columns_take_the_names_of_the_schema() -> None:
+    assert partitions.check_partition_columns(TABLE, ["YEAR"]) == ("Year",)
+    assert partitions.check_partition_columns(TABLE, []) == ()
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (["nope"], "no column 'nope'"),
+        (["l"], "cannot partition"),
+        (["v"], "cannot partition"),
+        (["Year", "x", "year"], "twice"),
+    ],
+)
+def test_columns_that_cannot_partition(columns: list[str], says: str) -> None:
+    with pytest.raises(SchemaMismatchError, match=says):
+        partitions.check_partition_columns(TABLE, columns)
+
+
+def test_one_column_is_left_for_the_data() -> None:
+    with pytest.raises(SchemaMismatchError, match="at least one must be left"):
+        partitions.check_partition_columns(StructType(TABLE.fields[:1]), ["Year"])
+
+
+@pytest.mark.parametrize(
+    ("values", "directory"),
+    [
+        ({}, ""),
+        ({"a": "1", "b": "x y"}, "a=1/b=x%20y"),
+        ({"a": None}, "a=__HIVE_DEFAULT_PARTITION__"),
+        ({"a": "../b"}, "a=..%2Fb"),
+        ({"a": "50%"}, "a=50%25"),
+        ({"a": "x\ny\x00"}, "a=x%0Ay%00"),
+        ({"a": "10:00"}, "a=10%3A00"),
+        ({"a": "é"}, "a=é"),
+    ],
+)
+def test_directories(values: dict[str, str | None], directory: str) -> None:
+    assert partitions.directory(values) == directory
+
+
+@given(st.dictionaries(st.sampled_from("ab"), st.none() | st.text(min_size=1), min_size=1))
+def test_a_directory_never_leaves_the_table(values: dict[str, str | None]) -> None:
+    segments = partitions.directory(values).split("/")
+    assert len(segments) == len(values)
+    for segment, name in zip(segments, values, strict=True):
+        assert segment.startswith(f"{name}=") and "\\" not in segment and segment not in (".", "..")
+        assert not any(ord(c) < 32 or ord(c) == 127 for c in segment)

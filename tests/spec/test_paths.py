@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from deltalog import UnsafePathError
+from deltalog.spec import paths
+from deltalog.spec.paths import LogFileKind, parse_log_file, resolve_path
+
+V = "00000000000000000007"
+UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "rest"),
+    [
+        (f"{V}.json", LogFileKind.COMMIT, (None, None, None)),
+        (f"{V}.crc", LogFileKind.CHECKSUM, (None, None, None)),
+        (f"{V}.checkpoint.parquet", LogFileKind.CLASSIC_CHECKPOINT, (None, None, None)),
+        (f"{V}.checkpoint.0000000002.0000000003.parquet", LogFileKind.MULTI_PART_CHECKPOINT, (None, 2, 3)),
+        (f"{V}.checkpoint.{UUID}.json", LogFileKind.UUID_CHECKPOINT, (None, None, None)),
+        (f"{V}.checkpoint.{UUID}.parquet", LogFileKind.UUID_CHECKPOINT, (None, None, None)),
+        (f"{V}.00000000000000000009.compacted.json", LogFileKind.COMPACTION, (9, None, None)),
+    ],
+)
+def test_names_with_a_meaning(name: str, kind: LogFileKind, rest: tuple[int | None, ...]) -> None:
+    found = parse_log_file(name)
+    assert found is not None
+    assert (found.kind, found.version) == (kind, 7)
+    assert (found.end_version, found.part, found.parts) == rest
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "_last_checkpoint",
+        "7.json",
+        f"{V}.json.tmp",
+        f".{V}.json",
+        f".{V}.json.crc",
+        f"{V}.JSON",
+        f"{V}.json\n",
+        f" {V}.json",
+        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٧.json",  # digits, but not those of a version
+        f"{V}.checkpoint.0000000000.0000000003.parquet",
+        f"{V}.checkpoint.0000000004.0000000003.parquet",
+        f"{V}.checkpoint.json",
+        f"{V}.compacted.json",
+        "99999999999999999999.json",  # beyond a 64-bit version
+    ],
+)
+def test_strangers_have_none(name: str) -> None:
+    assert parse_log_file(name) is None
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_names_of_a_version_parse_back_and_sort_by_version(version: int) -> None:
+    assert parse_log_file(paths.commit_name(version)) is not None
+    for path in (paths.commit_path(version), paths.checksum_path(version), paths.checkpoint_path(version)):
+        directory, name = path.split("/")
+        found = parse_log_file(name)
+        assert directory == "_delta_log"
+        assert found is not None and found.version == version
+        assert paths.version_prefix(version) <= name
+        assert version == 0 or paths.version_prefix(version - 1) < name
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("part-1.parquet", "part-1.parquet"),
+        ("p=a%20b/x.parquet", "p=a b/x.parquet"),
+        ("p=a%2520b/x.parquet", "p=a%20b/x.parquet"),  # decoded once
+        ("p=%C3%A9/x.parquet", "p=é/x.parquet"),
+        ("p=é/x.parquet", "p=é/x.parquet"),
+        ("%252e%252e/x", "%2e%2e/x"),
+        ("a+b", "a+b"),
+        ("...", "..."),
+        ("/data/t/x.parquet", "x.parquet"),
+        ("/data/t/p=1%2F2/x.parquet", "p=1/2/x.parquet"),
+        ("file:/data/t/x.parquet", "x.parquet"),
+        ("file:///data/t/a%20b", "a b"),
+        ("file://localhost/data/t/x", "x"),
+    ],
+)
+def test_paths_below_the_table(written: str, meant: str) -> None:
+    assert resolve_path(written, "/data/t") == meant
+    assert resolve_path(written, "/data/t/") == meant
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/../../x",
+        "a/../b",
+        "./x",
+        "a//b",
+        "a/",
+        "..%2fx",
+        "%2e%2e/x",
+        "%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        "a%00b",
+        "a\nb",
+        "a\\..\\b",
+        "a%5Cb",
+        "a%7Fb",
+        "%FF",  # not UTF-8
+        "/etc/passwd",
+        "/data/t2/x",
+        "/data/t",
+        "/data/t/",
+        "/data/t/../secret",
+        "/data/t/%2e%2e/secret",
+        "//data/t/x",
+        "file:///data/secret",
+        "file://elsewhere/data/t/x",
+        "file:///data/t/..%2fsecret",
+        "s3://bucket/x",
+        "http://localhost/data/t/x",
+        "javascript:x",
+    ],
+)
+def test_paths_that_leave_the_table_are_refused(path: str) -> None:
+    with pytest.raises(UnsafePathError) as caught:
+        resolve_path(path, "/data/t")
+    assert caught.value.path == path  # type: ignore[attr-defined]
+
+
+def test_the_refusal_names_the_path_and_the_table() -> None:
+    with pytest.raises(UnsafePathError, match=r"'\.\./x'.*table root /data/t"):
+        resolve_path("../x", "/data/t")
+
+
+_NAMES = st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="/\\\x7f"), min_size=1).filter(
+    lambda name: name not in (".", "..")
+)
+
+
+@given(st.lists(_NAMES, min_size=1, max_size=4).map("/".join))
+@example("a:b.parquet")
+@example("100%.parquet")
+@example("%41")
+@example("x?y#z")
+def test_what_is_encoded_is_found_again(path: str) -> None:
+    encoded = paths.encode_path(path)
+    assert encoded.isascii() and " " not in encoded
+    assert resolve_path(encoded, "/data/t") == path
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "a/b", "%2e%2e%2fx", "c:\\x", "s3://x", "a%00b", "%FF"])
+def test_sidecars_are_plain_names(path: str) -> None:
+    with pytest.raises(UnsafePathError):
+        paths.sidecar_path(path)
+
+
+def test_the_path_of_a_sidecar() -> None:
+    assert paths.sidecar_path(f"{UUID}.parquet") == f"_delta_log/_sidecars/{UUID}.parquet"
