@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in tasks:
         print(__doc__)
         return 0 if arguments in (["-h"], ["--help"]) else 2
-    if sys.version_info < (3, 10):
+    if sys.version_info < (3, 10):  # noqa: UP036  (the message is for those who have an older one)
         found = ".".join(map(str, sys.version_info[:2]))
         print(f"deltalog needs Python 3.10 or newer; this is {found} ({sys.executable}).", file=sys.stderr)
         return 1

@@ -15,6 +15,7 @@ from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.read.changes import Changes
+from deltalog.spec import features
 from deltalog.spec.paths import commit_path
 from deltalog.spec.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.spec.schema import StructType
@@ -146,12 +147,14 @@ class DeltaTable:
     def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> Snapshot:
         """The latest version, a given one, or the one that was current at a point in time.
 
-        Raises VersionNotFoundError, TimestampOutOfRangeError, InvalidTimestampError. Cost: latest: 1 HEAD, and
+        Raises VersionNotFoundError, TimestampOutOfRangeError, InvalidTimestampError. Cost: latest: 2 HEADs, and
         1 LIST and the new commits when there are any; a version: 1 LIST and as ``open``; a point in time: as
         ``version_at`` and the version's log files, with the same listing.
         """
         if version is not None and timestamp is not None:
             raise CallError("Give a version or a timestamp, not both.")
+        if not (version is None or isinstance(version, int)):
+            raise CallError(f"A version is a whole number, not {version!r}. For a point in time use timestamp=.")
         if timestamp is not None:
             history = LogHistory(self._reader)
             found = history.version_at(to_epoch_ms(timestamp))
@@ -285,19 +288,24 @@ class DeltaTable:
             return operations.set_properties(transaction, properties, None)
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the latest version now. Cost: the whole state is read and written once."""
+        """Write a checkpoint of the latest version now. Raises UnsupportedFeatureError, StoreError. Cost: the whole
+        state is read and written once."""
         snapshot = self._refresh()
+        features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
         self._advance(snapshot.rebased_on(write_checkpoint(snapshot, self._environment.clock_ms())))
 
     # ------------------------------------------------------------------------------------------- the tip
 
     def _refresh(self) -> Snapshot:
-        """The latest version. Cost: 1 HEAD when nothing is new: versions are contiguous, so the absence of the
-        next one proves it."""
+        """The latest version. Cost: 2 HEADs when nothing is new: versions are contiguous, so the absence of the
+        next one proves it, unless the table was removed or made anew, which the absence of ours shows."""
         latest = self._latest
-        if self._reader.store.head(commit_path(latest.version + 1)) is None:
+        store = self._reader.store
+        if store.head(commit_path(latest.version + 1)) is None and store.head(commit_path(latest.version)) is not None:
             return latest
         fresh = load_latest(self._reader)
+        if fresh.version < latest.version:
+            self._latest = fresh
         self._advance(fresh)
         return fresh
 

@@ -229,7 +229,7 @@ def _rows(table: pa.Table, keys: Iterable[str]) -> Iterable[tuple[str, dict[str,
         if column.null_count == len(column):
             continue
         for row in column.filter(pc.is_valid(column)).to_pylist():
-            body = {k: dict(v) if k in ("configuration", "options") and v is not None else v for k, v in row.items()}
+            body = {k: dict(v) if k == "configuration" and key == "metaData" and v else v for k, v in row.items()}
             if not any(v is not None for v in body.values()):
                 continue  # some writers store a struct of nulls for an absent action
             if key == "metaData":

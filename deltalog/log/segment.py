@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from deltalog.errors import MissingVersionError, TableNotFoundError, VersionNotFoundError
-from deltalog.spec.paths import LogFile, LogFileKind, commit_name, parse_log_file
+from deltalog.spec.paths import MAX_VERSION, LogFile, LogFileKind, commit_name, parse_log_file
 from deltalog.storage.base import FileMeta
 
 _CHECKPOINTS = (
@@ -76,7 +76,8 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
         name = meta.name
         # The two common names, without a regular expression: a log of 100,000 commits has 200,000 of them.
         if len(name) == 25 and name[20:] == ".json" and name[:20].isdecimal() and name[:20].isascii():
-            commits[int(name[:20])] = meta
+            if int(name[:20]) <= MAX_VERSION:
+                commits[int(name[:20])] = meta
             continue
         if len(name) == 24 and name[20:] == ".crc" and name[:20].isdecimal() and name[:20].isascii():
             checksums.add(int(name[:20]))

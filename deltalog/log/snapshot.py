@@ -112,8 +112,10 @@ class Snapshot:
 
     @cached_property
     def timestamp_ms(self) -> int:
-        """The version's time by the clock that counts: in-commit, else the commit file's modification time.
+        """The version's time by its own rules: in-commit, else the commit file's modification time.
 
+        Time travel and ``history`` judge all commits by the rules of the latest version (in-commit timestamps may
+        have been disabled since) and make file times increasing: ask ``version_at`` for those.
         Cost: at most 1 GET or 1 HEAD. Raises MissingVersionError when the commit file was cleaned up.
         """
         ict_ms = self.in_commit_timestamp_ms
@@ -273,7 +275,9 @@ class Snapshot:
 
 
 def _totals_after(totals: Totals | None, commit: CommitActions) -> Totals | None:
-    if totals is None or any(r.size is None for r in commit.removes):
+    # A file that is added again without new rows was live already, and counts once.
+    again = any(not add.data_change for add in commit.adds)
+    if totals is None or again or any(r.size is None for r in commit.removes):
         return None
     removed = sum(r.size or 0 for r in commit.removes)
     return Totals(

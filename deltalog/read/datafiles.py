@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
@@ -128,10 +127,10 @@ def conform(values: Any, data_type: DataType, find: Lookup = BY_NAME) -> Any:
     if isinstance(data_type, MapType) and types.is_map(values.type):
         keys = conform(values.keys, data_type.key_type, find)
         items = conform(values.items, data_type.value_type, find)
-        return pa.MapArray.from_arrays(_offsets(values), keys, items, type=wanted)
+        entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
+        return _with_child(values, wanted, entries)
     if isinstance(data_type, ArrayType) and types.is_list(values.type):
-        elements = conform(values.values, data_type.element_type, find)
-        return pa.ListArray.from_arrays(_offsets(values), elements, type=wanted)
+        return _with_child(values, wanted, conform(values.values, data_type.element_type, find))
     if values.type == wanted:
         return values
     if types.is_timestamp(values.type) and types.is_timestamp(wanted):
@@ -157,6 +156,12 @@ def _conform_struct(values: Any, data_type: StructType, find: Lookup) -> Any:
     return pa.StructArray.from_arrays(conformed, fields=list(wanted.fields), mask=mask)
 
 
+def _with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:
+    """A list or map with another child array under the same offsets and nulls; a null entry may hide values."""
+    validity, offsets = values.buffers()[:2]
+    return pa.Array.from_buffers(wanted, len(values), [validity, offsets], offset=values.offset, children=[child])
+
+
 def _conform_variant(values: Any, wanted: pa.StructType) -> Any:
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
@@ -165,11 +170,3 @@ def _conform_variant(values: Any, wanted: pa.StructType) -> Any:
         raise UnsupportedFeatureError("Shredded variants are not read yet.", features=("variantShredding",))
     children = [values.field(stored[field.name]).cast(field.type) for field in wanted.fields]
     return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=values.is_null())
-
-
-def _offsets(values: Any) -> Any:
-    """Offsets of a list or map array, null where its values are null."""
-    if not values.null_count:
-        return values.offsets
-    valid = pa.concat_arrays([values.is_valid(), pa.array([True])])
-    return pc.if_else(valid, values.offsets, pa.scalar(None, pa.int32()))

@@ -88,7 +88,7 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
         return MapType(key, value, value_nullable)
     if pt.is_list(arrow) or pt.is_large_list(arrow) or pt.is_fixed_size_list(arrow):
         return ArrayType(_type_from_arrow(arrow.value_type, f"{name}.element"), arrow.value_field.nullable)
-    if pt.is_decimal128(arrow) or (pt.is_decimal(arrow) and arrow.precision <= 38):
+    if pt.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return DecimalType(arrow.precision, arrow.scale)
     if pt.is_timestamp(arrow):
         return PrimitiveType("timestamp_ntz" if arrow.tz is None else "timestamp")

@@ -239,7 +239,10 @@ def encode_action(action: AnyAction) -> bytes:
         return _checked(action.line)
     if action.extra or isinstance(action, (RemoveFile, DomainMetadata)):
         return _encode_line(action.KEY, action.to_json())
-    return b'{"' + action.KEY.encode() + b'":' + _encoder.encode(action) + b"}"
+    try:
+        return b'{"' + action.KEY.encode() + b'":' + _encoder.encode(action) + b"}"
+    except (TypeError, ValueError) as error:
+        raise InvalidCommitError(f"The action {action.KEY} cannot be written as JSON: {error}.") from None
 
 
 def _encode_line(key: str, body: dict[str, Any]) -> bytes:

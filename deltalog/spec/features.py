@@ -185,7 +185,7 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
     writer = [*missing, *writer_features(protocol)]
     reader = [n for n in (*missing, *reader_features(protocol)) if n in _BY_NAME and _BY_NAME[n].reader]
     old_reader = protocol.min_reader_version
-    needs_reader = old_reader >= MAX_READER_VERSION or any(_BY_NAME[n].reader for n in missing)
+    needs_reader = old_reader >= MAX_READER_VERSION or any(n in _BY_NAME and _BY_NAME[n].reader for n in missing)
     return Protocol(
         min_reader_version=MAX_READER_VERSION if needs_reader else old_reader,
         min_writer_version=MAX_WRITER_VERSION,

@@ -113,8 +113,9 @@ def sidecar_path(path: str) -> str:
 
 
 def encode_path(path: str) -> str:
-    """A relative path as ``add.path`` holds it: percent-encoded, ``/`` and ``=`` kept readable."""
-    return urllib.parse.quote(path, safe="/=:@!$&'()*+,;~")
+    """A relative path as ``add.path`` holds it: percent-encoded, ``/`` and ``=`` kept readable.
+    A colon is encoded: before it, readers see a scheme."""
+    return urllib.parse.quote(path, safe="/=@!$&'()*+,;~")
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

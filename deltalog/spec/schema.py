@@ -208,15 +208,22 @@ def uses_type(data_type: DataType, name: str) -> bool:
     return isinstance(data_type, PrimitiveType) and data_type.name == name
 
 
-def check_column_names(schema: StructType, where: str = "") -> None:
-    """Refuse names that differ in case only, and characters that Parquet readers of tables refuse."""
+def check_unique_names(schema: StructType, where: str = "") -> None:
+    """Refuse two columns of one struct whose names are the same, or differ in case only."""
     seen: dict[str, str] = {}
     for column in schema.fields:
-        other = seen.setdefault(column.name.lower(), column.name)
-        if other is not column.name or [f.name for f in schema.fields].count(column.name) > 1:
+        folded = column.name.lower()
+        if folded in seen:
             raise SchemaMismatchError(
-                f"Columns {where}{other!r} and {where}{column.name!r} have the same name up to case. Rename one."
+                f"Columns {where}{seen[folded]!r} and {where}{column.name!r} have the same name up to case. Rename one."
             )
+        seen[folded] = column.name
+
+
+def check_column_names(schema: StructType, where: str = "") -> None:
+    """Refuse names that differ in case only, and characters that Parquet readers of tables refuse."""
+    check_unique_names(schema, where)
+    for column in schema.fields:
         if not column.name or re.search(r"[ ,;{}()\n\t=]", column.name):
             raise SchemaMismatchError(
                 f"The column name {where}{column.name!r} is empty or has one of ' ,;{{}}()\\n\\t='. "
@@ -240,6 +247,7 @@ def check_writable(table: StructType, data: StructType) -> None:
 
     Raises SchemaMismatchError that names the column, both types and what to do.
     """
+    check_unique_names(data)
     _check_struct(table, data, "")
 
 

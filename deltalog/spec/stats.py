@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -39,7 +39,7 @@ def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[
             break
         if isinstance(leaf.data_type, (ArrayType, MapType)):
             continue
-        found = chunks.get(".".join(path))
+        found = chunks.get(tuple(name.lower() for name in path))
         if found is None:
             _put(nulls, path, rows)
             continue
@@ -60,15 +60,34 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     tree[path[-1]] = value
 
 
-def _chunks_by_path(footer: Any) -> dict[str, list[Any]]:
-    """Column chunks of all row groups by dotted path, those below lists left out."""
-    found: dict[str, list[Any]] = {}
-    for group in range(footer.num_row_groups):
-        row_group = footer.row_group(group)
-        for index in range(footer.num_columns):
-            chunk = row_group.column(index)
-            found.setdefault(chunk.path_in_schema, []).append(chunk)
+def _chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]]:
+    """Column chunks of all row groups by path of lower-case names; those below lists and maps are left out.
+
+    The paths come from the schema's tree: the dotted ones of the footer cannot tell a.b from a column "a.b".
+    """
+    found: dict[tuple[str, ...], list[Any]] = {}
+    for index, path in enumerate(_leaf_paths(footer.schema.to_arrow_schema())):
+        if path is not None:
+            chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
+            found.setdefault(path, chunks)
     return found
+
+
+def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> Iterator[tuple[str, ...] | None]:
+    """The path of each leaf column in file order, None below lists and maps."""
+    from pyarrow import types as pt
+
+    for field in fields:
+        path = None if above is None else (*above, field.name.lower())
+        kind = field.type
+        if pt.is_struct(kind):
+            yield from _leaf_paths([kind.field(i) for i in range(kind.num_fields)], path)
+        elif pt.is_map(kind):
+            yield from _leaf_paths([kind.key_field, kind.item_field], None)
+        elif pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+            yield from _leaf_paths([kind.value_field], None)
+        else:
+            yield path
 
 
 def _null_count(chunks: list[Any]) -> int | None:

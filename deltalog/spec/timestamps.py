@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from deltalog.errors import InvalidEnablementError, InvalidTimestampError, TimestampOutOfRangeError
+from deltalog.errors import CorruptTableError, InvalidEnablementError, InvalidTimestampError, TimestampOutOfRangeError
 from deltalog.spec.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLEMENT_TIMESTAMP_KEY,
@@ -24,6 +24,7 @@ FEATURE = "inCommitTimestamp"
 # The proposal's plural and the preview name: read, reported by the doctor, never written.
 FEATURE_ALIASES = ("inCommitTimestamps", "inCommitTimestamp-preview", "inCommitTimestamps-preview")
 
+LARGEST_MS = 2**63 - 1
 Clock = Literal["in-commit", "file-modification"]
 
 
@@ -55,6 +56,11 @@ def is_active(min_writer_version: int, writer_features: Sequence[str], configura
 
 def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
     """The larger of the wall clock and one millisecond after the commit before. The clock is never trusted."""
+    if previous_ms is not None and previous_ms >= LARGEST_MS:
+        raise CorruptTableError(
+            f"The last commit's inCommitTimestamp is {previous_ms} ms, the largest there is, so no later commit can "
+            "follow. Disable in-commit timestamps and enable them again."
+        )
     return clock_ms if previous_ms is None else max(clock_ms, previous_ms + 1)
 
 
@@ -298,7 +304,7 @@ def check_range(
     raise TimestampOutOfRangeError(
         f"{table}: the timestamp {describe(timestamp_ms)} is {relation}. Valid: from "
         f"{describe(earliest.timestamp_ms)}, version {earliest.version}, to {describe(latest.timestamp_ms)}, "
-        f"version {latest.version}, both included. Pass {option} to clamp.",
+        f"version {latest.version}, both included. To clamp instead, version_at takes {option}.",
         requested_ms=timestamp_ms,
         earliest_ms=earliest.timestamp_ms,
         latest_ms=latest.timestamp_ms,

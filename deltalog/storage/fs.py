@@ -22,8 +22,10 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from deltalog.errors import ObjectNotFoundError, StoreError
+from deltalog.spec.paths import LOG_DIRECTORY
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
 
@@ -115,6 +117,14 @@ class LocalStore(LogStore):
         target = self._absolute(path)
         with _store_errors("delete", target), contextlib.suppress(FileNotFoundError):
             os.unlink(target)
+        # A partition directory without files goes with its last one.
+        parent = os.path.dirname(target)
+        while len(parent) > len(self.root) and os.path.basename(parent) != LOG_DIRECTORY:
+            try:
+                os.rmdir(parent)
+            except OSError:
+                return
+            parent = os.path.dirname(parent)
 
     def open_input(self, path: str) -> Any:
         import pyarrow as pa
@@ -128,7 +138,11 @@ class LocalStore(LogStore):
         target = self._absolute(path)
         directory = self._make_directory(os.path.dirname(target))
         with _store_errors("write", target):
-            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                descriptor = os.open(target, _NEW_FILE, 0o666)
+            except FileNotFoundError:  # another writer gave up its last file in this directory just now
+                self._make_directory(directory)
+                descriptor = os.open(target, _NEW_FILE, 0o666)
         try:
             with _store_errors("write", target), os.fdopen(descriptor, "wb") as file:
                 yield file
@@ -136,8 +150,8 @@ class LocalStore(LogStore):
                 os.fsync(file.fileno())
                 _fsync_directory(directory)
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(target)
+            with contextlib.suppress(StoreError):
+                self.delete(path)
             raise
 
     def sync(self, paths: list[str]) -> None:
@@ -147,7 +161,7 @@ class LocalStore(LogStore):
             with _store_errors("fsync", target):
                 _fsync_path(target)
             parent = os.path.dirname(target)
-            while parent not in directories and len(parent) >= len(self.root):
+            while parent not in directories and len(parent) >= len(os.path.dirname(self.root)):
                 directories.add(parent)
                 parent = os.path.dirname(parent)
         for directory in directories:
@@ -258,7 +272,7 @@ def _store_errors(verb: str, path: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ObjectNotFoundError(f"Cannot {verb} {path}: there is no such file.", path=path) from error
     except OSError as error:
         reason = error.strerror or str(error)

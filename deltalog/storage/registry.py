@@ -27,6 +27,8 @@ def open_store(url: str | os.PathLike[str] | LogStore, **options: Any) -> LogSto
     text = os.fspath(url)
     if not text:
         raise CallError("The table location is empty. Give a path such as '/data/events' or 'memory://events'.")
+    if "\0" in text:
+        raise CallError(f"The table location {text!r} has a NUL character in it, which no store takes.")
     if text.startswith("memory://"):
         _refuse(options, "memory://")
         with _memory_lock:

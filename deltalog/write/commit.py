@@ -121,7 +121,7 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     will_be_active = features.is_ict_active(protocol, metadata)
     ict_ms = timestamps.next_timestamp(clock_ms, base.previous_ms) if will_be_active else None
     metadata = _stamped(metadata, base, version, ict_ms)
-    staged_metadata = None if prepared.metadata is None and metadata == base.metadata else metadata
+    staged_metadata = None if metadata == base.metadata else metadata
     timestamp_ms = clock_ms if ict_ms is None else ict_ms
     info = _commit_info(prepared, base, timestamp_ms, ict_ms)
     small: list[AnyAction | None] = [prepared.protocol, staged_metadata]

@@ -67,11 +67,12 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a transaction has looked at: the whole table, or files by ``file_key``; application ids."""
+    """What a transaction has looked at: the whole table, or files by ``file_key``; application ids; metadata."""
 
     whole_table: bool = False
     files: frozenset[str] = frozenset()
     app_ids: frozenset[str] = frozenset()
+    metadata: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
     changed = winner.metadata
     if changed is None or changed == base:
         return base
-    if prepared.metadata is not None:
+    if prepared.metadata is not None or prepared.reads.metadata:
         raise _conflict(MetadataChangedError, winner, table, "changed schema or properties, as this transaction does")
     same_but_properties = replace_configuration(changed, base.configuration) == base
     if not same_but_properties:

@@ -20,7 +20,7 @@ from deltalog.read.datafiles import conform
 from deltalog.spec import partitions, stats
 from deltalog.spec.actions import AddFile
 from deltalog.spec.paths import encode_path
-from deltalog.spec.schema import StructType
+from deltalog.spec.schema import ArrayType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
 
 TARGET_BYTES = 128 << 20
@@ -117,9 +117,26 @@ def _conformed(table: pa.Table, schema: StructType) -> pa.Table:
             raise SchemaMismatchError(
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
             ) from None
-        if not column.nullable and columns[-1].null_count:
-            raise SchemaMismatchError(f"Column {column.name} is NOT NULL and the data has nulls in it.")
+        check_not_null(columns[-1], column, column.name)
     return pa.Table.from_arrays(columns, schema=schema.to_arrow())
+
+
+def check_not_null(values: Any, column: StructField, name: str) -> None:
+    """Refuse nulls in a NOT NULL column, and in NOT NULL fields below structs, lists and maps that are there."""
+    if not column.nullable and values.null_count:
+        raise SchemaMismatchError(f"Column {name} is NOT NULL and the data has nulls in it.")
+    data_type = column.data_type
+    if isinstance(data_type, StructType):
+        present = values.drop_null() if values.null_count else values
+        for child, field in zip(present.flatten(), data_type.fields, strict=True):
+            check_not_null(child, field, f"{name}.{field.name}")
+    elif isinstance(data_type, ArrayType):
+        element = StructField("element", data_type.element_type, data_type.contains_null)
+        check_not_null(values.flatten(), element, f"{name}.element")
+    elif isinstance(data_type, MapType):
+        entries = values.drop_null() if values.null_count else values
+        value = StructField("value", data_type.value_type, data_type.value_contains_null)
+        check_not_null(pa.concat_arrays([entries.items]), value, f"{name}.value")
 
 
 def _by_partition(table: pa.Table, layout: Layout) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
@@ -149,20 +166,18 @@ def _write_file(
     directory = partitions.directory(values)
     path = f"{directory}/part-{unique}.snappy.parquet" if directory else f"part-{unique}.snappy.parquet"
     # Nullability is the log's business: files say optional, as Spark's do.
-    schema = pa.schema([pa.field(f.name, f.type, True) for f in table.schema])
-    table = pa.Table.from_arrays(table.columns, schema=schema)
-    footers: list[pq.FileMetaData] = []
+    schema = pa.schema([pa.field(f.name, _all_nullable(f.type), True) for f in table.schema])
+    table = pa.Table.from_arrays(
+        [c if c.type == f.type else c.cast(f.type) for c, f in zip(table.columns, schema, strict=True)], schema=schema
+    )
     with store.open_output(path) as sink:
-        pq.write_table(
-            table,
-            sink,
-            compression="snappy",
-            row_group_size=1 << 20,
-            write_statistics=stats.statistics_columns(table),
-            metadata_collector=footers,
-        )
+        writer = pq.ParquetWriter(sink, schema, compression="snappy", write_statistics=stats.statistics_columns(table))
+        try:
+            writer.write_table(table, row_group_size=1 << 20)
+        finally:
+            writer.close()
         size_bytes = sink.tell()
-    _, text = stats.from_footer(footers[0], layout.data_schema, layout.indexed_columns)
+    _, text = stats.from_footer(writer.writer.metadata, layout.data_schema, layout.indexed_columns)
     return AddFile(
         path=encode_path(path),
         partition_values=dict(values),
@@ -171,6 +186,17 @@ def _write_file(
         data_change=True,
         stats=text,
     )
+
+
+def _all_nullable(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _all_nullable(f.type), True) for f in kind.fields])
+    if types.is_map(kind):
+        return pa.map_(_all_nullable(kind.key_type), pa.field("value", _all_nullable(kind.item_type), True))
+    if types.is_list(kind):
+        return pa.list_(pa.field("element", _all_nullable(kind.value_type), True))
+    return kind
 
 
 def describe_files(

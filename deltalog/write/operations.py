@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deltalog.errors import CallError
 from deltalog.spec import features
 from deltalog.spec.actions import Format, Metadata, Protocol
 from deltalog.spec.codec import canonical_json
@@ -123,6 +124,8 @@ def skipped(transaction: Transaction) -> CommitResult:
 def _is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
     if txn is None or transaction.snapshot is None:
         return False
+    if not (len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
+        raise CallError(f"txn is an application id and a version such as ('nightly', 12); got {txn!r}.")
     recorded = transaction.snapshot.transaction_version(txn[0])
     return recorded is not None and recorded >= txn[1]
 

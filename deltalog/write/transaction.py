@@ -26,7 +26,7 @@ from deltalog.write.commit import CommitResult, Committed, Committer, Environmen
 from deltalog.write.conflicts import Base, Prepared, Reads, replace_configuration
 from deltalog.write.datafiles import Layout, describe_files, discard, write_rows
 from deltalog.write.hooks import after_commit
-from deltalog.write.validate import check_prepared
+from deltalog.write.validate import check_encodable, check_prepared
 
 
 class Transaction:
@@ -116,8 +116,10 @@ class Transaction:
     # ------------------------------------------------------------------------------------------- staging
 
     def add(self, *files: AddFile) -> None:
-        """Stage add actions for files that lie below the table already."""
+        """Stage add actions for files that lie below the table already. Raises InvalidActionError."""
         self._check_open()
+        for file in files:
+            check_encodable(file)
         self._adds.extend(files)
 
     def add_parquet_files(self, files: Iterable[tuple[str, Mapping[str, str | None]]]) -> list[AddFile]:
@@ -208,8 +210,8 @@ class Transaction:
     def set_transaction(self, app_id: str, version: int) -> None:
         """Stage the progress of an application, so that a repeated run can be told from a new one."""
         self._check_open()
-        if not app_id or not 0 <= version < 2**63:
-            raise CallError(f"An application id is not empty and its version not negative; got {app_id!r}, {version}.")
+        if not (isinstance(app_id, str) and app_id and isinstance(version, int) and 0 <= version < 2**63):
+            raise CallError(f"An application id is text, its version a number from 0 on; got {app_id!r}, {version!r}.")
         self._transactions.append(
             SetTransaction(app_id=app_id, version=version, last_updated=self._environment.clock_ms())
         )
@@ -239,7 +241,7 @@ class Transaction:
             committed = Committer(self.reader, prepared, base, self._environment).run()
         except CommitStateUnknownError:
             raise
-        except DeltaLogError:
+        except (DeltaLogError, Warning):  # a warning turned into an error comes before anything is sent
             discard(self.reader.store, self._own_files)
             raise
         self.committed = after_commit(self._following(committed), committed.result, self._environment)
@@ -253,10 +255,8 @@ class Transaction:
         metrics: Mapping[str, Any],
         user_metadata: str | Mapping[str, Any] | None,
     ) -> Prepared:
-        text = user_metadata
-        if text is not None and not isinstance(text, str):
-            text = json.dumps(text, ensure_ascii=False, sort_keys=True)
         snapshot = self.snapshot
+        changed_metadata = self._metadata if snapshot is None or self._metadata != snapshot.metadata else None
         changed_protocol = self._protocol if snapshot is None or self._protocol != snapshot.protocol else None
         app_ids = frozenset(t.app_id for t in self._transactions)
         return Prepared(
@@ -264,14 +264,14 @@ class Transaction:
             operation=operation,
             parameters=dict(parameters),
             metrics=dict(metrics),
-            user_metadata=text,
+            user_metadata=_as_text(user_metadata),
             protocol=changed_protocol,
-            # Also when it changes nothing: then it still asserts that the metadata is so.
-            metadata=self._metadata,
+            metadata=changed_metadata,
             adds=tuple(self._adds),
             removes=tuple(self._removes),
             transactions=tuple(self._transactions),
-            reads=Reads(self._whole_table, frozenset(self._read_files), app_ids),
+            # Metadata staged as it already is writes nothing, and still asserts that it is so.
+            reads=Reads(self._whole_table, frozenset(self._read_files), app_ids, self._metadata is not None),
         )
 
     def _base(self) -> Base:
@@ -332,6 +332,17 @@ class Transaction:
     def _check_open(self) -> None:
         if self._finished:
             raise CallError("This transaction has ended. Start another one with table.transaction().")
+
+
+def _as_text(user_metadata: str | Mapping[str, Any] | None) -> str | None:
+    if user_metadata is None or isinstance(user_metadata, str):
+        return user_metadata
+    try:
+        return json.dumps(user_metadata, ensure_ascii=False, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise CallError(
+            f"user_metadata cannot be written as JSON: {error}. Pass text, or a mapping of JSON values."
+        ) from None
 
 
 def _strings(values: Iterable[str]) -> Any:

@@ -1,16 +1,17 @@
 """What must not be committed, whoever asks for it. Pure.
 
-Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-values.
+Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-value-serialization.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deltalog.errors import InvalidActionError, UnsafePathError
+from deltalog.errors import InvalidActionError, InvalidCommitError, UnsafePathError
 from deltalog.log.replay import file_key
 from deltalog.spec import features
 from deltalog.spec.actions import AddFile, Metadata, Protocol, RemoveFile
+from deltalog.spec.codec import encode_action
 from deltalog.spec.partitions import check_partition_columns, parse
 from deltalog.spec.paths import resolve_path
 from deltalog.spec.properties import APPEND_ONLY
@@ -31,6 +32,16 @@ def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, t
     check_adds(prepared.adds, metadata, schema, table)
     _check_removes(prepared.removes, metadata, table)
     _check_unique(prepared, table)
+
+
+def check_encodable(action: AddFile) -> None:
+    """Refuse an action with a field of a wrong type or range: constructors do not check, and a commit that
+    cannot be read back would break the table. Raises InvalidActionError."""
+    try:
+        AddFile.from_json(action.to_json())
+        encode_action(action)
+    except (InvalidCommitError, TypeError, ValueError) as error:
+        raise InvalidActionError(f"The add action of {action.path!a} is not valid: {error}") from None
 
 
 def check_adds(adds: Iterable[AddFile], metadata: Metadata, schema: StructType, table: str) -> None:

@@ -19,10 +19,13 @@ from tests.spark_env.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, 
 
 @pytest.fixture(scope="session")
 def delta() -> Iterator[DeltaSpark]:
+    # Many small queries, each run once: compiling them, and starting jobs for ten files, is most of the time.
     conf = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
-        # DESCRIBE HISTORY and listings start jobs; on tables of ten commits each is a job for nothing.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
     }
     yield DeltaSpark(delta_session(**conf))

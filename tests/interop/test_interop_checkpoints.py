@@ -32,8 +32,13 @@ def drop_below(path: Path, version: int) -> None:
             file.unlink()
 
 
-@pytest.mark.parametrize("by", ["deltalog", "delta-spark"])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    ("by", "name"),
+    [
+        *(("deltalog", name) for name in SHAPES),
+        *(("delta-spark", name) for name in ("enabled-late-above-the-checkpoint", "partitioned")),
+    ],
+)
 def test_a_log_that_begins_at_a_checkpoint(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, by: str, name: str
 ) -> None:

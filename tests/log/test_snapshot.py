@@ -340,7 +340,7 @@ def test_the_next_version_is_built_without_the_store() -> None:
     with store.counted() as calls:
         found = table.snapshot()
         assert found.files().num_rows == 2
-    assert calls.of() == calls.of("head") == 1
+    assert calls.of() == calls.of("head") == 2
 
 
 def test_versions_follow_one_another() -> None:

@@ -149,11 +149,14 @@ def _builder(conf: dict[str, str], remote: bool = False) -> Any:
     scratch = _scratch_dir()
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
+    conf = dict(conf)
+    java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Duser.timezone=UTC"
+    java = f"{java} {conf.pop('spark.driver.extraJavaOptions', '')}".strip()
     settings = {
         "spark.driver.memory": "2g",
         "spark.driver.host": "localhost",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": java,
         "spark.log.level": "OFF",
         "spark.log.structuredLogging.enabled": "false",
         "spark.local.dir": str(scratch / "local"),
