@@ -113,6 +113,19 @@ def test_every_crc_that_deltalog_writes_is_valid_for_delta_spark(
     assert delta.checksum_defect(path) is None
 
 
+@pytest.mark.parametrize("by", ["deltalog", "delta-spark"])
+def test_the_crc_chain_goes_on_above_a_checkpoint(
+    delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, by: str
+) -> None:
+    """The first commit of a process that opens the table exactly at a checkpoint has its `.crc` too."""
+    path = tmp_path / "table"
+    writers[by].create(path, Shape((), ict=True, interval=2))
+    for start in (0, 3):
+        writers[by].step(path, ("append", start))
+    assert DeltaTable.open(str(path)).append(batch(6)).version == 3
+    assert delta.checksum_defect(path) is None
+
+
 def test_the_check_of_the_crc_can_fail(delta: DeltaSpark, tmp_path: Path) -> None:
     path = tmp_path / "table"
     DeltaTable.create(str(path), SCHEMA, data=batch(0))

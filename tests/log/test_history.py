@@ -465,3 +465,14 @@ def test_the_enabling_commit_in_the_log() -> None:
     body = action(store, 2, "metaData")
     assert body is not None and body["configuration"][VERSION_KEY] == "2"
     assert table.version_at(3000) == CommitAt(2, 3000, "in-commit")
+
+
+def test_a_pair_that_contradicts_its_commit_is_named() -> None:
+    """The enablement timestamp is the enabling commit's own; another one hides the commits before it."""
+    clock = Clock()
+    store = memory(clock)
+    ict_log(store, clock, [100, 200, 300, 400], [None, None, 1000, 2000], version="2", timestamp="50")
+    table = DeltaTable.open(store)
+    with pytest.raises(InvalidEnablementError):
+        table.version_at(150)
+    assert table.version_at(1500).version == 2

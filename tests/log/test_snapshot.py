@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from deltalog import (
+    AddFile,
     CorruptTableError,
     DeltaTable,
     InvalidCheckpointError,
@@ -37,6 +38,7 @@ from tests.core_env import (
     info_action,
     memory,
     metadata_action,
+    overtaken,
     protocol_action,
     put_commit,
     remove_action,
@@ -140,21 +142,33 @@ def test_a_checksum_that_is_not_of_this_commit_changes_nothing(damage: str) -> N
     assert (found.version, found.num_files) == (2, 2)
 
 
-def test_totals_agree_with_the_files_whatever_a_commit_says_again() -> None:
-    """A file that is added again (with other statistics or tags) is still one file."""
+@pytest.mark.parametrize("data_change", [False, True])
+def test_totals_agree_with_the_files_whatever_a_commit_says_again(data_change: bool) -> None:
+    """A file that is added again (with other statistics, or by a job that ran twice) is still one file."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     table.append(rows(1))
     (file,) = table.snapshot().files().to_pylist()
+    again = add_action(file["path"], size=file["size"], dataChange=data_change, stats=file["stats"])["add"]
     with table.transaction() as transaction:
-        again = add_action(file["path"], size=file["size"], dataChange=False, stats=file["stats"])["add"]
-        from deltalog import AddFile
-
         transaction.add(AddFile.from_json(again))
         transaction.commit("ANALYZE")
     for found in (table.snapshot(), snapshot(store)):
         assert found.num_files == found.files().num_rows == 1
         assert found.size_bytes == file["size"]
+
+
+def test_totals_agree_when_another_writer_repeats_itself() -> None:
+    store = memory()
+    table = DeltaTable.create(store, SCHEMA, environment=environment())
+    table.append(rows(1))
+    (file,) = table.snapshot().files().to_pylist()
+    repeat = add_action(file["path"], size=file["size"])
+    mine = overtaken(store, lambda: put_commit(store, 2, info_action(), repeat))
+    table = DeltaTable.open(mine, environment=environment())
+    assert table.append(rows(2)).version == 3
+    for found in (table.snapshot(), snapshot(store)):
+        assert found.num_files == found.files().num_rows == 2
 
 
 # --------------------------------------------------------------------------------------- times and enablement

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -140,3 +143,26 @@ def test_older_files_lack_newer_columns() -> None:
     found = table.snapshot().scan().to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": 1, "name": "n1", "extra": None}, {"id": 2, "name": "n2", "extra": 2.5}]
     assert table.snapshot(0).scan().to_arrow().to_pylist() == [{"id": 1, "name": "n1"}]
+
+
+HOSTILE = """
+import sys
+from deltalog import AddFile, DeltaTable
+table = DeltaTable.open(sys.argv[1])
+(file,) = table.snapshot().files().to_pylist()
+with table.transaction() as txn:
+    add = {"path": file["path"], "partition_values": {}, "size": file["size"], "modification_time": 1}
+    txn.add(AddFile(**add, data_change=False, stats=sys.argv[2]))
+    txn.commit()
+print(table.snapshot().scan(where="id = 2").to_arrow().num_rows)
+"""
+
+
+@pytest.mark.parametrize("stats", ["null", " null", "7", "{} null", '{"minValues":null}'])
+def test_statistics_that_are_no_object_prove_nothing(stats: str, tmp_path: Path) -> None:
+    """In a process of its own: Arrow's JSON reader does not survive a null in place of an object."""
+    DeltaTable.create(tmp_path, SCHEMA, environment=environment(), data=rows(1, 2))
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE, str(tmp_path), stats], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr

@@ -350,3 +350,41 @@ def test_what_an_append_writes() -> None:
         "numRecords": 2, "minValues": {"x": 1.0}, "maxValues": {"x": 2.0}, "nullCount": {"x": 0},
     }  # fmt: skip
     assert by_partition["b"] == {"numRecords": 1}
+
+
+class Pair(pa.ExtensionType):
+    """A type of somebody's own, with a struct below it."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.struct([("a", pa.int64()), ("b", pa.int64())]), "deltalog.tests.pair")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Pair:
+        return cls()
+
+
+@pytest.mark.parametrize("kind", ["extension", "list view", "large list", "fixed list", "map"])
+def test_columns_that_delta_has_not_do_not_shift_the_bounds_of_others(kind: str) -> None:
+    """Files of other writers may have more columns than the table, of any type."""
+    inner = pa.array([{"a": 1, "b": 2}, {"a": 3, "b": 4}], pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+    nested = [[row] for row in inner.to_pylist()]
+    other: Any = {
+        "extension": lambda: pa.ExtensionArray.from_storage(Pair(), inner),
+        "list view": lambda: pa.array(nested, pa.list_view(inner.type)),
+        "large list": lambda: pa.array(nested, pa.large_list(inner.type)),
+        "fixed list": lambda: pa.array(nested, pa.list_(inner.type, 1)),
+        "map": lambda: pa.array([[("k", row)] for row in inner.to_pylist()], pa.map_(pa.string(), inner.type)),
+    }[kind]()
+    if kind == "extension":
+        pa.register_extension_type(Pair())
+    try:
+        table = pa.table({"other": other, "x": [1000, 2000]})
+        found = statistics(table, schema=pa.schema([("x", pa.int64())]), write_statistics=True)
+    finally:
+        if kind == "extension":
+            pa.unregister_extension_type("deltalog.tests.pair")
+    assert bounds(found, "x") in (None, (1000, 2000))
+    assert found.get("nullCount", {}).get("x", 0) == 0

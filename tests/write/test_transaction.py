@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -472,3 +473,13 @@ def test_the_handle_follows_its_own_commits(table: DeltaTable) -> None:
         txn.commit()
     assert table.version == 1 and clock.readings == 0
     assert isinstance(txn, Transaction) and txn.committed is not None and txn.committed.version == 1
+
+
+def test_what_a_snapshot_hands_out_cannot_change_the_table(store: Any, table: DeltaTable) -> None:
+    try:
+        table.snapshot().metadata.configuration[VERSION_KEY] = "1"
+    except TypeError:
+        return
+    with contextlib.suppress(DeltaLogError):
+        table.set_properties({"owner": "me"})
+    assert VERSION_KEY not in DeltaTable.open(store).snapshot().metadata.configuration
