@@ -20,7 +20,7 @@ from deltalog.spec.paths import commit_path
 from deltalog.spec.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.spec.schema import StructType
 from deltalog.spec.timestamps import CommitAt, to_epoch_ms
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import FileMeta, LogStore
 from deltalog.storage.registry import open_store
 from deltalog.write import operations
 from deltalog.write.commit import CommitResult, Environment
@@ -41,6 +41,7 @@ class DeltaTable:
         self._reader = reader
         self._environment = environment
         self._latest = latest
+        self._tip: tuple[int, FileMeta] | None = None  # the tip's commit file as it was seen last
 
     def __repr__(self) -> str:
         return f"DeltaTable(url={self.url!r}, version={self.version})"
@@ -301,14 +302,16 @@ class DeltaTable:
         next one proves it, unless the table was removed or made anew, which the absence of ours shows."""
         latest = self._latest
         store = self._reader.store
-        if store.head(commit_path(latest.version + 1)) is None and store.head(commit_path(latest.version)) is not None:
-            return latest
+        if store.head(commit_path(latest.version + 1)) is None:
+            tip = store.head(commit_path(latest.version))
+            if tip is not None and self._tip in (None, (latest.version, tip)):
+                self._tip = (latest.version, tip)
+                return latest
         fresh = load_latest(self._reader)
-        if fresh.version < latest.version:
-            self._latest = fresh
-        self._advance(fresh)
+        self._latest, self._tip = fresh, None
         return fresh
 
     def _advance(self, snapshot: Snapshot) -> None:
         if snapshot.version >= self._latest.version:
             self._latest = snapshot
+            self._tip = None

@@ -7,3 +7,9 @@ from pathlib import Path
 _ROOT = str(Path(__file__).resolve().parents[1])
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
+
+from hypothesis import settings  # noqa: E402
+
+# No test judges a time: a busy machine must not fail an example.
+settings.register_profile("deltalog", deadline=None)
+settings.load_profile("deltalog")

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from deltalog.errors import CallError, InvalidCommitError, TimestampOutOfRangeError, VersionNotFoundError
+from deltalog.errors import (
+    CallError,
+    InvalidCommitError,
+    InvalidEnablementError,
+    TimestampOutOfRangeError,
+    VersionNotFoundError,
+)
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Listing, recreatable_versions
 from deltalog.log.snapshot import Snapshot, load
@@ -76,6 +82,7 @@ class LogHistory:
             raise CallError(f"before is one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
         found = resolve(timestamp_ms, self.timeline, self.ict_of, self.file_times_of)
         table = self.reader.store.url
+        self._check_enablement(found)
         check_range(timestamp_ms, found, self.timeline.versions[-1], self.bounds, before, after, table)
         return found
 
@@ -87,6 +94,18 @@ class LogHistory:
         if found.version == self.timeline.versions[-1]:
             self.version_at(timestamp_ms)  # raises with the bounds
         return found.version + 1
+
+    def _check_enablement(self, found: CommitAt) -> None:
+        """Refuse a pair that contradicts the enabling commit, where that commit was read. Cost: none."""
+        pair = self.enablement
+        if pair is None or found.clock != "in-commit" or found.version != pair.version:
+            return
+        if found.timestamp_ms != pair.timestamp_ms:
+            raise InvalidEnablementError(
+                f"{self.reader.store.url}: the properties say that version {pair.version} enabled in-commit timestamps "
+                f"at {describe(pair.timestamp_ms)}, but the commit itself says {describe(found.timestamp_ms)}. Repair: "
+                "turn in-commit timestamps off (disable_in_commit_timestamps()) and on again; this stamps a new pair."
+            )
 
     def bounds(self) -> tuple[CommitAt, CommitAt]:
         """The first and the last commit that a timestamp can name.

@@ -39,9 +39,11 @@ def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[
             break
         if isinstance(leaf.data_type, (ArrayType, MapType)):
             continue
-        found = chunks.get(tuple(name.lower() for name in path))
+        found = [] if chunks is None else chunks.get(tuple(name.lower() for name in path))
         if found is None:
             _put(nulls, path, rows)
+            continue
+        if not found:
             continue
         null_count = _null_count(found)
         if null_count is not None:
@@ -60,31 +62,38 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     tree[path[-1]] = value
 
 
-def _chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]]:
+def _chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
     """Column chunks of all row groups by path of lower-case names; those below lists and maps are left out.
 
     The paths come from the schema's tree: the dotted ones of the footer cannot tell a.b from a column "a.b".
     """
+    paths = list(_leaf_paths(footer.schema.to_arrow_schema()))
+    if len(paths) != footer.num_columns:
+        return None  # a type that Arrow shows as less than it stores: which chunk is which is not known
     found: dict[tuple[str, ...], list[Any]] = {}
-    for index, path in enumerate(_leaf_paths(footer.schema.to_arrow_schema())):
+    for index, path in enumerate(paths):
         if path is not None:
             chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
-            found.setdefault(path, chunks)
+            # Of two names that differ in case only, readers choose; nothing is claimed then.
+            found[path] = [] if path in found else chunks
     return found
 
 
 def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> Iterator[tuple[str, ...] | None]:
     """The path of each leaf column in file order, None below lists and maps."""
+    import pyarrow as pa
     from pyarrow import types as pt
 
     for field in fields:
         path = None if above is None else (*above, field.name.lower())
         kind = field.type
+        while isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
         if pt.is_struct(kind):
             yield from _leaf_paths([kind.field(i) for i in range(kind.num_fields)], path)
         elif pt.is_map(kind):
             yield from _leaf_paths([kind.key_field, kind.item_field], None)
-        elif pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        elif hasattr(kind, "value_field"):  # every kind of list
             yield from _leaf_paths([kind.value_field], None)
         else:
             yield path

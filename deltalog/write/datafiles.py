@@ -147,7 +147,13 @@ def _by_partition(table: pa.Table, layout: Layout) -> Iterator[tuple[dict[str, s
     indexed = table.select(names).append_column("\0row", pa.array(range(table.num_rows), pa.int64()))
     groups = indexed.group_by(names, use_threads=False).aggregate([("\0row", "list")])
     merged: dict[tuple[str | None, ...], list[int]] = {}
-    for group in groups.to_pylist():
+    try:
+        found = groups.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise SchemaMismatchError(
+            f"A value of the partition columns {', '.join(names)} lies outside the years 1 to 9999: {error}."
+        ) from None
+    for group in found:
         texts = tuple(partitions.serialize(group[n], layout.schema.field(n).data_type) for n in names)
         merged.setdefault(texts, []).extend(group["\0row_list"])
     data = table.drop_columns(names)

@@ -467,7 +467,6 @@ def test_the_enabling_commit_in_the_log() -> None:
     assert table.version_at(3000) == CommitAt(2, 3000, "in-commit")
 
 
-@pytest.mark.xfail(strict=True, reason="the pair is not compared with the enabling commit")
 def test_a_pair_that_contradicts_its_commit_is_named() -> None:
     """The enablement timestamp is the enabling commit's own; another one hides the commits before it."""
     clock = Clock()

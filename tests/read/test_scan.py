@@ -158,14 +158,11 @@ print(table.snapshot().scan(where="id = 2").to_arrow().num_rows)
 """
 
 
-CRASH = pytest.mark.xfail(strict=True, reason="Arrow's JSON reader crashes on a null in place of an object")
-
-
 @pytest.mark.parametrize(
     "stats",
     [
-        pytest.param("null", marks=CRASH),
-        pytest.param(" null", marks=CRASH),
+        "null",
+        " null",
         "7",
         "{} null",
         '{"minValues":null}',

@@ -275,7 +275,6 @@ def test_setting_and_unsetting(store: Any, table: DeltaTable) -> None:
     assert ids(table) == [1] and store.head(commit_path(2)) is not None
 
 
-@pytest.mark.xfail(strict=True, reason="raises OverflowError", raises=OverflowError)
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=str)
 def test_partition_values_beyond_the_calendar(kind: pa.DataType, store: Any) -> None:
     """Delta has the years 1 to 9999."""
