@@ -50,7 +50,8 @@ class LogHistory:
         self.reader = reader
         self.listing: Listing = reader.list_from()
         self.latest: Snapshot = load(reader, self.listing, None)
-        self._icts: dict[int, int] = {}
+        # What was read to load the latest version is not read again.
+        self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
 
     @cached_property
     def enablement(self) -> Enablement | None:
@@ -142,14 +143,14 @@ class LogHistory:
         return [self._file_meta(v)[1] for v in versions]
 
     def _stat_all(self, versions: Sequence[int]) -> None:
-        unknown = [v for v in versions if self.listing.metas[v].modification_time_ms is None]
+        unknown = [v for v in versions if v not in self.listing.metas]
         if len(unknown) > _FEW:
             stated = self.reader.list_from(unknown[0], stat=True).metas
             self.listing.metas.update((v, stated[v]) for v in unknown if v in stated)
 
     def _file_meta(self, version: int) -> tuple[int, int]:
-        meta = self.listing.metas[version]
-        if meta.modification_time_ms is None or meta.size_bytes is None:
+        meta = self.listing.metas.get(version)
+        if meta is None or meta.modification_time_ms is None or meta.size_bytes is None:
             found = self.reader.store.head(commit_path(version))
             if found is None:
                 raise VersionNotFoundError(

@@ -39,7 +39,7 @@ class Listing:
     """The files of ``_delta_log`` that mean something, sorted; from some version on, or all.
 
     ``commits`` and ``checksums``: ascending versions. ``checkpoints``: complete ones, ascending by version.
-    ``metas``: what the listing said of each commit (times may be None).
+    ``metas``: what the listing said of each commit; empty when only names were asked for.
     """
 
     commits: tuple[int, ...]
@@ -69,19 +69,22 @@ class Segment:
 
 def parse_listing(files: Iterable[FileMeta]) -> Listing:
     """Sort a listing by what its names say; strangers are passed over."""
-    commits: dict[int, FileMeta] = {}
-    checksums: set[int] = set()
+    metas = {meta.name: meta for meta in files}
+    listing = parse_names(metas)
+    listing.metas.update((version, metas[commit_name(version)]) for version in listing.commits)
+    return listing
+
+
+def parse_names(names: Collection[str]) -> Listing:
+    """As ``parse_listing``, from names alone, in any order.
+
+    Commits and checksums are told by length and ending, without a step in Python for each: a log of 100,000
+    commits has 200,000 of them.
+    """
+    commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
+    checksums = _versions([name[:20] for name in names if len(name) == 24 and name.endswith(".crc")])
     parts: dict[tuple[int, LogFileKind, int, str], list[LogFile]] = {}
-    for meta in files:
-        name = meta.name
-        # The two common names, without a regular expression: a log of 100,000 commits has 200,000 of them.
-        if len(name) == 25 and name[20:] == ".json" and name[:20].isdecimal() and name[:20].isascii():
-            if int(name[:20]) <= MAX_VERSION:
-                commits[int(name[:20])] = meta
-            continue
-        if len(name) == 24 and name[20:] == ".crc" and name[:20].isdecimal() and name[:20].isascii():
-            checksums.add(int(name[:20]))
-            continue
+    for name in [name for name in names if len(name) > 25]:
         parsed = parse_log_file(name)
         if parsed is not None and parsed.kind in _CHECKPOINTS:
             unique = name if parsed.kind is LogFileKind.UUID_CHECKPOINT else ""
@@ -93,7 +96,22 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
     ]
     # Of several checkpoints of one version the newer spec comes last, and is taken first.
     checkpoints.sort(key=lambda c: (c.version, _CHECKPOINTS.index(c.kind), c.names))
-    return Listing(tuple(sorted(commits)), tuple(checkpoints), frozenset(checksums), commits)
+    return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums))
+
+
+def _versions(texts: list[str]) -> list[int]:
+    together = "".join(texts)
+    if not (together.isdecimal() and together.isascii()):
+        texts = [text for text in texts if text.isdecimal() and text.isascii()]
+    versions = list(map(int, texts))
+    return versions if max(versions, default=0) <= MAX_VERSION else [v for v in versions if v <= MAX_VERSION]
+
+
+def _ascending(versions: list[int]) -> tuple[int, ...]:
+    """Sorted; without sorting where there is no gap, as in a sound log."""
+    if versions and max(versions) - min(versions) + 1 == len(versions):
+        return tuple(range(min(versions), max(versions) + 1))
+    return tuple(sorted(versions))
 
 
 def choose_segment(
@@ -134,7 +152,10 @@ def choose_segment(
             "while later versions are there. Restore it from a copy.",
             version=missing,
         )
-    return Segment(wanted, checkpoint, commits, wanted in listing.checksums)
+    # A checksum is held against its commit; at a checkpoint's version that one is not among ``commits``.
+    position = bisect.bisect_left(listing.commits, wanted)
+    has_commit = listing.commits[position : position + 1] == (wanted,)
+    return Segment(wanted, checkpoint, commits, has_commit and wanted in listing.checksums)
 
 
 def recreatable_versions(listing: Listing) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -109,6 +109,16 @@ class Snapshot:
         if not self.in_commit_timestamps_enabled:
             return None
         return self._known_ict_ms or self._reader.in_commit_timestamp_ms(self.version)
+
+    @property
+    def known_in_commit_timestamps(self) -> Mapping[int, int]:
+        """The in-commit timestamps by version that loading this one has shown. Cost: none."""
+        if self.enablement is not None or not self.in_commit_timestamps_enabled:
+            return {}  # commits before the enablement may carry some that do not count
+        infos = ((c.version, c.commit_info) for c in self._commits or ())
+        known = {v: info.in_commit_timestamp_ms for v, info in infos if info is not None}
+        known[self.version] = self._known_ict_ms if self._known_ict_ms is not None else known.get(self.version)
+        return {version: ict_ms for version, ict_ms in known.items() if ict_ms is not None}
 
     @cached_property
     def timestamp_ms(self) -> int:
@@ -344,7 +354,7 @@ def _from_checksum(reader: LogReader, segment: Segment) -> Snapshot | None:
     """The snapshot by its ``.crc``, or None when that is not the checksum of this very commit."""
     checksum = reader.checksum(segment.version)
     state = None if checksum is None else checksum.state()
-    if checksum is None or state is None or not segment.commits:
+    if checksum is None or state is None:
         return None
     info = reader.commit_info(segment.version)
     if not checksum.matches(info):

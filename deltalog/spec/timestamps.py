@@ -7,6 +7,7 @@ Where the protocol is silent the answers are those of delta-spark; docs/in-commi
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -147,14 +148,14 @@ class Timeline:
         """Versions judged by file modification time."""
         if self.ict_from is None:
             return self.versions
-        return [v for v in self.versions if v < self.ict_from]
+        return self.versions[: bisect.bisect_left(self.versions, self.ict_from)]
 
     @property
     def ict_versions(self) -> Sequence[int]:
         """Versions judged by in-commit timestamp."""
         if self.ict_from is None:
             return []
-        return [v for v in self.versions if v >= self.ict_from]
+        return self.versions[bisect.bisect_left(self.versions, self.ict_from) :]
 
     def in_ict_era(self, timestamp_ms: int) -> bool:
         """Whether only versions from ``ict_from`` on are candidates for this time."""

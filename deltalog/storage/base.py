@@ -71,6 +71,14 @@ class LogStore(ABC):
         empty. Cost: 1 LIST for each 1,000 names.
         """
 
+    def list_names(self, directory: str, start: str = "") -> list[str]:
+        """The names that ``list_from`` gives, in any order.
+
+        A store for which a name is cheaper than a FileMeta overrides it: a log of 100,000 commits has 200,000
+        names. Cost: as ``list_from``.
+        """
+        return [meta.name for meta in self.list_from(directory, start, stat=False)]
+
     @abstractmethod
     def head(self, path: str) -> FileMeta | None:
         """Size and modification time, or None when absent. Cost: 1 HEAD."""

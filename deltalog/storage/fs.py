@@ -72,6 +72,9 @@ class LocalStore(LogStore):
             temporary = _TemporaryFile(directory, unnamed=False)
             with contextlib.closing(temporary):
                 temporary.write(data, durable=durable)
+                # Hadoop keeps a checksum beside each local file, and refuses the new content by the old one's.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(directory, f".{os.path.basename(target)}.crc"))
                 temporary.rename_to(target)
             if durable:
                 _fsync_directory(directory)
@@ -102,6 +105,15 @@ class LocalStore(LogStore):
                         except FileNotFoundError:
                             continue  # removed between listing and stat
                 return sorted(found, key=lambda meta: meta.name)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def list_names(self, directory: str, start: str = "") -> list[str]:
+        target = self._absolute(directory)
+        with _store_errors("list", target):
+            try:
+                with os.scandir(target) as entries:
+                    return [entry.name for entry in entries if entry.name >= start and not entry.is_dir()]
             except (FileNotFoundError, NotADirectoryError):
                 return []
 

@@ -113,6 +113,23 @@ def test_every_crc_that_deltalog_writes_is_valid_for_delta_spark(
     assert delta.checksum_defect(path) is None
 
 
+def test_delta_spark_can_read_a_last_checkpoint_that_deltalog_replaced(
+    delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path
+) -> None:
+    """Hadoop keeps a checksum beside each local file, `._last_checkpoint.crc`. When that of the replaced file stays,
+    delta-spark refuses the new one, retries for seconds and gives up; it then reports a size of -1."""
+    path = tmp_path / "table"
+    writers["delta-spark"].create(path, Shape((), ict=True))
+    writers["delta-spark"].step(path, ("append", 0))
+    delta.checkpoint(path)
+    writers["deltalog"].step(path, ("append", 3))
+    table = DeltaTable.open(str(path))
+    table.checkpoint()
+    hint = delta.last_checkpoint(path)
+    assert hint is not None
+    assert hint == (2, table.snapshot().num_files + 2)
+
+
 @pytest.mark.parametrize("by", ["deltalog", "delta-spark"])
 def test_the_crc_chain_goes_on_above_a_checkpoint(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, by: str
