@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ def serialize(value: Any, data_type: DataType) -> str | None:
         return "true" if value else "false"
     if name == "binary":
         return "".join(chr(byte) for byte in value)
+    if name in ("float", "double") and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if name == "timestamp":
         return str(value.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")).rjust(27, "0")
     if name == "timestamp_ntz":
