@@ -230,12 +230,18 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
 
 
 def _stored(footer: pq.FileMetaData, columns: Iterable[str]) -> list[str]:
-    """Those of ``columns`` that are not null in every row, as far as the footer tells."""
+    """Those of ``columns`` that are not null in every row, as far as the footer tells.
+
+    A leaf below a map or list always counts: it is as null for an empty one as for an absent one.
+    """
+    repeated = [footer.schema.column(leaf).max_repetition_level > 0 for leaf in range(footer.num_columns)]
     leaves: set[str] = set()
     for group in map(footer.row_group, range(footer.num_row_groups)):
-        for leaf in map(group.column, range(footer.num_columns)):
+        for index in range(footer.num_columns):
+            leaf = group.column(index)
             statistics = leaf.statistics if leaf.is_stats_set else None
-            if statistics is None or not statistics.has_null_count or statistics.null_count < leaf.num_values:
+            known = None if repeated[index] or statistics is None or not statistics.has_null_count else statistics
+            if known is None or known.null_count < leaf.num_values:
                 leaves.add(leaf.path_in_schema)
     return [c for c in columns if any(leaf == c or leaf.startswith(f"{c}.") for leaf in leaves)]
 
