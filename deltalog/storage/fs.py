@@ -87,13 +87,11 @@ class LocalStore(LogStore):
             return file.read(length) or b""
 
     def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        if not stat:
+            return [FileMeta(name, None, None) for name in sorted(self.list_names(directory, start))]
         target = self._absolute(directory)
         with _store_errors("list", target):
             try:
-                if not stat:
-                    with os.scandir(target) as entries:
-                        names = [entry.name for entry in entries if entry.name >= start and not entry.is_dir()]
-                    return [FileMeta(name, None, None) for name in sorted(names)]
                 found = []
                 with os.scandir(target) as entries:
                     for entry in entries:

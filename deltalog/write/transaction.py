@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CallError, CommitStateUnknownError, DeltaLogError, InvalidActionError
 from deltalog.log.checksum import Totals
+from deltalog.log.columns import strings
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import PartialState, advance, file_key, remove_actions
 from deltalog.log.segment import Segment
@@ -153,7 +153,7 @@ class Transaction:
         snapshot = self._existing("remove files")
         wanted = set(paths)
         files = snapshot.files()
-        chosen = files.filter(pc.is_in(files["path"], value_set=_strings(wanted)))
+        chosen = files.filter(pc.is_in(files["path"], value_set=strings(sorted(wanted))))
         missing = wanted.difference(chosen["path"].to_pylist())
         if missing:
             raise InvalidActionError(
@@ -343,7 +343,3 @@ def _as_text(user_metadata: str | Mapping[str, Any] | None) -> str | None:
         raise CallError(
             f"user_metadata cannot be written as JSON: {error}. Pass text, or a mapping of JSON values."
         ) from None
-
-
-def _strings(values: Iterable[str]) -> Any:
-    return pa.array(sorted(values), pa.string())
