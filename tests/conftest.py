@@ -10,6 +10,8 @@ if _ROOT not in sys.path:
 
 from hypothesis import settings  # noqa: E402
 
+from tests.s3_env import ministack, moto  # noqa: E402, F401  (servers for whoever asks for them)
+
 # No test judges a time: a busy machine must not fail an example.
 settings.register_profile("deltalog", deadline=None)
 settings.load_profile("deltalog")

@@ -6,15 +6,16 @@ Spec: PROTOCOL.md#delta-table-specification (file types), #add-file-and-remove-f
 from __future__ import annotations
 
 import enum
-import posixpath
 import re
 import urllib.parse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deltalog.errors import UnsafePathError
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
+_SIDECARS = f"{LOG_DIRECTORY}/_sidecars"
 MAX_VERSION = 2**63 - 1
 
 
@@ -94,6 +95,10 @@ def commit_path(version: int) -> str:
     return log_path(commit_name(version))
 
 
+def compaction_name(start: int, end: int) -> str:
+    return f"{start:020d}.{end:020d}.compacted.json"
+
+
 def checksum_path(version: int) -> str:
     return log_path(f"{version:020d}.crc")
 
@@ -102,14 +107,18 @@ def checkpoint_path(version: int) -> str:
     return log_path(f"{version:020d}.checkpoint.parquet")
 
 
-def sidecar_path(path: str) -> str:
-    """Where a sidecar lies. The log (untrusted) may give a plain file name only. Raises UnsafePathError."""
-    name = urllib.parse.unquote(path) if _decodable(path) else ""
-    if not name or name in (".", "..") or any(c in "/\\:" or ord(c) < 32 for c in name):
+def sidecar_path(path: str, table_url: str) -> str:
+    """Where a sidecar lies. The log (untrusted) may give its name, or its absolute path in the table's own
+    ``_sidecars``. Raises UnsafePathError."""
+    absolute = path.startswith("/") or _SCHEME.match(path)
+    relative = locate(path, [place_of(table_url)])[1] if absolute else f"{_SIDECARS}/{_decoded(path) or ''}"
+    directory, _, name = relative.rpartition("/")
+    if directory != _SIDECARS or _NOT_PLAIN.search(name):
         raise UnsafePathError(
-            f"A checkpoint names the sidecar {path!r}; only plain names in _sidecars are read.", path=path
+            f"A checkpoint of {table_url} names the sidecar {_shown(path)}; only plain names in _sidecars are read.",
+            path=path,
         )
-    return log_path(f"_sidecars/{name}")
+    return relative
 
 
 def encode_path(path: str) -> str:
@@ -118,52 +127,89 @@ def encode_path(path: str) -> str:
     return urllib.parse.quote(path, safe="/=@!$&'()*+,;~")
 
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Hadoop's names for one and the same store.
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3"}
+# An empty, "." or ".." segment; a backslash, a control character, or half of a surrogate pair.
+_NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
+_SHOWN_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory of one store, below which a path in a log may lie."""
+
+    url: str
+    scheme: str
+    authority: str
+    segments: tuple[str, ...]
+
+
+def place_of(store_url: str) -> Place:
+    """The root of a store, from its ``url``, which is not percent-encoded."""
+    scheme, authority, path = _split(store_url)
+    path = path.strip("/")
+    return Place(store_url, scheme, authority, tuple(path.split("/")) if path else ())
+
+
+def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
+    """Which place a path from a log (untrusted) lies in, and its decoded path below that.
+
+    A relative path lies in the first place, the table's own; an absolute one in the first whose scheme and
+    authority it has and whose segments it begins with. Decodes once, and only percent-encoding: ``?`` and ``#``
+    mean nothing. Raises UnsafePathError for everything else.
+    """
+    scheme, authority, named = _split(path)
+    decoded = _decoded(named.removeprefix("/") if scheme else named)
+    absolute = bool(scheme) and named.startswith("/")
+    if decoded is not None and absolute == bool(scheme) and not _NOT_PLAIN.search(decoded):
+        if not absolute:
+            return 0, decoded
+        segments = tuple(decoded.split("/"))
+        for number, place in enumerate(places):
+            depth = len(place.segments)
+            inside = depth < len(segments) and segments[:depth] == place.segments
+            if inside and (scheme, authority) == (place.scheme, place.authority):
+                return number, "/".join(segments[depth:])
+    raise UnsafePathError(
+        f"The log names the file {_shown(path)}, which is not a plain path below the table root {places[0].url} or "
+        "a place that allowed_paths names. Nothing was read from there.",
+        path=path,
+    )
 
 
 def resolve_path(path: str, table_url: str) -> str:
-    """The decoded path below the table root that ``add.path`` (untrusted) names.
+    """The decoded path below the table root that ``add.path`` (untrusted) names; see ``locate``.
 
-    Decodes once. An absolute path or ``file:`` URI is accepted when it lies below the table root. Raises
-    UnsafePathError for everything that leaves the table or switches the scheme.
+    Raises UnsafePathError when it is not in the table.
     """
-    if not path:
-        raise UnsafePathError("A file in the log has an empty path. The log is damaged.", path=path)
-    scheme = _SCHEME.match(path)
-    if scheme or path.startswith("/"):
-        relative = _below_root(path, table_url)
-    else:
-        relative = urllib.parse.unquote(path, errors="strict") if _decodable(path) else ""
-    segments = relative.split("/")
-    unsafe = any(part in ("", ".", "..") for part in segments)
-    if unsafe or "\\" in relative or any(ord(c) < 32 or ord(c) == 127 for c in relative):
-        raise UnsafePathError(
-            f"The log names the file {path!r}, which is not a plain path below the table root {table_url}. "
-            "deltalog reads only files inside the table.",
-            path=path,
-        )
-    return relative
+    return locate(path, [place_of(table_url)])[1]
 
 
-def _decodable(path: str) -> bool:
+def _split(path: str) -> tuple[str, str, str]:
+    """Scheme, authority and the rest as they stand; a local absolute path is ``file``, a relative one has no scheme."""
+    match = _SCHEME.match(path)
+    if match is None:
+        return ("file" if path.startswith("/") else ""), "", path
+    scheme, rest, authority = match[1], path[match.end() :], ""
+    if rest.startswith("//"):
+        authority, slash, rest = rest[2:].partition("/")
+        rest = slash + rest
+    if scheme == "file" and authority == "localhost":
+        authority = ""
+    return _SAME_SCHEME.get(scheme, scheme), authority, rest
+
+
+def _decoded(path: str) -> str | None:
+    """Percent-decoded once; None when that gives no UTF-8."""
+    if "%" not in path:
+        return path
     try:
-        urllib.parse.unquote(path, errors="strict")
+        return urllib.parse.unquote(path, errors="strict")
     except UnicodeDecodeError:
-        return False
-    return True
+        return None
 
 
-def _below_root(path: str, table_url: str) -> str:
-    """The part of an absolute path or URI below the table root; empty when it lies elsewhere."""
-    if not _decodable(path):
-        return ""
-    root = table_url.rstrip("/") + "/"
-    if path.startswith("/"):
-        absolute = urllib.parse.unquote(path)
-    elif path.startswith("file:"):
-        parts = urllib.parse.urlsplit(path)
-        absolute = urllib.parse.unquote(parts.path) if parts.netloc in ("", "localhost") else ""
-    else:
-        absolute = urllib.parse.unquote(path)
-    absolute = posixpath.normpath(absolute) if "/../" not in f"{absolute}/" and "://" not in absolute else absolute
-    return absolute[len(root) :] if absolute.startswith(root) else ""
+def _shown(path: str) -> str:
+    """A path for a message: control characters escaped, a long one cut."""
+    return repr(path if len(path) <= _SHOWN_LENGTH else path[:_SHOWN_LENGTH] + "…")

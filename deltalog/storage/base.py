@@ -24,6 +24,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from deltalog.errors import CallError
+
 
 class PutOutcome(enum.Enum):
     """How a ``put_if_absent`` ended."""
@@ -105,3 +107,14 @@ class LogStore(ABC):
     def location(self, path: str) -> str:
         """The path or URL under which other tools find ``path``."""
         return f"{self.url}/{path}"
+
+    def sibling(self, url: str) -> LogStore:
+        """The store of another root on the same disk or service, with the same options.
+
+        Raises CallError when ``url``, which is the caller's, is of another kind. Cost: none.
+        """
+        raise CallError(f"{url} cannot be reached from the store of {self.url}.")
+
+    def link_target(self, path: str) -> str | None:
+        """Where ``path`` leads when there are symbolic links on the way to it, else None. Cost: no request."""
+        return None

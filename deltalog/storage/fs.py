@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from deltalog.errors import ObjectNotFoundError, StoreError
+from deltalog.errors import CallError, ObjectNotFoundError, StoreError
 from deltalog.spec.paths import LOG_DIRECTORY
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 
@@ -180,6 +180,23 @@ class LocalStore(LogStore):
 
     def location(self, path: str) -> str:
         return self._absolute(path)
+
+    def sibling(self, url: str) -> LocalStore:
+        root = local_root(url)
+        if root is None:
+            raise CallError(f"{url} is not on the local disk, where the table {self.root} is.")
+        return LocalStore(root)
+
+    def link_target(self, path: str) -> str | None:
+        """The root's own links count for the path ``""`` only: which directory the caller means is his choice."""
+        if not path:
+            return os.path.realpath(self.root)
+        target = self.root
+        for segment in path.split("/"):
+            target = os.path.join(target, segment)
+            if os.path.islink(target):
+                return os.path.realpath(self._absolute(path))
+        return None
 
     def _absolute(self, path: str) -> str:
         return os.path.join(self.root, path) if path else self.root

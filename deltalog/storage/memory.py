@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from deltalog.errors import ObjectNotFoundError
+from deltalog.errors import CallError, ObjectNotFoundError
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 
 
@@ -73,9 +73,24 @@ class MemoryStore(LogStore):
     def sync(self, paths: list[str]) -> None:
         return None
 
+    def sibling(self, url: str) -> MemoryStore:
+        if not url.startswith("memory://"):
+            raise CallError(f"{url} is not in memory, where the table {self.url} is.")
+        return named_store(url)
+
     def _object(self, path: str) -> tuple[bytes, int]:
         with self._lock:
             item = self._objects.get(path)
         if item is None:
             raise ObjectNotFoundError(f"{self.url} has no object {path}.", path=path)
         return item
+
+
+_named: dict[str, MemoryStore] = {}
+_named_lock = threading.Lock()
+
+
+def named_store(url: str) -> MemoryStore:
+    """The store that ``memory://name`` means in this process; it lives as long as the process."""
+    with _named_lock:
+        return _named.setdefault(url.rstrip("/"), MemoryStore(url))

@@ -254,6 +254,12 @@ class FaultyStore(LogStore):
     def location(self, path: str) -> str:
         return self.inner.location(path)
 
+    def sibling(self, url: str) -> LogStore:
+        return self.inner.sibling(url)
+
+    def link_target(self, path: str) -> str | None:
+        return self.inner.link_target(path)
+
     def _begin(self, method: str, path: str) -> tuple[Call, Fault | None]:
         self._check_alive()
         self.calls += 1
@@ -374,6 +380,14 @@ class CountingStore(LogStore):
 
     def location(self, path: str) -> str:
         return self.inner.location(path)
+
+    def sibling(self, url: str) -> LogStore:
+        twin = CountingStore(self.inner.sibling(url))
+        twin.calls, twin._lock = self.calls, self._lock
+        return twin
+
+    def link_target(self, path: str) -> str | None:
+        return self.inner.link_target(path)
 
     def _count(self, method: str, path: str) -> None:
         with self._lock:

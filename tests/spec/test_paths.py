@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from deltalog import UnsafePathError
 from deltalog.spec import paths
-from deltalog.spec.paths import LogFileKind, parse_log_file, resolve_path
+from deltalog.spec.paths import LogFileKind, locate, parse_log_file, place_of, resolve_path
 
 V = "00000000000000000007"
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
@@ -83,6 +83,9 @@ def test_names_of_a_version_parse_back_and_sort_by_version(version: int) -> None
         ("file:/data/t/x.parquet", "x.parquet"),
         ("file:///data/t/a%20b", "a b"),
         ("file://localhost/data/t/x", "x"),
+        ("file:/data/t/a?b#c", "a?b#c"),
+        ("%u002e%u002e/x", "%u002e%u002e/x"),
+        ("..;/x", "..;/x"),
     ],
 )
 def test_paths_below_the_table(written: str, meant: str) -> None:
@@ -124,12 +127,103 @@ def test_paths_below_the_table(written: str, meant: str) -> None:
         "s3://bucket/x",
         "http://localhost/data/t/x",
         "javascript:x",
+        "FILE:/data/t/x",
+        "file:data/t/x",
+        "file:////data/t/x",
+        "file:///data/t/a\nb",  # urllib would drop the line feed
+        "file:///data/t//x",
+        "file:///data/t?/x",
+        "file:///data/t#/x",
+        "file://user@localhost/data/t/x",
+        "/data/t%2f..%2fsecret",
+        "\ud800",
+        "%ed%a0%80",
+        "%c0%ae%c0%ae/x",
     ],
 )
 def test_paths_that_leave_the_table_are_refused(path: str) -> None:
     with pytest.raises(UnsafePathError) as caught:
         resolve_path(path, "/data/t")
     assert caught.value.path == path  # type: ignore[attr-defined]
+
+
+PLACES = [
+    place_of(url)
+    for url in (
+        "s3://bucket/clone",
+        "s3a://bucket/source",
+        "s3://other",
+        "/data/t",
+        "file:",
+        "memory://m/t",
+        "s3://b%41/%41",
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "meant"),
+    [
+        ("x", 0, "x"),
+        ("s3://bucket/clone/x", 0, "x"),
+        ("s3://bucket/source/x", 1, "x"),
+        ("s3a://bucket/clone/a/x%20y", 0, "a/x y"),
+        ("s3n://bucket/source/x", 1, "x"),
+        ("s3://other/deep/x", 2, "deep/x"),
+        ("file:/data/t/x", 3, "x"),
+        ("memory://m/t/x", 5, "x"),
+        ("s3://b%41/%2541/x", 6, "x"),  # a prefix may look encoded; a bucket is never decoded
+    ],
+)
+def test_an_absolute_path_lies_in_the_place_whose_segments_it_begins_with(written: str, place: int, meant: str) -> None:
+    assert locate(written, PLACES) == (place, meant)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://bucket/clone-evil/x",
+        "s3://bucket/clonex",
+        "s3://bucket/clone",
+        "s3://bucket/x",
+        "s3://bucket-evil/clone/x",
+        "s3://user@bucket/clone/x",
+        "s3://bucket:80/clone/x",
+        "s3://bucket%2fclone/x",
+        "s3://bucket/clone/../source/x",
+        "s3://bucket/clone/%2e%2e/source/x",
+        "s3:/bucket/clone/x",
+        "s3:bucket/clone/x",
+        "gs://bucket/clone/x",
+        "S3://bucket/clone/x",
+        "memory://m/x",
+        "file:/m/t/x",
+        "/bucket/clone/x",
+        "s3://bA/A/x",
+    ],
+)
+def test_an_absolute_path_elsewhere_is_refused(path: str) -> None:
+    with pytest.raises(UnsafePathError, match="s3://bucket/clone"):
+        locate(path, PLACES[:3] + PLACES[5:])
+
+
+def test_a_long_path_is_cut_in_the_refusal_and_whole_in_its_fact() -> None:
+    with pytest.raises(UnsafePathError) as caught:
+        resolve_path("../" * 100_000, "/data/t")
+    assert len(str(caught.value)) < 1000
+    assert len(caught.value.path) == 300_000  # type: ignore[attr-defined]
+
+
+@given(st.text(max_size=40), st.sampled_from(["/data/t", "s3://b/t", "memory://m"]))
+def test_no_text_at_all_gives_a_path_that_leads_up(text: str, root: str) -> None:
+    for path in (text, f"{root}/{text}", f"{root}{text}", f"file:{text}", text.replace(" ", "/../")):
+        try:
+            found = resolve_path(path, root)
+        except UnsafePathError:
+            continue
+        assert found and not found.startswith("/")
+        assert not {"", ".", ".."} & set(found.split("/"))
+        assert "\\" not in found and "\0" not in found
 
 
 def test_the_refusal_names_the_path_and_the_table() -> None:
@@ -153,11 +247,17 @@ def test_what_is_encoded_is_found_again(path: str) -> None:
     assert resolve_path(encoded, "/data/t") == path
 
 
-@pytest.mark.parametrize("path", ["", ".", "..", "a/b", "%2e%2e%2fx", "c:\\x", "s3://x", "a%00b", "%FF"])
+@pytest.mark.parametrize(
+    "path",
+    ["", ".", "..", "a/b", "%2e%2e%2fx", "c:\\x", "s3://x", "a%00b", "%FF", "/data/t/x", "/data/t/_delta_log/x",
+     "/data/t/_delta_log/_sidecars/a/b", "/data/t2/_delta_log/_sidecars/x", "file:/_delta_log/_sidecars/x"],
+)  # fmt: skip
 def test_sidecars_are_plain_names(path: str) -> None:
     with pytest.raises(UnsafePathError):
-        paths.sidecar_path(path)
+        paths.sidecar_path(path, "/data/t")
 
 
 def test_the_path_of_a_sidecar() -> None:
-    assert paths.sidecar_path(f"{UUID}.parquet") == f"_delta_log/_sidecars/{UUID}.parquet"
+    found = f"_delta_log/_sidecars/{UUID}.parquet"
+    for written in (f"{UUID}.parquet", f"/data/t/{found}", f"file:/data/t/{found}"):
+        assert paths.sidecar_path(written, "/data/t") == found

@@ -1,0 +1,210 @@
+"""Connections to S3 through s3fs, and what their errors mean.
+
+A conditional PUT is sent once: a client that resends it when the connection breaks hides, behind the answer to the
+second copy, what became of the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+import os
+import urllib.parse
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+import aiobotocore.httpsession
+import aiohttp
+import botocore.exceptions as boto
+import fsspec.asyn
+import s3fs
+
+from deltalog.errors import CallError
+from deltalog.storage.base import PutOutcome
+
+PARALLEL_GETS = 32
+_BODY_ATTEMPTS = 3
+_CALL_ATTEMPTS = 5
+# The time limits of s3fs begin when a body has been sent; a server that does not take it would be waited for for ever.
+REQUEST_SECONDS = 60
+_SLOWEST_BYTES_PER_SECOND = 1 << 20
+_SHORTEST_SECRET = 4
+_PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_style"}
+
+# Answers after which the object may be there: a time-out, a conflict that is not settled, throttling.
+_OPEN_STATUSES = {408, 409, 425, 429}
+_NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+T = TypeVar("T")
+
+
+class S3Client:
+    """Connections with one set of options; the stores of one table and of the places it may read share it."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        unknown = sorted(set(options) - _known_options())
+        if unknown:
+            raise CallError(f"Storage options {unknown} are not known. S3 takes {sorted(_known_options())}.")
+        self._options = dict(options)
+        for endpoint in (options.get("endpoint_url"), (options.get("client_kwargs") or {}).get("endpoint_url")):
+            if _userinfo(endpoint or ""):
+                raise CallError("The endpoint_url has a user or password in it. Give them as key= and secret=.")
+        found = {text for text in _secrets_in(options) if len(text) >= _SHORTEST_SECRET}
+        self._secrets = sorted(found, key=len, reverse=True)
+        self._filesystems: tuple[int, Any, Any] | None = None
+        self.exclusive_buckets: set[str] = set()
+
+    def run(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Run a coroutine on the event loop that all of fsspec shares, and wait for it."""
+        reading, _ = self._connect()
+        return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
+
+    def start(self, awaitable: Any) -> concurrent.futures.Future[Any]:
+        """Run a coroutine on that event loop, and go on."""
+        reading, _ = self._connect()
+        return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
+
+    async def call(self, method: str, **arguments: Any) -> Any:
+        """A request that may be repeated; s3fs and botocore do."""
+        reading, _ = self._connect()
+        limit = _CALL_ATTEMPTS * _limit_seconds(arguments.get("Body", b""))
+        return await asyncio.wait_for(reading._call_s3(method, **arguments), limit)
+
+    async def read(
+        self, bucket: str, key: str, byte_range: str = "", etag: str = ""
+    ) -> tuple[bytes, Mapping[str, Any]]:
+        """An object or a range of it, and the answer's head. A body that breaks off is asked for again."""
+        conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
+        for left in reversed(range(_BODY_ATTEMPTS)):
+            response = await self.call("get_object", Bucket=bucket, Key=key, **conditions)
+            try:
+                async with response["Body"] as body:
+                    return await body.read(), response
+            except Exception:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def create(self, bucket: str, key: str, data: bytes) -> None:
+        """One conditional PUT, sent once."""
+        _, creating = self._connect()
+        await creating.set_session()
+        client = await creating.get_s3(bucket)
+        arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=bucket, Key=key, Body=data)
+        # Added here, since s3fs drops arguments that an old botocore does not know, and the condition with them.
+        await asyncio.wait_for(client.put_object(**arguments, IfNoneMatch="*"), _limit_seconds(data))
+
+    def honours_conditions(self, bucket: str) -> bool:
+        """Whether exclusive creation is known to work there: on AWS, and where it was seen. Cost: no request."""
+        if bucket in self.exclusive_buckets:
+            return True
+        _, creating = self._connect()
+        client: Any = self.run(creating.set_session)
+        host = urllib.parse.urlsplit(client.meta.endpoint_url).hostname or ""
+        return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+    def reason(self, error: Exception) -> str:
+        return self.without_secrets(f"{type(error).__name__}: {error}")
+
+    def cause(self, error: Exception) -> Exception | None:
+        """The error as the cause of ours, unless it or what it came from tells a secret."""
+        told: BaseException | None = error
+        while told is not None:
+            if self.without_secrets(str(told)) != str(told):
+                return None
+            told = told.__cause__ or told.__context__
+        return error
+
+    def without_secrets(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def _connect(self) -> tuple[Any, Any]:
+        """Two file systems, made anew after a fork: for requests that may be repeated, and for those that may not."""
+        if self._filesystems is None or self._filesystems[0] != os.getpid():
+            config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
+            once = {
+                **config,
+                "retries": {"total_max_attempts": 1},
+                "http_session_cls": _SendingOnce,
+                # A connection that was kept may have died unnoticed, and what is sent on it is lost.
+                "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
+            }
+            # s3fs keeps file systems by their options, so that opening a table again finds its connections.
+            reading, creating = (
+                s3fs.S3FileSystem(**{**self._options, "config_kwargs": kwargs}) for kwargs in (config, once)
+            )
+            self._filesystems = (os.getpid(), reading, creating)
+        return self._filesystems[1:]
+
+
+def _limit_seconds(body: bytes) -> float:
+    return REQUEST_SECONDS + len(body) / _SLOWEST_BYTES_PER_SECOND
+
+
+class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
+    """aiohttp resends a PUT by itself when the connection breaks; here it must not."""
+
+    async def _get_session(self, proxy_url: str | None) -> Any:
+        session = await super()._get_session(proxy_url)
+        session._retry_connection = False
+        return session
+
+
+def outcome_of(error: BaseException) -> PutOutcome | None:
+    """How a conditional PUT that was sent once ended, from the error it raised; None when it had no effect."""
+    status = status_of(error)
+    if status == 412:
+        return PutOutcome.EXISTS
+    if status is not None:
+        refused = status == 501 or (300 <= status < 500 and status not in _OPEN_STATUSES)
+        return None if refused else PutOutcome.UNKNOWN
+    # botocore calls a reset in the middle of an exchange a failure to connect, so its class alone tells nothing.
+    sent = isinstance(error, (boto.HTTPClientError, boto.ConnectionError)) or not isinstance(error, boto.BotoCoreError)
+    below = getattr(error, "kwargs", {}).get("error")
+    return PutOutcome.UNKNOWN if sent and not isinstance(below, _NEVER_SENT) else None
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status of an answer. s3fs turns it into various Python errors, and keeps it in their cause."""
+    response = _response_of(error)
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status if isinstance(status, int) else None
+
+
+def code_of(error: BaseException) -> str:
+    return str(_response_of(error).get("Error", {}).get("Code", ""))
+
+
+def _response_of(error: BaseException) -> Mapping[str, Any]:
+    for each in (error, error.__cause__):
+        response = getattr(each, "response", None)
+        if isinstance(response, Mapping):
+            return response
+    return {}
+
+
+@functools.cache
+def _known_options() -> frozenset[str]:
+    names = set(inspect.signature(s3fs.S3FileSystem.__init__).parameters)
+    # s3fs hands "profile" on to its session, through **kwargs.
+    return frozenset(names - {"self", "kwargs", "asynchronous", "loop"} | {"profile"})
+
+
+def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
+    """All text in the options but what is known to be harmless; of a URL its user and password."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _secrets_in(each, str(key))
+    elif isinstance(value, str) and name not in _PLAIN_OPTIONS:
+        if "://" in value:
+            yield from _userinfo(value).split(":")
+        else:
+            yield value
+
+
+def _userinfo(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[0]

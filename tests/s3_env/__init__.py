@@ -1,0 +1,248 @@
+"""Real servers that speak S3, on free ports of 127.0.0.1, and a proxy that records and breaks requests."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import http.server
+import itertools
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from deltalog.storage.s3 import S3Store
+
+_NUMBERS = itertools.count(1)
+_START_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    name: str
+    port: int
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        """Storage options that lead there."""
+        return {
+            "key": "testing-key-id",
+            "secret": "testing-secret-key",
+            "endpoint_url": f"http://127.0.0.1:{self.port}",
+            "client_kwargs": {"region_name": "us-east-1"},
+            **more,
+        }
+
+    def bucket(self) -> str:
+        """A new bucket of its own."""
+        from deltalog.storage.s3 import S3Store  # here: s3fs takes a second that most test runs need not wait
+
+        name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
+        S3Store(f"s3://{name}", **self.options())._call("create", "", "create_bucket", with_key=False)
+        return name
+
+    def store(self, prefix: str = "a table", **options: Any) -> S3Store:
+        """An empty store in a new bucket."""
+        from deltalog.storage.s3 import S3Store
+
+        return S3Store(f"s3://{self.bucket()}/{prefix}", **self.options(**options))
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(name: str, log: Path) -> Iterator[Server]:
+    """A server from the extra ``test``, stopped by its process id when the block ends."""
+    port = free_port()
+    program = str(Path(sys.executable).parent / name)
+    arguments = ["-H", "127.0.0.1", "-p", str(port)] if name == "moto_server" else []
+    environment = {**os.environ, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
+    with log.open("wb") as output:
+        process = subprocess.Popen([program, *arguments], stdout=output, stderr=output, env=environment, cwd=log.parent)
+        try:
+            _await(process, port, log)
+            yield Server(name, port)
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", "/")
+            connection.getresponse().read()
+            return
+        except (OSError, http.client.HTTPException):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server did not start: {log.read_text(errors='replace')[-3000:]}") from None
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running("ministack", tmp_path_factory.mktemp("ministack") / "log") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running("moto_server", tmp_path_factory.mktemp("moto") / "log") as server:
+        yield server
+
+
+# --------------------------------------------------------------------------------------------------- the proxy
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it came over the wire."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        """Bucket and key, decoded as the server decodes them; for a listing the bucket and its prefix."""
+        path, _, query = self.target.partition("?")
+        prefix = dict(urllib.parse.parse_qsl(query, keep_blank_values=True)).get("prefix", "")
+        return urllib.parse.unquote(path).lstrip("/") + (f"/{prefix}" if prefix else "")
+
+
+class Reset(Exception):
+    """Raised by a rule: break the connection without an answer."""
+
+
+Answer = tuple[int, list[tuple[str, str]], bytes]
+Rule = Callable[[Request, Callable[[], Answer]], Answer]
+
+
+def pass_on(request: Request, forward: Callable[[], Answer]) -> Answer:
+    return forward()
+
+
+class Proxy:
+    """Passes requests on to a server unchanged, signed as they are, and keeps them in ``requests``.
+
+    ``rule`` sees each request and decides what is answered; ``forward()`` lets it take effect.
+    """
+
+    def __init__(self, server: Server | None) -> None:
+        self.requests: list[Request] = []
+        self.rule: Rule = pass_on
+        proxy = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            wbufsize = -1
+
+            def handle_expect_100(self) -> bool:
+                super().handle_expect_100()
+                self.wfile.flush()
+                return True
+
+            def handle_one(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                request = Request(self.command, self.path, dict(self.headers.items()), body)
+                proxy.requests.append(request)
+                try:
+                    status, headers, answer = proxy.rule(request, lambda: proxy._forward(server, request))
+                except Reset:
+                    # With lingering off, close() sends RST instead of an orderly end.
+                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.connection.close()
+                    self.close_connection = True
+                    return
+                self.send_response_only(status)
+                for name, value in headers:
+                    if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                        self.send_header(name, value)
+                length = str(len(answer))
+                if self.command == "HEAD":
+                    length, answer = next((v for name, v in headers if name.lower() == "content-length"), "0"), b""
+                self.send_header("Content-Length", length)
+                self.end_headers()
+                with contextlib.suppress(OSError):  # the client may have given up
+                    self.wfile.write(answer)
+                    self.wfile.flush()
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_one
+
+            def log_message(self, *arguments: Any) -> None:
+                return None
+
+        class Quiet(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 128
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                return None
+
+        self._listener = Quiet(("127.0.0.1", 0), Handler)
+        self.port = int(self._listener.server_address[1])
+        self._thread = threading.Thread(target=self._listener.serve_forever, daemon=True)
+        self._thread.start()
+
+    def _forward(self, server: Server | None, request: Request) -> Answer:
+        if server is None:
+            return 404, [], b""
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        try:
+            connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
+            for name, value in request.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(request.body or None)
+            response = connection.getresponse()
+            return response.status, response.getheaders(), response.read()
+        finally:
+            connection.close()
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[list[Request]]:
+        """The requests made inside the block."""
+        start = len(self.requests)
+        made: list[Request] = []
+        try:
+            yield made
+        finally:
+            made += self.requests[start:]
+
+    def close(self) -> None:
+        self._listener.shutdown()
+        self._listener.server_close()
+        self._thread.join()
+
+
+@contextlib.contextmanager
+def proxied(server: Server) -> Iterator[tuple[Proxy, Server]]:
+    """A proxy before a server, and the server as it is seen through it."""
+    proxy = Proxy(server)
+    try:
+        yield proxy, Server(server.name, proxy.port)
+    finally:
+        proxy.close()
