@@ -6,14 +6,18 @@ same in-commit timestamp as the commit file of its version, so a stale or foreig
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from deltalog.errors import InvalidCommitError
-from deltalog.log.replay import State
+from deltalog.errors import CorruptTableError, InvalidCommitError
+from deltalog.log.replay import PartialState, State, advance
+from deltalog.spec import limits
 from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from deltalog.spec.codec import CommitActions
+from deltalog.spec.paths import checksum_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +59,13 @@ class VersionChecksum:
 
 
 def decode_checksum(data: bytes) -> VersionChecksum | None:
-    """The checksum, or None when it is torn, garbage or incomplete."""
+    """The checksum, or None when it is torn, garbage, incomplete or over its cap."""
+    if len(data) > limits.MAX_CHECKSUM_BYTES:
+        return None
     try:
         body = msgspec.json.decode(data)
         totals = Totals(body["numFiles"], body["tableSizeBytes"])
-        if not all(isinstance(n, int) and n >= 0 for n in (totals.num_files, totals.size_bytes)):
+        if not all(type(n) is int and 0 <= n < 2**63 for n in (totals.num_files, totals.size_bytes)):
             return None
         transactions, domains = body.get("setTransactions"), body.get("domainMetadata")
         return VersionChecksum(
@@ -75,6 +81,31 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
         return None
     except (KeyError, TypeError, AttributeError, InvalidCommitError):
         return None
+
+
+def check_against(state: State, commits: Sequence[CommitActions], table: str, version: int) -> None:
+    """Hold what a ``.crc`` told against commits read later, as far as those tell it. Raises CorruptTableError."""
+    told, read = _essence(state), _essence(advance(PartialState(), commits))
+    wrong = [name for name, value in read.items() if value is not None and value != told[name]]
+    if wrong:
+        raise CorruptTableError(
+            f"{table}: {checksum_path(version)} contradicts the commits in {' and '.join(wrong)}. The log is what "
+            "counts: delete that file, and the state is read from the log."
+        )
+
+
+def _essence(state: State | PartialState) -> dict[str, object]:
+    """What rows depend on, without what writers may spell in several ways."""
+    protocol, metadata = state.protocol, state.metadata
+    return {
+        "protocol": None if protocol is None else (
+            protocol.min_reader_version, protocol.min_writer_version,
+            frozenset(protocol.reader_features or ()), frozenset(protocol.writer_features or ()),
+        ),
+        "metaData": None if metadata is None else (
+            metadata.id, metadata.schema_string, metadata.partition_columns, metadata.configuration
+        ),
+    }  # fmt: skip
 
 
 def encode_checksum(state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None) -> bytes:

@@ -11,20 +11,23 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
+from deltalog.spec import limits
+
 
 def read_hint(data: bytes) -> int | None:
-    """The version it names, or None when it is torn, garbage or fails its own checksum."""
+    """The version it names, or None when it is torn, garbage, over its cap or fails its own checksum."""
+    if len(data) > limits.MAX_HINT_BYTES:
+        return None
     try:
         body = json.loads(data)
         version = body["version"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        expected = body.get("checksum")
+        sound = expected is None or expected == checksum(body)
+    # A lone surrogate can be read and not be written again, and what was nested can be too deep to walk.
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 2**63:
-        return None
-    expected = body.get("checksum")
-    if expected is not None and expected != checksum(body):
-        return None
-    return version
+    whole = isinstance(version, int) and not isinstance(version, bool)
+    return version if sound and whole and 0 <= version < 2**63 else None
 
 
 def encode_hint(version: int, size: int, size_bytes: int, num_add_files: int) -> bytes:

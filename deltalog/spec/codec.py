@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from deltalog.errors import InvalidCommitError
+from deltalog.spec import limits
 from deltalog.spec.actions import (
     AddCDCFile,
     AddFile,
@@ -27,7 +28,6 @@ from deltalog.spec.actions import (
 )
 from deltalog.spec.paths import commit_name
 
-MAX_COMMIT_BYTES = 1 << 30
 AnyAction = (
     AddFile | RemoveFile | AddCDCFile | Sidecar | Metadata | Protocol | SetTransaction | DomainMetadata | UnknownAction
 )
@@ -39,9 +39,12 @@ _TYPES = {
 
 
 _ABSENT = msgspec.Raw(b"null")
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# Inside a string the quotes are escaped, so this counts keys, at whatever depth.
+_PATH, _PARTITIONS, _VECTOR = b'"path":', b'"partitionValues":', b'"deletionVector":'
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, gc=False):
     """One line, typed: the fast way for replay, which needs no unknown fields."""
 
     add: AddFile | None = None
@@ -79,8 +82,8 @@ _lines = msgspec.json.Decoder(_Line)
 def decode_commit(data: bytes, version: int) -> CommitActions:
     """The actions of a commit file for replay and conflict checks; unknown actions are passed over.
 
-    Raises InvalidCommitError that names the version and the line when the file is empty, torn, not JSON, or
-    has two metaData or two protocol actions.
+    Raises InvalidCommitError that names the version and the line when the file is empty, torn, not JSON, over a
+    cap, has two metaData or two protocol actions, or says a thing twice in one action.
     """
     name = commit_name(version)
     if not data.strip():
@@ -89,13 +92,62 @@ def decode_commit(data: bytes, version: int) -> CommitActions:
             "restore it from a copy.",
             version=version, path=name,
         )  # fmt: skip
-    if len(data) > MAX_COMMIT_BYTES:
-        raise InvalidCommitError(f"Commit {name} has {len(data)} bytes, more than {MAX_COMMIT_BYTES}.")
+    _check_size(data, version)
     try:
         lines = _lines.decode_lines(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNDECODABLE as error:
         raise _bad_line(data, version, error) from None
-    return _group(lines, version)
+    actions = _group(lines, version)
+    _check_unambiguous(data, actions)
+    return actions
+
+
+def _check_size(data: bytes, version: int) -> None:
+    name = commit_name(version)
+    if len(data) > limits.MAX_COMMIT_BYTES:
+        size = limits.over("MAX_COMMIT_BYTES", len(data))
+        raise InvalidCommitError(f"Commit {name}: its size in bytes {size}.", version=version, path=name)
+    start = 0
+    while len(data) - start > limits.MAX_LINE_BYTES:
+        end = data.rfind(b"\n", start, start + limits.MAX_LINE_BYTES + 1)
+        if end < 0:
+            size = limits.over("MAX_LINE_BYTES", data.find(b"\n", start) % (len(data) + 1) - start)
+            raise InvalidCommitError(f"Commit {name}: a line's size in bytes {size}.", version=version, path=name)
+        start = end + 1
+
+
+def _check_unambiguous(data: bytes, actions: CommitActions) -> None:
+    """Refuse two actions on one line, and a file action with one of its load-bearing fields twice: readers would
+    differ in which counts. Keys are counted, and only what has too many of one is looked at closely."""
+    removes, adds = actions.removes, actions.adds
+    partitioned = sum(remove.partition_values is not None for remove in removes)
+    seen_through = sum(file.deletion_vector is not None for files in (adds, removes) for file in files)
+    expected = {
+        _PATH: len(adds) + len(removes) + len(actions.cdc) + len(actions.sidecars),
+        _PARTITIONS: len(adds) + len(actions.cdc) + partitioned,
+        _VECTOR: seen_through,
+    }
+    for key, times in expected.items():
+        if data.count(key) > times:
+            for number, line in enumerate(data.split(b"\n"), 1):
+                if line.count(key) > 1:
+                    _check_line(line, number, actions.version)
+
+
+def _check_line(line: bytes, number: int, version: int) -> None:
+    pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=list)
+    named = [key for key, _ in pairs if key in _TYPES]
+    what = f"the actions {' and '.join(named)}" if len(named) > 1 else ""
+    for key, body in pairs:
+        fields = [field for field, _ in body] if key in _TYPES and isinstance(body, list) else []
+        what = what or next((f"{field} twice in one {key}" for field in fields if fields.count(field) > 1), "")
+    if what:
+        name = commit_name(version)
+        raise InvalidCommitError(
+            f"Commit {name}: line {number} has {what}, and readers would differ in what it means. Restore the file "
+            "from a copy.",
+            version=version, path=name,
+        )  # fmt: skip
 
 
 def _group(lines: list[_Line], version: int) -> CommitActions:
@@ -151,17 +203,34 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
 
 
 def _body(raw: msgspec.Raw, version: int) -> Any:
+    """metaData and protocol are few and decide everything, so they are read with the greatest care."""
     try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidCommitError(f"Commit {commit_name(version)}: {error}.", version=version) from None
+        return json.loads(bytes(raw), object_pairs_hook=_without_twins, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        name = commit_name(version)
+        raise InvalidCommitError(
+            f"Commit {name}: its metaData or protocol cannot be read: {error}. Restore the file from a copy.",
+            version=version, path=name,
+        ) from None  # fmt: skip
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    body = dict(pairs)
+    if len(body) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"it has {next(key for key in keys if keys.count(key) > 1)!r} twice")
+    return body
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
 
 
 def _commit_info(raw: msgspec.Raw) -> CommitInfo | None:
     """commitInfo is free-form: what is not an object is as good as absent."""
     try:
         body = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except _UNDECODABLE:
         return None
     return CommitInfo(body) if isinstance(body, dict) else None
 
@@ -173,7 +242,7 @@ def _bad_line(data: bytes, version: int, error: Exception) -> InvalidCommitError
         try:
             if row.strip():
                 _lines.decode(row)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        except _UNDECODABLE as cause:
             torn = number == len(rows) and "truncated" in str(cause)
             what = "is torn: its last line ends early" if torn else f"cannot be read: line {number}: {cause}"
             return InvalidCommitError(
@@ -193,7 +262,7 @@ def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
         return None
     try:
         parsed = _lines.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNDECODABLE:
         return None
     return None if parsed.commitInfo == _ABSENT else _commit_info(parsed.commitInfo)
 
@@ -206,7 +275,7 @@ def decode_actions(data: bytes) -> list[AnyAction | CommitInfo]:
             continue
         try:
             parsed = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except _UNDECODABLE as error:
             raise InvalidCommitError(f"A line is not JSON: {error}.") from None
         if not isinstance(parsed, dict):
             raise InvalidCommitError("A line is not a JSON object.")

@@ -11,9 +11,9 @@ import zlib
 from pyroaring import BitMap64
 
 from deltalog.errors import InvalidDataFileError
+from deltalog.spec import limits
 from deltalog.spec.actions import DeletionVector
 
-MAX_BYTES = 1 << 30
 _MAGIC = 1681511377
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUES = {character: value for value, character in enumerate(_Z85)}
@@ -46,6 +46,9 @@ def decode_z85(text: str, vector: DeletionVector) -> bytes:
 
 def from_inline(vector: DeletionVector) -> BitMap64:
     """The positions of a vector of storage type ``i``. Raises InvalidDataFileError."""
+    length = len(vector.path_or_inline_dv)
+    if length > limits.MAX_INLINE_VECTOR_BYTES:
+        raise _invalid(vector, f"its inline size in bytes {limits.over('MAX_INLINE_VECTOR_BYTES', length)}")
     data = decode_z85(vector.path_or_inline_dv, vector)
     if not vector.size_in_bytes <= len(data) < vector.size_in_bytes + 4:
         raise _invalid(vector, f"it has {len(data)} bytes inline and claims {vector.size_in_bytes}")
@@ -58,7 +61,9 @@ def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
     end = start + 4 + vector.size_in_bytes
     if not data or data[0] != 1:
         raise _invalid(vector, "its file is not of format version 1")
-    if vector.size_in_bytes > MAX_BYTES or end + 4 > len(data):
+    if vector.size_in_bytes > limits.MAX_VECTOR_BYTES:
+        raise _invalid(vector, f"its size in bytes {limits.over('MAX_VECTOR_BYTES', vector.size_in_bytes)}")
+    if end + 4 > len(data):
         raise _invalid(vector, f"its file ends at byte {len(data)}, before byte {end + 4}")
     (size,) = struct.unpack_from(">i", data, start)
     if size != vector.size_in_bytes:
@@ -86,7 +91,7 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
 
 def _invalid(vector: DeletionVector, why: str) -> InvalidDataFileError:
     return InvalidDataFileError(
-        f"The deletion vector {vector.unique_id!r} cannot be used: {why}. Without it, deleted rows would come back; "
-        "restore its file.",
+        f"The deletion vector {vector.unique_id[:200]!r} cannot be used: {why}. Without it, deleted rows would come "
+        "back; restore its file.",
         path=vector.path_or_inline_dv,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,12 @@ from deltalog.spec.timestamps import parse_iso
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _UTC = datetime.timezone.utc
+_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+# Python takes more for a number than any writer means: underscores, digits of other scripts, weeks for days.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ].*)?")
 # What Hive escapes in directory names, besides control characters.
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^ <>|")
 
@@ -52,14 +59,14 @@ def parse(text: str | None, data_type: DataType, column: str) -> Any:
     try:
         if name == "string":
             return text
-        if name in ("long", "integer", "short", "byte"):
-            return int(text)
+        if name in _BITS:
+            return _whole(text, _BITS[name])
         if name in ("float", "double"):
-            return float(text)
+            return float(_like(_NUMBER, text) if not _NOT_FINITE.fullmatch(text.strip()) else text)
         if name == "boolean":
             return {"true": True, "false": False}[text.lower()]
         if name == "date":
-            return datetime.date.fromisoformat(text[:10]) if len(text) > 10 else datetime.date.fromisoformat(text)
+            return datetime.date.fromisoformat(_like(_DATE, text)[:10])
         if name == "timestamp":
             moment = parse_iso(text)
             return moment.replace(tzinfo=_UTC) if moment.tzinfo is None else moment.astimezone(_UTC)
@@ -69,12 +76,28 @@ def parse(text: str | None, data_type: DataType, column: str) -> Any:
             return text.encode("utf-8") if any(ord(c) > 255 for c in text) else bytes(ord(c) for c in text)
         if isinstance(data_type, DecimalType):
             exponent = decimal.Decimal(1).scaleb(-data_type.scale)
-            return decimal.Decimal(text).quantize(exponent, context=decimal.Context(prec=38))
+            context = decimal.Context(prec=data_type.precision)
+            return decimal.Decimal(_like(_NUMBER, text)).quantize(exponent, context=context)
     except (ValueError, KeyError, ArithmeticError) as error:
         raise CorruptTableError(
             f"The partition value {text!r} of column {column} is not a {data_type}: {error}."
         ) from None
     raise CorruptTableError(f"Column {column} of type {data_type} cannot be a partition column.")
+
+
+def _like(pattern: re.Pattern[str], text: str) -> str:
+    """The text without spaces around it. Raises ValueError when it is of another form."""
+    text = text.strip(" ")
+    if not pattern.fullmatch(text):
+        raise ValueError("it is of another form")
+    return text
+
+
+def _whole(text: str, bits: int) -> int:
+    value = int(_like(_WHOLE, text))
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError(f"it does not fit into {bits} bits")
+    return value
 
 
 def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltalog.errors import CorruptTableError, SchemaMismatchError
+from deltalog.spec import limits
 
 _INTEGRAL = ("byte", "short", "integer", "long")
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 PRIMITIVES = frozenset((*_INTEGRAL, *_TEMPORAL, "string", "float", "double", "boolean", "binary", "variant", "void"))
-MAX_DEPTH = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ class StructType:
     def from_json(cls, text: str) -> StructType:
         """Parse ``schemaString``. Raises CorruptTableError when it is not a Delta schema."""
         try:
+            if len(text) > limits.MAX_SCHEMA_BYTES:
+                raise ValueError(f"its size in bytes {limits.over('MAX_SCHEMA_BYTES', len(text))}")
             parsed = _from_json(json.loads(text), 0)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptTableError(f"The table's schemaString is not a Delta schema: {error!r}.") from None
@@ -156,35 +158,52 @@ def _to_json(data_type: DataType) -> Any:
 
 
 def _from_json(value: Any, depth: int) -> DataType:
-    if depth > MAX_DEPTH:
-        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    if depth > limits.MAX_SCHEMA_DEPTH:
+        raise ValueError(f"the depth of its nesting {limits.over('MAX_SCHEMA_DEPTH', depth)}")
     if isinstance(value, str):
         if value in PRIMITIVES:
             return PrimitiveType(value)
         if value == "decimal":
             return DecimalType(10, 0)
         if match := _DECIMAL.fullmatch(value):
-            return DecimalType(int(match[1]), int(match[2]))
+            return _decimal(int(match[1]), int(match[2]))
         raise ValueError(f"unknown type {value!r}")
     kind = value["type"]
     if kind == "struct":
-        return StructType(
-            tuple(
-                StructField(
-                    f["name"],
-                    _from_json(f["type"], depth + 1),
-                    f.get("nullable", True),
-                    f.get("metadata") or {},
-                )
-                for f in value["fields"]
-            )
-        )
+        return _struct(tuple(_field(f, depth) for f in value["fields"]))
     if kind == "array":
-        return ArrayType(_from_json(value["elementType"], depth + 1), value.get("containsNull", True))
+        return ArrayType(_from_json(value["elementType"], depth + 1), _flag(value, "containsNull"))
     if kind == "map":
         key, item = _from_json(value["keyType"], depth + 1), _from_json(value["valueType"], depth + 1)
-        return MapType(key, item, value.get("valueContainsNull", True))
+        return MapType(key, item, _flag(value, "valueContainsNull"))
     raise ValueError(f"unknown type {kind!r}")
+
+
+def _decimal(precision: int, scale: int) -> DecimalType:
+    if not 1 <= precision <= 38 or scale > precision:
+        raise ValueError(f"unknown type 'decimal({precision},{scale})'")
+    return DecimalType(precision, scale)
+
+
+def _struct(fields: tuple[StructField, ...]) -> StructType:
+    if len({f.name for f in fields}) < len(fields):
+        raise ValueError(f"a struct has two fields of one name; its fields are {[f.name for f in fields]}")
+    return StructType(fields)
+
+
+def _field(value: Any, depth: int) -> StructField:
+    name, metadata = value["name"], value.get("metadata") or {}
+    if not isinstance(name, str) or not isinstance(metadata, dict):
+        raise ValueError(f"the field {name!r} has a name that is no text, or metadata that is no object")
+    return StructField(name, _from_json(value["type"], depth + 1), _flag(value, "nullable"), metadata)
+
+
+def _flag(value: Any, key: str) -> bool:
+    """True where it is absent. Raises ValueError for anything but true and false."""
+    flag = value.get(key, True)
+    if not isinstance(flag, bool):
+        raise ValueError(f"{key} is {flag!r}")
+    return flag
 
 
 def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from deltalog import Metadata, Protocol
+from deltalog import CorruptTableError, DeltaTable, Metadata, Protocol
 from deltalog.log.checksum import Totals, decode_checksum, encode_checksum
 from deltalog.log.replay import State
 from deltalog.spec.actions import CommitInfo, DomainMetadata, SetTransaction
-from tests.core_env import metadata_action, protocol_action
+from deltalog.spec.paths import checksum_path
+from tests.core_env import SCHEMA, environment, memory, metadata_action, protocol_action, rows
 
 STATE = State(
     Protocol.from_json(protocol_action("inCommitTimestamp")["protocol"]),
@@ -113,3 +114,44 @@ def test_garbage_is_none(data: bytes) -> None:
 def test_every_truncation_is_none() -> None:
     whole = encode_checksum(STATE, Totals(7, 1234), "txn", 99)
     assert all(decode_checksum(whole[:length]) is None for length in range(len(whole)))
+
+
+# ------------------------------------------------------------------------- held against the log once that is read
+
+
+def _with_checksum(**changes: Any) -> tuple[DeltaTable, int]:
+    """A table of one commit whose ``.crc`` says something else; and the bytes of its only file."""
+    store = memory()
+    table = DeltaTable.create(store, SCHEMA, data=rows(1), environment=environment())
+    size_bytes = table.snapshot().size_bytes
+    path = checksum_path(table.version)
+    body = json.loads(store.get(path))
+    store.put(path, json.dumps({**body, **changes}).encode())
+    return DeltaTable.open(store), size_bytes
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"metadata": metadata_action({"a": "b"})["metaData"]}, "contradicts the commits in metaData"),
+        ({"protocol": protocol_action("appendOnly")["protocol"]}, "contradicts the commits in protocol"),
+    ],
+    ids=["metaData", "protocol"],
+)
+def test_a_checksum_that_contradicts_the_commits_is_an_error_once_they_are_read(
+    changes: dict[str, Any], says: str
+) -> None:
+    table, _ = _with_checksum(**changes)
+    for read in (table.snapshot().files, table.snapshot().scan().to_arrow):
+        with pytest.raises(CorruptTableError, match=says) as caught:
+            read()
+        assert checksum_path(table.version) in str(caught.value) and "delete that file" in str(caught.value)
+
+
+def test_the_files_themselves_outvote_the_totals_of_a_checksum() -> None:
+    table, size_bytes = _with_checksum(numFiles=7, tableSizeBytes=9)
+    snapshot = table.snapshot()
+    assert (snapshot.num_files, snapshot.size_bytes) == (7, 9)  # believed until the log is read
+    assert snapshot.files().num_rows == 1
+    assert (snapshot.num_files, snapshot.size_bytes) == (1, size_bytes)
+    assert snapshot.known_totals == Totals(1, size_bytes)

@@ -12,6 +12,7 @@ from deltalog.spec.actions import Action, CommitInfo, DeletionVector, DomainMeta
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 SIZES = st.integers(0, 2**63 - 1)
+INTS = st.integers(0, 2**31 - 1)
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXT,
@@ -22,10 +23,10 @@ VECTOR = st.fixed_dictionaries(
     {
         "storageType": st.sampled_from("uip"),
         "pathOrInlineDv": TEXT,
-        "sizeInBytes": SIZES,
+        "sizeInBytes": INTS,
         "cardinality": SIZES,
     },
-    optional={"offset": SIZES, "maxRowIndex": LONGS},
+    optional={"offset": INTS, "maxRowIndex": LONGS},
 )
 STRINGS = st.dictionaries(TEXT, TEXT | st.none(), max_size=2)
 FILE: dict[str, st.SearchStrategy[Any]] = {

@@ -201,3 +201,34 @@ def test_a_directory_never_leaves_the_table(values: dict[str, str | None]) -> No
     for segment, name in zip(segments, values, strict=True):
         assert segment.startswith(f"{name}=") and "\\" not in segment and segment not in (".", "..")
         assert not any(ord(c) < 32 or ord(c) == 127 for c in segment)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "text"),
+    [
+        ("byte", "128"), ("short", "-32769"), ("integer", "2147483648"), ("long", str(2**63)), ("long", "9" * 5000),
+        ("long", "1_0"), ("long", "٣"), ("long", "1.0"), ("double", "1_0"), ("double", "0x1"), ("float", "1e"),
+        ("date", "20260101"), ("date", "2026-W01-1"), ("date", "2026-01-01x"), ("date", "2026-02-30"),
+    ],
+)  # fmt: skip
+def test_what_only_python_takes_for_a_value_is_refused(data_type: str, text: str) -> None:
+    with pytest.raises(CorruptTableError, match="is not a"):
+        partitions.parse(text, PrimitiveType(data_type), "p")
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "1_0", "123456789.00", "1e99999999"])
+def test_decimals_that_the_type_cannot_hold_are_refused(text: str) -> None:
+    with pytest.raises(CorruptTableError, match="is not a"):
+        partitions.parse(text, DecimalType(10, 2), "p")
+
+
+@pytest.mark.parametrize(
+    ("data_type", "text", "value"),
+    [
+        ("byte", "-128", -128), ("long", str(-(2**63)), -(2**63)), ("integer", " 5 ", 5), ("long", "+7", 7),
+        ("double", "1.0E300", 1e300), ("double", ".5", 0.5), ("float", "-Infinity", float("-inf")),
+        ("date", "2026-01-02 03:04:05", datetime.date(2026, 1, 2)), ("date", "0001-01-01", datetime.date(1, 1, 1)),
+    ],
+)  # fmt: skip
+def test_the_forms_that_writers_use_are_read(data_type: str, text: str, value: object) -> None:
+    assert partitions.parse(text, PrimitiveType(data_type), "p") == value
