@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ STRINGS_MAP = pa.map_(pa.string(), pa.string())
 
 def int64s(values: Sequence[int | None]) -> pa.Int64Array:
     """Whole numbers; None becomes null."""
-    data = array("q", [value or 0 for value in values])
+    data = array("q", (value or 0 for value in values) if None in values else values)  # type: ignore[type-var]
     return pa.Array.from_buffers(pa.int64(), len(values), [_validity(values), pa.py_buffer(data)])
 
 
@@ -55,6 +56,13 @@ def strings_map(values: Sequence[Mapping[str, str | None] | None]) -> pa.MapArra
 
 
 _ENTRY_FIELDS = [STRINGS_MAP.key_field, STRINGS_MAP.item_field]
+
+
+def combined(values: Any) -> Any:
+    """A column of a table as one array."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
 def empty(schema: pa.Schema) -> pa.Table:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltalog.errors import (
@@ -18,11 +21,15 @@ from deltalog.errors import (
     ObjectNotFoundError,
     StoreError,
 )
+from deltalog.log.bulk import decode_commits
+from deltalog.log.checkpoint_rows import Wanted, file_actions, present, small_actions
 from deltalog.log.checksum import VersionChecksum, decode_checksum
 from deltalog.log.columns import empty
+from deltalog.log.footer import check_footer
 from deltalog.log.last_checkpoint import read_hint
-from deltalog.log.replay import FILES, TOMBSTONES, PartialState, advance, files_table, tombstones_table
-from deltalog.log.segment import Checkpoint, Listing, parse_listing, parse_names
+from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, advance, files_table, tombstones_table
+from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, parse_listing, parse_names
+from deltalog.parallel import in_order
 from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.spec.codec import CommitActions, decode_commit, first_commit_info
 from deltalog.spec.paths import (
@@ -32,28 +39,38 @@ from deltalog.spec.paths import (
     commit_name,
     commit_path,
     log_path,
-    sidecar_path,
     version_prefix,
 )
 from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
 
 HEAD_BYTES = 4096
 _PIECE_ROWS = 32_768
-_FEW_ACTIONS = 16
+# Decoding is the processor's work: more threads than it has cores only hold more pieces.
+_THREADS, _PIECES_AHEAD = min(4, os.cpu_count() or 4), 4
 _SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata")
+Piece = TypeVar("Piece")
 
 
-def camel(name: str) -> str:
-    """The protocol's name of a snake-case column."""
-    head, *rest = name.split("_")
-    return head + "".join(word.capitalize() for word in rest)
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    """A Parquet file with its footer and the dotted paths of its columns. Threads may share it."""
+
+    path: str
+    source: Any
+    footer: pq.FileMetaData
+    paths: frozenset[str]
 
 
 class LogReader:
-    """The files of one table's ``_delta_log``. Holds no state but the store."""
+    """The files of one table's ``_delta_log``, and ``files``, those that they name. Holds no state but the stores.
 
-    def __init__(self, store: LogStore) -> None:
+    ``allowed_paths``: places besides the table where the log may name files; see TableFiles.
+    """
+
+    def __init__(self, store: LogStore, allowed_paths: Sequence[str] = ()) -> None:
         self.store = store
+        self.files = TableFiles(store, allowed_paths)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
         """The log from a version on. Cost: 1 LIST."""
@@ -80,11 +97,35 @@ class LogReader:
 
     def commits(self, versions: Sequence[int]) -> list[CommitActions]:
         """The actions of several commits. Cost: 1 GET each, in parallel where the store does that."""
+        files = self._commit_files(versions)
+        return [decode_commit(data, version) for version, data in zip(versions, files, strict=True)]
+
+    def _commit_files(self, versions: Sequence[int]) -> list[bytes]:
         try:
-            data = self.store.get_many([commit_path(v) for v in versions])
+            return self.store.get_many([commit_path(v) for v in versions])
         except ObjectNotFoundError as error:
             raise self._gone(error.path.rsplit("/", 1)[-1]) from error  # type: ignore[attr-defined]
-        return [decode_commit(each, version) for version, each in zip(versions, data, strict=True)]
+
+    def segment_commits(self, segment: Segment) -> Commits:
+        """What the commits of a segment amount to. A compaction stands for its commits, as one commit of its last
+        version; where it cannot be read, they are read themselves. Cost: 1 GET for each file."""
+        found = Commits()
+        rest = list(segment.commits)
+        for compaction in segment.compactions:
+            within = range(compaction.start, compaction.end + 1)
+            found += self._in_bulk([v for v in rest if v < compaction.start])
+            found += self._compacted(compaction) or self._in_bulk(within)
+            rest = [v for v in rest if v > compaction.end]
+        return found + self._in_bulk(rest)
+
+    def _in_bulk(self, versions: Sequence[int]) -> Commits:
+        return decode_commits(versions, self._commit_files(versions))
+
+    def _compacted(self, compaction: Compaction) -> Commits | None:
+        try:
+            return Commits([decode_commit(self.store.get(log_path(compaction.name)), compaction.end)])
+        except (ObjectNotFoundError, InvalidCommitError):
+            return None
 
     def commit_info(self, version: int) -> CommitInfo | None:
         """The commitInfo of a commit, from its first bytes where it comes first, as it must with ICT.
@@ -132,16 +173,20 @@ class LogReader:
         transactions: dict[str, SetTransaction] = {}
         domains: dict[str, DomainMetadata] = {}
         for name in checkpoint.names:
-            pieces = self._parquet(log_path(name), checkpoint, _SINGLETONS)
-            for key, body in (row for piece in pieces for row in _rows(piece, _SINGLETONS)):
+            with contextlib.ExitStack() as stack:
+                pieces = self._parquet(self._open(log_path(name), checkpoint, stack), checkpoint, _SINGLETONS)
+                found = [row for piece in pieces for row in small_actions(piece, _SINGLETONS)]
+            for key, body in found:
                 if key == "protocol":
                     protocol = Protocol.from_json(body)
                 elif key == "metaData":
                     metadata = Metadata.from_json(body)
                 elif key == "txn":
-                    transactions[body["appId"]] = SetTransaction.from_json(body)
+                    transaction = SetTransaction.from_json(body)
+                    transactions[transaction.app_id] = transaction
                 elif not body.get("removed"):
-                    domains[body["domain"]] = DomainMetadata.from_json({"removed": False, **body})
+                    domain = DomainMetadata.from_json({"removed": False, **body})
+                    domains[domain.domain] = domain
         if protocol is None or metadata is None:
             missing = "protocol" if protocol is None else "metaData"
             # Not InvalidCheckpointError: this file is whole, so what it lacks was never in the table's state.
@@ -153,37 +198,98 @@ class LogReader:
 
     def checkpoint_files(self, checkpoint: Checkpoint) -> pa.Table:
         """The add actions of a checkpoint, schema FILES. Statistics stay JSON text."""
-        return self._file_actions(checkpoint, "add", FILES, lambda actions: files_table(actions.adds))
+        return pa.concat_tables(
+            [empty(FILES), *self.file_pieces(checkpoint, Wanted("add", FILES), lambda piece: piece)]
+        )
 
     def checkpoint_tombstones(self, checkpoint: Checkpoint) -> pa.Table:
         """The remove actions of a checkpoint, schema TOMBSTONES."""
-        return self._file_actions(checkpoint, "remove", TOMBSTONES, lambda actions: tombstones_table(actions.removes))
+        pieces = self.file_pieces(checkpoint, Wanted("remove", TOMBSTONES), lambda piece: piece)
+        return pa.concat_tables([empty(TOMBSTONES), *pieces])
+
+    def file_pieces(
+        self, checkpoint: Checkpoint, wanted: Wanted, convert: Callable[[pa.Table], Piece]
+    ) -> Iterator[Piece]:
+        """The file actions of a checkpoint in order, some ten thousand at a time, each piece through ``convert``.
+
+        ``convert`` is called by threads that read and decode side by side. What a piece drops makes room for the
+        next one, so less memory is touched. Raises InvalidCheckpointError. Cost: the columns, in ranged GETs.
+        """
+        sources: list[Callable[[], Iterator[Piece]]] = []
+        sidecars: list[str] = []
+        with contextlib.ExitStack() as stack:
+            if checkpoint.is_json:
+                manifest = self._json_checkpoint(checkpoint)
+                sources.append(lambda: iter([convert(_of_json(manifest, wanted))]))
+                sidecars = [sidecar.path for sidecar in manifest.sidecars]
+            else:
+                for name in checkpoint.names:
+                    file = self._open(log_path(name), checkpoint, stack)
+                    read = partial(self._file_actions, file, checkpoint, wanted, convert)
+                    sources.extend(partial(read, [group]) for group in range(file.footer.num_row_groups))
+                    for piece in self._parquet(file, checkpoint, ["sidecar.path"]):
+                        sidecars += [body["path"] for _, body in small_actions(piece, ["sidecar"])]
+            sources.extend(partial(self._sidecar, name, checkpoint, wanted, convert) for name in sidecars)
+            yield from in_order(sources, _THREADS, _PIECES_AHEAD)
+
+    def _sidecar(
+        self, named: str, checkpoint: Checkpoint, wanted: Wanted, convert: Callable[[pa.Table], Piece]
+    ) -> Iterator[Piece]:
+        with contextlib.ExitStack() as stack:
+            file = self._open(self.files.find_sidecar(named)[1], checkpoint, stack)
+            yield from self._file_actions(file, checkpoint, wanted, convert, None)
 
     def _file_actions(
-        self, checkpoint: Checkpoint, action: str, schema: pa.Schema, of_json: Callable[[CommitActions], pa.Table]
-    ) -> pa.Table:
-        columns = [f"{action}.{camel(name)}" for name in schema.names]
-        parts = [empty(schema)]
-        paths = [log_path(name) for name in checkpoint.names]
-        if checkpoint.is_json:
-            manifest = self._json_checkpoint(checkpoint)
-            parts.append(of_json(manifest))
-            paths = [sidecar_path(sidecar.path) for sidecar in manifest.sidecars]
-        for path in paths:
-            for piece in self._parquet(path, checkpoint, [*columns, "sidecar.path"]):
-                parts.append(_struct_rows(piece, action, schema))
-                paths.extend(sidecar_path(body["path"]) for _, body in _rows(piece, ["sidecar"]))
-        return pa.concat_tables(parts)
+        self,
+        file: _OpenFile,
+        checkpoint: Checkpoint,
+        wanted: Wanted,
+        convert: Callable[[pa.Table], Piece],
+        groups: Sequence[int] | None,
+    ) -> Iterator[Piece]:
+        for piece in self._parquet(file, checkpoint, wanted.stored(file.paths), groups):
+            with self._reading(file.path, checkpoint):
+                rows = file_actions(piece, wanted)
+            yield convert(rows)
 
-    def _parquet(self, path: str, checkpoint: Checkpoint, columns: Iterable[str]) -> Iterator[pa.Table]:
-        """The rows in pieces, so that what a piece drops makes room for the next one: less memory is touched."""
+    def _open(self, path: str, checkpoint: Checkpoint, stack: contextlib.ExitStack) -> _OpenFile:
+        """Open a Parquet file of a checkpoint for as long as ``stack`` lasts, and look at its footer."""
+        with self._reading(path, checkpoint):
+            source = self.store.open_input(path)
+            stack.callback(source.close)
+            with pq.ParquetFile(source) as file:
+                footer, schema = file.metadata, file.schema_arrow
+            groups = map(footer.row_group, range(footer.num_row_groups))
+            check_footer(schema, footer.num_rows, (group.total_byte_size for group in groups))
+            # The metadata of column chunks could tell those that are null throughout, but where a footer lies about
+            # a chunk, pyarrow ends the process.
+            paths = frozenset(footer.schema.column(leaf).path for leaf in range(footer.num_columns))
+            return _OpenFile(path, source, footer, paths)
+
+    def _parquet(
+        self, file: _OpenFile, checkpoint: Checkpoint, columns: Sequence[str], groups: Sequence[int] | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of those of ``columns`` that the file has, in pieces."""
+        columns = present(columns, file.paths)
+        if not columns:
+            return
+        with (
+            self._reading(file.path, checkpoint),
+            pq.ParquetFile(
+                file.source,
+                metadata=file.footer,
+                page_checksum_verification=True,
+                coerce_int96_timestamp_unit="us",
+            ) as parquet,
+        ):
+            for batch in parquet.iter_batches(_PIECE_ROWS, row_groups=groups, columns=columns, use_threads=False):
+                yield pa.Table.from_batches([batch])
+
+    @contextlib.contextmanager
+    def _reading(self, path: str, checkpoint: Checkpoint) -> Iterator[None]:
+        """What goes wrong with a file of a checkpoint, as an error that says so."""
         try:
-            with pq.ParquetFile(self.store.open_input(path)) as file:
-                # The thread pool costs a small file more than it saves, ten times more on busy CPUs.
-                threads = file.metadata.num_rows > _PIECE_ROWS
-                stored = _stored(file.metadata, columns)
-                for batch in file.iter_batches(_PIECE_ROWS, columns=stored, use_threads=threads):
-                    yield pa.Table.from_batches([batch])
+            yield
         except ObjectNotFoundError as error:
             if path in map(log_path, checkpoint.names):
                 raise self._unreadable(checkpoint, path, error) from error
@@ -229,95 +335,6 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
     )
 
 
-def _stored(footer: pq.FileMetaData, columns: Iterable[str]) -> list[str]:
-    """Those of ``columns`` that are not null in every row, as far as the footer tells.
-
-    A leaf below a map or list always counts: it is as null for an empty one as for an absent one.
-    """
-    repeated = [footer.schema.column(leaf).max_repetition_level > 0 for leaf in range(footer.num_columns)]
-    leaves: set[str] = set()
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        for index in range(footer.num_columns):
-            leaf = group.column(index)
-            statistics = leaf.statistics if leaf.is_stats_set else None
-            known = None if repeated[index] or statistics is None or not statistics.has_null_count else statistics
-            if known is None or known.null_count < leaf.num_values:
-                leaves.add(leaf.path_in_schema)
-    return [c for c in columns if any(leaf == c or leaf.startswith(f"{c}.") for leaf in leaves)]
-
-
-def _rows(table: pa.Table, keys: Iterable[str]) -> Iterable[tuple[str, dict[str, Any]]]:
-    """The few rows of the small actions as JSON-like bodies without nulls."""
-    for key in keys:
-        if key not in table.schema.names:
-            continue
-        column = table.column(key)
-        if column.null_count == len(column):
-            continue
-        for row in column.filter(pc.is_valid(column)).to_pylist():
-            body = {k: dict(v) if k == "configuration" and key == "metaData" and v else v for k, v in row.items()}
-            if not any(v is not None for v in body.values()):
-                continue  # some writers store a struct of nulls for an absent action
-            if key == "metaData":
-                body = _metadata_body(body)
-            yield key, {k: v for k, v in body.items() if v is not None}
-
-
-def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
-    stored = body.get("format") or {}
-    body["format"] = {
-        "provider": stored.get("provider") or "parquet",
-        "options": dict(stored.get("options") or ()),
-    }
-    body["partitionColumns"] = body.get("partitionColumns") or []
-    body["configuration"] = body.get("configuration") or {}
-    return body
-
-
-def _struct_rows(table: pa.Table, action: str, schema: pa.Schema) -> pa.Table:
-    """The rows where the action's struct has a path, its children as columns of ``schema``."""
-    if action not in table.schema.names:
-        return empty(schema)
-    column = table.column(action)
-    present = {f.name: i for i, f in enumerate(column.type.fields)}
-    if "path" not in present:
-        return empty(schema)
-    children = column.flatten()
-    rows = len(column)
-    arrays = []
-    for wanted in schema:
-        index = present.get(camel(wanted.name))
-        arrays.append(pa.nulls(rows, wanted.type) if index is None else _cast(children[index], wanted.type))
-    return _valid_rows(pa.Table.from_arrays(arrays, schema=schema))
-
-
-def _valid_rows(rows: pa.Table) -> pa.Table:
-    """The rows with a path. The other actions of a checkpoint mostly stand in a few rows of their own, so
-    slices without copying do for all but a mixed one."""
-    paths = rows.column("path")
-    if paths.null_count == 0:
-        return rows
-    if paths.null_count > _FEW_ACTIONS:
-        return rows.filter(pc.is_valid(paths))
-    gaps = [*pc.indices_nonzero(pc.is_null(paths)).to_pylist(), rows.num_rows]
-    starts = [0, *(gap + 1 for gap in gaps)]
-    runs = [rows.slice(start, gap - start) for start, gap in zip(starts, gaps) if gap > start]  # noqa: B905
-    return pa.concat_tables(runs) if runs else rows.slice(0, 0)
-
-
-def _cast(values: Any, wanted: pa.DataType) -> Any:
-    if values.type == wanted:
-        return values
-    if values.null_count == len(values):
-        return pa.nulls(len(values), wanted)
-    if pa.types.is_struct(wanted):
-        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        present = {f.name: i for i, f in enumerate(values.type.fields)}
-        children = []
-        for child in wanted.fields:
-            index = present.get(camel(child.name))
-            found = pa.nulls(len(values), child.type) if index is None else values.field(index)
-            children.append(_cast(found, child.type))
-        mask = pc.invert(values.is_valid())
-        return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=mask)
-    return values.cast(wanted)
+def _of_json(actions: CommitActions, wanted: Wanted) -> pa.Table:
+    table = files_table(actions.adds) if wanted.action == "add" else tombstones_table(actions.removes)
+    return table.select([name for name in table.schema.names if wanted.reads(name)])

@@ -5,8 +5,9 @@ Spec: PROTOCOL.md#action-reconciliation. Files are Arrow tables; the few other a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -119,22 +120,82 @@ def file_key(path: str, deletion_vector: DeletionVector | None) -> str:
     return path if deletion_vector is None else f"{path}\0{deletion_vector.unique_id}"
 
 
-def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Table:
-    """The live files (schema FILES) after ``commits`` (ascending) on top of ``base``: the newest action wins."""
+@dataclass(frozen=True, slots=True)
+class AddedFiles:
+    """What some consecutive commits add, as rows of FILES in the order of the log. ``version``: the first of them."""
+
+    version: int
+    files: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Commits, ascending. Those whose adds are in ``added`` hold none themselves, and no removes."""
+
+    actions: Sequence[CommitActions] = ()
+    added: Sequence[AddedFiles] = ()
+
+    def __add__(self, later: Commits) -> Commits:
+        return Commits([*self.actions, *later.actions], [*self.added, *later.added])
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What commits do to the files before them: those that they add (schema FILES), and the keys of all that they
+    add or remove."""
+
+    files: pa.Table
+    keys: Collection[str]
+
+    @cached_property
+    def _keys(self) -> pa.StringArray:
+        return strings(list(self.keys))
+
+    def on(self, files: pa.Table) -> pa.Table:
+        """Those of ``files`` (columns of FILES, path and deletion_vector among them) that the commits leave alone."""
+        if not self.keys or files.num_rows == 0:
+            return files
+        dead = pc.is_in(_keys(files), value_set=self._keys)
+        return files.filter(pc.invert(dead)) if pc.any(dead).as_py() else files
+
+
+def tail(commits: Commits) -> Tail:
+    """The effect of commits: the newest action on a file wins."""
     seen: set[str] = set()
+    newest_first: list[pa.Table] = []
     adds: list[AddFile] = []
-    for commit in reversed(commits):
-        for add in commit.adds:
+    added = {each.version: each.files for each in commits.added}
+    for commit in reversed(commits.actions):
+        for add in reversed(commit.adds):
             key = file_key(add.path, add.deletion_vector)
             if key not in seen:
                 seen.add(key)
                 adds.append(add)
         seen.update(file_key(r.path, r.deletion_vector) for r in commit.removes)
-    tail = files_table(adds)
+        if commit.version in added:
+            newest_first += [files_table(adds[::-1]), _unseen(added[commit.version], seen)]
+            adds = []
+    return Tail(pa.concat_tables([files_table(adds[::-1]), *reversed(newest_first)]), seen)
+
+
+def _unseen(files: pa.Table, seen: set[str]) -> pa.Table:
+    """The last row of each file that is not in ``seen``, to which they are added. Files without deletion vectors."""
+    paths = files["path"].to_pylist()
+    fresh = [False] * len(paths)
+    for row in range(len(paths) - 1, -1, -1):
+        if paths[row] not in seen:
+            seen.add(paths[row])
+            fresh[row] = True
+    return files if all(fresh) else files.filter(booleans(fresh))
+
+
+def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Table:
+    """The live files (schema FILES) after ``commits`` (ascending) on top of ``base``."""
+    after = tail(Commits(commits))
     if base is None:
-        return tail
-    live = _without(base, seen)
-    return pa.concat_tables([live, tail]) if adds else live
+        return after.files
+    live = after.on(base)
+    return pa.concat_tables([live, after.files]) if after.files.num_rows else live
 
 
 def tombstones(base: pa.Table | None, commits: Sequence[CommitActions], keep_after_ms: int, live: pa.Table) -> pa.Table:
@@ -146,17 +207,11 @@ def tombstones(base: pa.Table | None, commits: Sequence[CommitActions], keep_aft
     table = tombstones_table(recent)
     if base is not None:
         expired = pc.less_equal(pc.fill_null(base["deletion_timestamp"], 0), keep_after_ms)
-        table = pa.concat_tables([_without(base.filter(pc.invert(expired)), set(newest)), table])
+        unchanged = Tail(table, newest).on(base.filter(pc.invert(expired)))
+        table = pa.concat_tables([unchanged, table])
     if table.num_rows == 0:
         return table
     return table.filter(pc.invert(pc.is_in(_keys(table), value_set=pc.unique(_keys(live)))))
-
-
-def _without(files: pa.Table, keys: set[str]) -> pa.Table:
-    if not keys or files.num_rows == 0:
-        return files
-    dead = pc.is_in(_keys(files), value_set=strings(list(keys)))
-    return files.filter(pc.invert(dead)) if pc.any(dead).as_py() else files
 
 
 def _keys(files: pa.Table) -> Any:

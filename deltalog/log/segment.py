@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from deltalog.errors import MissingVersionError, TableNotFoundError, VersionNotFoundError
-from deltalog.spec.paths import MAX_VERSION, LogFile, LogFileKind, commit_name, parse_log_file
+from deltalog.spec.paths import MAX_VERSION, LogFile, LogFileKind, commit_name, compaction_name, parse_log_file
 from deltalog.storage.base import FileMeta
 
 _CHECKPOINTS = (
@@ -34,17 +34,30 @@ class Checkpoint:
         return self.names[0].endswith(".json")
 
 
+@dataclass(frozen=True, order=True, slots=True)
+class Compaction:
+    """A log compaction file: the reconciled actions of the commits from ``start`` to ``end``."""
+
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        return compaction_name(self.start, self.end)
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The files of ``_delta_log`` that mean something, sorted; from some version on, or all.
 
     ``commits`` and ``checksums``: ascending versions. ``checkpoints``: complete ones, ascending by version.
-    ``metas``: what the listing said of each commit; empty when only names were asked for.
+    ``compactions``: ascending. ``metas``: what the listing said of each commit; empty when only names were asked for.
     """
 
     commits: tuple[int, ...]
     checkpoints: tuple[Checkpoint, ...]
     checksums: frozenset[int]
+    compactions: tuple[Compaction, ...] = ()
     metas: dict[int, FileMeta] = field(repr=False, default_factory=dict)
 
     @property
@@ -54,12 +67,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What is read for ``version``: the checkpoint, if any, then the commits in ``commits``."""
+    """What is read for ``version``: the checkpoint, if any, then the commits in ``commits``, those of them that
+    ``compactions`` cover in one file each."""
 
     version: int
     checkpoint: Checkpoint | None
     commits: tuple[int, ...]
     has_checksum: bool
+    compactions: tuple[Compaction, ...] = ()
 
     @property
     def checkpoint_version(self) -> int:
@@ -84,11 +99,14 @@ def parse_names(names: Collection[str]) -> Listing:
     commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
     checksums = _versions([name[:20] for name in names if len(name) == 24 and name.endswith(".crc")])
     parts: dict[tuple[int, LogFileKind, int, str], list[LogFile]] = {}
+    compactions: list[Compaction] = []
     for name in [name for name in names if len(name) > 25]:
         parsed = parse_log_file(name)
         if parsed is not None and parsed.kind in _CHECKPOINTS:
             unique = name if parsed.kind is LogFileKind.UUID_CHECKPOINT else ""
             parts.setdefault((parsed.version, parsed.kind, parsed.parts or 1, unique), []).append(parsed)
+        elif parsed is not None and parsed.end_version is not None and parsed.end_version > parsed.version:
+            compactions.append(Compaction(parsed.version, parsed.end_version))
     checkpoints = [
         Checkpoint(version, kind, tuple(f.name for f in sorted(found, key=lambda f: f.part or 0)))
         for (version, kind, expected, _), found in parts.items()
@@ -96,7 +114,7 @@ def parse_names(names: Collection[str]) -> Listing:
     ]
     # Of several checkpoints of one version the newer spec comes last, and is taken first.
     checkpoints.sort(key=lambda c: (c.version, _CHECKPOINTS.index(c.kind), c.names))
-    return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums))
+    return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums), tuple(sorted(compactions)))
 
 
 def _versions(texts: list[str]) -> list[int]:
@@ -155,7 +173,18 @@ def choose_segment(
     # A checksum is held against its commit; at a checkpoint's version that one is not among ``commits``.
     position = bisect.bisect_left(listing.commits, wanted)
     has_commit = listing.commits[position : position + 1] == (wanted,)
-    return Segment(wanted, checkpoint, commits, has_commit and wanted in listing.checksums)
+    has_checksum = has_commit and wanted in listing.checksums
+    return Segment(wanted, checkpoint, commits, has_checksum, _covering(listing.compactions, start, wanted))
+
+
+def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[Compaction, ...]:
+    """Compactions within a range of versions, none overlapping another, the longest first where several begin."""
+    chosen: list[Compaction] = []
+    for each in sorted(compactions, key=lambda c: (c.start, -c.end)):
+        if start <= each.start and each.end <= end:
+            chosen.append(each)
+            start = each.end + 1
+    return tuple(chosen)
 
 
 def recreatable_versions(listing: Listing) -> list[int]:

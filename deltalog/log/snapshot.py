@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import InvalidCheckpointError, MissingVersionError, VersionNotFoundError
-from deltalog.log.checksum import Totals
+from deltalog.log import statistics
+from deltalog.log.checkpoint_rows import Wanted
+from deltalog.log.checksum import Totals, check_against
+from deltalog.log.columns import empty
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import PartialState, State, advance, live_files, tombstones
+from deltalog.log.replay import FILES, Commits, PartialState, State, advance, live_files, tail, tombstones
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
-from deltalog.spec import features, timestamps
+from deltalog.log.statistics import Leaf
+from deltalog.parallel import in_order
+from deltalog.spec import column_mapping, features, timestamps
 from deltalog.spec.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.spec.codec import CommitActions
-from deltalog.spec.paths import commit_path, resolve_path
+from deltalog.spec.paths import commit_path
 from deltalog.spec.schema import StructType
 
 if TYPE_CHECKING:
     from deltalog.read.predicates import Predicate
-    from deltalog.read.scan import Scan
+    from deltalog.read.scan import Scan, VariantForm
 
 _MAX_PENDING = 64
+_SLICE_ROWS = 131_072
+_NO_FILES = empty(FILES)
+Piece = TypeVar("Piece")
 
 
 class Snapshot:
@@ -41,7 +50,7 @@ class Snapshot:
         state: State,
         *,
         totals: Totals | None = None,
-        commits: Sequence[CommitActions] | None = None,
+        commits: Commits | None = None,
         loaded: tuple[pa.Table, tuple[CommitActions, ...]] | None = None,
         in_commit_timestamp_ms: int | None = None,
     ) -> None:
@@ -115,7 +124,8 @@ class Snapshot:
         """The in-commit timestamps by version that loading this one has shown. Cost: none."""
         if self.enablement is not None or not self.in_commit_timestamps_enabled:
             return {}  # commits before the enablement may carry some that do not count
-        infos = ((c.version, c.commit_info) for c in self._commits or ())
+        commits = () if self._commits is None else self._commits.actions
+        infos = ((c.version, c.commit_info) for c in commits)
         known = {v: info.in_commit_timestamp_ms for v, info in infos if info is not None}
         known[self.version] = self._known_ict_ms if self._known_ict_ms is not None else known.get(self.version)
         return {version: ict_ms for version, ict_ms in known.items() if ict_ms is not None}
@@ -155,6 +165,18 @@ class Snapshot:
         return list(self._state.domains.values())
 
     @property
+    def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that a clustered table is clustered by, each as its path of names; empty for other tables.
+
+        Spec: PROTOCOL.md#clustered-table. Raises CorruptTableError.
+        """
+        domain = self._state.domains.get(column_mapping.CLUSTERING_DOMAIN)
+        if domain is None or domain.removed:
+            return ()
+        mode = column_mapping.mode_of(self.metadata.configuration)
+        return column_mapping.clustering_columns(domain.configuration, self.schema, mode)
+
+    @property
     def state(self) -> State:
         """Protocol, metadata, transactions and domains together."""
         return self._state
@@ -178,22 +200,32 @@ class Snapshot:
 
     @property
     def totals(self) -> Totals:
-        if self._totals is None:
-            files = self.files()
-            self._totals = Totals(files.num_rows, pc.sum(files["size"]).as_py() or 0)
+        if self._totals is None or "_files" in self.__dict__:
+            return self._counted
         return self._totals
+
+    @cached_property
+    def _counted(self) -> Totals:
+        """The totals by the files themselves, which count more than what a ``.crc`` says of them."""
+        files = self.files()
+        return Totals(files.num_rows, pc.sum(files["size"]).as_py() or 0)
 
     @property
     def known_totals(self) -> Totals | None:
         """Totals when they are known without reading the files."""
-        return self._totals
+        return self._counted if "_files" in self.__dict__ else self._totals
 
-    def files(self) -> pa.Table:
-        """A row per live file; columns as deltalog.log.replay.FILES.
+    def files(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """A row per live file; columns as deltalog.log.replay.FILES, or those of them that are named.
 
-        Cost: the checkpoint's columns and one GET for each commit after it, the first time.
+        Cost: the columns in the checkpoint and one GET for each commit after it; all columns are kept for the next
+        call, and named ones are read anew.
         """
-        return self._files
+        if columns is None:
+            return self._files
+        schema = pa.schema([FILES.field(name) for name in columns])
+        pieces = self.file_pieces(lambda piece: piece.select(schema.names), columns)
+        return pa.concat_tables([empty(schema), *pieces])
 
     @cached_property
     def _files(self) -> pa.Table:
@@ -201,51 +233,103 @@ class Snapshot:
             base, commits = self._loaded
             self._loaded = None
             return live_files(base, commits)
-        checkpoint = self._segment.checkpoint
-        if checkpoint is None:
-            return live_files(None, self._tail())
-        try:
-            return live_files(self._reader.checkpoint_files(checkpoint), self._tail())
-        except InvalidCheckpointError as error:
-            return self._without_checkpoint(checkpoint, error).files()
+        return pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
+
+    def statistics(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The statistics of the live files, a row per row of ``files``: ``num_records``, ``tight_bounds``, and the
+        structs ``min_values``, ``max_values`` and ``null_count`` with a field per column, in the columns' types.
+
+        ``columns``: which columns of the table; None: all that are no partition columns. Bounds are as they were
+        written: those of text and timestamps may be cut short. What a file lacks is null. Raises
+        SchemaMismatchError. Cost: the statistics in the checkpoint, and the commits after it.
+        """
+        names = self.schema.names if columns is None else columns
+        fields = [self.schema.field(name) for name in names if name not in self.partition_columns]
+        mapping = column_mapping.mode_of(self.metadata.configuration)
+        leaves = statistics.leaves_of(StructType(tuple(fields)), mapping)
+        pieces = self.file_pieces(lambda piece: _statistics_table(piece, leaves), (), leaves)
+        return pa.concat_tables([_statistics_table(_NO_FILES, leaves), *pieces])
+
+    def file_pieces(
+        self,
+        convert: Callable[[pa.Table], Piece],
+        columns: Sequence[str] = tuple(FILES.names),
+        leaves: Sequence[Leaf] | None = None,
+    ) -> list[Piece]:
+        """``convert`` of the live files, some ten thousand rows at a time: large tables need not be held whole.
+
+        ``convert`` gets the columns named, path and deletion_vector in any case, and where ``leaves`` is given
+        what deltalog.log.statistics.of_files reads them from. It is called by threads. Cost: as ``files``.
+        """
+        if "_files" in self.__dict__ or self._loaded is not None:
+            return list(in_order(_slices(self.files(), convert)))
+        names = {"path", "deletion_vector", *columns}
+        wanted = Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
+        after = tail(self._tail())
+        pieces: list[Piece] = []
+        if self._segment.checkpoint is not None:
+            try:
+                base = self._reader.file_pieces(
+                    self._segment.checkpoint, wanted, lambda piece: convert(after.on(piece))
+                )
+                pieces.extend(base)
+            except InvalidCheckpointError as error:
+                twin = self._without_checkpoint(self._segment.checkpoint, error)
+                return twin.file_pieces(convert, columns, leaves)
+        if after.files.num_rows:
+            pieces.extend(in_order(_slices(after.files, convert)))
+        return pieces
 
     def tombstones(self, keep_after_ms: int) -> pa.Table:
         """Removes younger than a time, for checkpoints; columns as deltalog.log.replay.TOMBSTONES."""
         checkpoint = self._segment.checkpoint
         if checkpoint is None:
-            return tombstones(None, self._tail(), keep_after_ms, self.files())
+            return tombstones(None, self._tail().actions, keep_after_ms, self.files())
         try:
             base = self._reader.checkpoint_tombstones(checkpoint)
         except InvalidCheckpointError as error:
             return self._without_checkpoint(checkpoint, error).tombstones(keep_after_ms)
-        return tombstones(base, self._tail(), keep_after_ms, self.files())
+        return tombstones(base, self._tail().actions, keep_after_ms, self.files())
 
     def _without_checkpoint(self, checkpoint: Checkpoint, error: InvalidCheckpointError) -> Snapshot:
         """This version from an older checkpoint or from the commits alone; ``error`` when they are gone."""
         return load(self._reader, self._reader.list_from(), self.version, unusable=[checkpoint], failure=error)
 
-    def _tail(self) -> Sequence[CommitActions]:
+    def _tail(self) -> Commits:
         if self._commits is None:
-            self._commits = self._reader.commits(self._segment.commits)
+            commits = self._reader.segment_commits(self._segment)
+            check_against(self._state, commits.actions, self.url, self.version)
+            self._commits = commits
         return self._commits
 
     def file_path(self, add_path: str) -> str:
-        """Where the data file that the log names ``add_path`` lies. Raises UnsafePathError."""
-        return self._reader.store.location(resolve_path(add_path, self.url))
+        """Where the data file that the log names ``add_path`` lies: in the table, or in a place that
+        ``DeltaTable.open(allowed_paths=)`` named. Raises UnsafePathError."""
+        return self._reader.files.location(add_path)
 
     @property
     def reader(self) -> LogReader:
         """The log that this snapshot was read from."""
         return self._reader
 
-    def scan(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> Scan:
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        variants: VariantForm = "binary",
+    ) -> Scan:
         """The rows, lazily. ``columns``: names to read, in that order; None: all. ``where``: SQL text or a
         predicate made with ``col``; only rows for which it is true are returned, and files that cannot hold one
-        are not read. Raises CallError, SchemaMismatchError. Cost: none until it is read.
+        are not read.
+
+        Where row tracking is enabled, ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be asked for
+        among the columns. ``variants="json"`` gives variants as JSON text; else they are structs of metadata and
+        value, which ``variant_to_python`` takes. Raises CallError, SchemaMismatchError. Cost: none until it is read.
         """
         from deltalog.read.scan import Scan
 
-        return Scan(self, columns, where)
+        return Scan(self, columns, where, variants)
 
     # ------------------------------------------------------------------------------------------ succession
 
@@ -254,12 +338,13 @@ class Snapshot:
         if commit.version != self.version + 1:
             raise ValueError(f"version {commit.version} does not follow {self.version}")
         state = advance(self._state, [commit]).complete(self.url, commit.version)
-        segment = Segment(commit.version, self._segment.checkpoint, (*self._segment.commits, commit.version), False)
+        commits = (*self._segment.commits, commit.version)
+        segment = replace(self._segment, version=commit.version, commits=commits, has_checksum=False)
         return Snapshot(
             self._reader,
             segment,
             state,
-            totals=_totals_after(self._totals, commit),
+            totals=_totals_after(self.known_totals, commit),
             loaded=self._loaded_after(commit),
             in_commit_timestamp_ms=in_commit_timestamp_ms,
         )
@@ -277,11 +362,29 @@ class Snapshot:
             self._reader,
             Segment(self.version, checkpoint, (), self._segment.has_checksum),
             self._state,
-            totals=self._totals,
+            totals=self.known_totals,
             loaded=(self._files, ()),
             in_commit_timestamp_ms=self._known_ict_ms,
         )
         return twin
+
+
+def _slices(files: pa.Table, convert: Callable[[pa.Table], Piece]) -> Iterator[Callable[[], Iterator[Piece]]]:
+    for start in range(0, files.num_rows, _SLICE_ROWS):
+        yield partial(_converted, files.slice(start, _SLICE_ROWS), convert)
+
+
+def _converted(files: pa.Table, convert: Callable[[pa.Table], Piece]) -> Iterator[Piece]:
+    yield convert(files)
+
+
+def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
+    flat = statistics.of_files(files, leaves)
+    groups = statistics.nested(flat, leaves, lambda leaf: leaf.path)
+    columns = {"num_records": flat.column("numRecords"), "tight_bounds": flat.column("tightBounds")}
+    names = {"minValues": "min_values", "maxValues": "max_values", "nullCount": "null_count"}
+    nothing = pa.nulls(flat.num_rows, pa.struct([]))
+    return pa.table({**columns, **{name: groups.get(group, nothing) for group, name in names.items()}})
 
 
 def _totals_after(totals: Totals | None, commit: CommitActions) -> Totals | None:
@@ -344,8 +447,8 @@ def _load_segment(reader: LogReader, segment: Segment) -> Snapshot:
         features.check_readable(from_checksum.protocol, reader.store.url)
         return from_checksum
     base = PartialState() if segment.checkpoint is None else reader.checkpoint_state(segment.checkpoint)
-    commits = reader.commits(segment.commits)
-    state = advance(base, commits).complete(reader.store.url, segment.version)
+    commits = reader.segment_commits(segment)
+    state = advance(base, commits.actions).complete(reader.store.url, segment.version)
     features.check_readable(state.protocol, reader.store.url)
     return Snapshot(reader, segment, state, commits=commits)
 

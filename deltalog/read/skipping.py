@@ -6,18 +6,16 @@ is absent, unreadable or not known to be sound proves nothing.
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
-from deltalog.errors import DeltaLogError
+from deltalog.log import statistics
+from deltalog.log.statistics import Group, Leaf
 from deltalog.read.predicates import (
     And,
-    Bound,
     Column,
     Comparison,
     Constant,
@@ -32,32 +30,35 @@ from deltalog.read.predicates import (
     find,
     matches,
 )
-from deltalog.spec import column_mapping, partitions
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.column_mapping import Mode
-from deltalog.spec.schema import ArrayType, DataType, DecimalType, MapType, StructType
-from deltalog.spec.timestamps import parse_iso
+from deltalog.spec.schema import DecimalType, StructType
 
-_BOUNDED = frozenset(
-    {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
-)
+
+def statistics_leaves(
+    predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
+) -> list[Leaf]:
+    """The columns whose statistics ``prune`` looks at. ``predicate`` is bound to ``schema``."""
+    bound = [find(c, schema) for c in columns_of(predicate) if c.path[0] not in partition_columns]
+    leaves = [Leaf.of(each.fields, mapping) for each in bound if not isinstance(each.data_type, StructType)]
+    return list(dict.fromkeys(leaves))
 
 
 def prune(
     files: pa.Table, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> pa.Table:
-    """The rows of ``files`` (schema FILES) that may hold a matching row. ``predicate`` is bound to ``schema``.
+    """The rows of ``files`` that may hold a matching row. ``predicate`` is bound to ``schema``.
 
-    Partition values are judged first; statistics are parsed only for the files that remain, and only the
-    columns that the predicate names.
+    ``files``: partition_values, and what deltalog.log.statistics.of_files reads. Partition values are judged
+    first; statistics are parsed only for the files that remain, and only the columns that the predicate names.
     """
     partitioned = set(partition_columns)
     by_partition = _PartitionJudge(files, schema, partitioned, mapping)
     files = files.filter(pc.fill_null(by_partition.may_match(predicate), True))
-    bounded = [find(c, schema) for c in columns_of(predicate) if c.path[0] not in partitioned]
-    if not bounded or files.num_rows == 0:
+    leaves = statistics_leaves(predicate, schema, partition_columns, mapping)
+    if not leaves or files.num_rows == 0:
         return files
-    by_statistics = _StatisticsJudge(files, schema, partitioned, mapping, bounded)
+    by_statistics = _StatisticsJudge(files, schema, partitioned, mapping, leaves)
     return files.filter(pc.fill_null(by_statistics.may_match(predicate), True))
 
 
@@ -96,13 +97,7 @@ class _PartitionJudge:
     def values(self, name: str) -> Any:
         """Typed values of a partition column, one for each file."""
         if name not in self._values:
-            column = self.schema.field(name)
-            physical = column_mapping.physical_name(column, self.mapping)
-            texts = pc.map_lookup(self.files["partition_values"].combine_chunks(), physical, "first")
-            distinct = texts.dictionary_encode() if isinstance(texts, pa.Array) else texts
-            parsed = [partitions.parse(t, column.data_type, name) for t in distinct.dictionary.to_pylist()]
-            typed = pa.array(parsed, type_to_arrow(column.data_type))
-            self._values[name] = typed.take(distinct.indices)
+            self._values[name] = statistics.partition_values(self.files, self.schema.field(name), self.mapping)
         return self._values[name]
 
 
@@ -110,11 +105,12 @@ class _StatisticsJudge(_PartitionJudge):
     """Bounds of data columns, and partition values beside them for predicates that mix the two."""
 
     def __init__(
-        self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode, bounded: Sequence[Bound]
+        self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode, leaves: Sequence[Leaf]
     ) -> None:
         super().__init__(files, schema, partitioned, mapping)
+        self.leaves = {leaf.path: leaf for leaf in leaves}
         self.unknown = pa.nulls(files.num_rows, pa.bool_())
-        self.statistics = Statistics(files["stats"].combine_chunks(), bounded, mapping)
+        self.statistics = statistics.of_files(files, leaves)
 
     def leaf(self, predicate: Predicate) -> Any:
         columns = columns_of(predicate)
@@ -128,21 +124,18 @@ class _StatisticsJudge(_PartitionJudge):
         elif isinstance(predicate, StartsWith):
             verdict = self._starts_with(predicate)
         elif isinstance(predicate, IsNull):
-            nulls = self.statistics.null_count(column)
-            verdict = None if nulls is None else pc.greater(nulls, 0)
+            verdict = pc.greater(self._column("nullCount", column), 0)
         elif isinstance(predicate, Not) and isinstance(predicate.operand, IsNull):
             verdict = self._has_values(column)
         return self.unknown if verdict is None else verdict
 
     def _comparison(self, predicate: Comparison) -> Any:
-        low, high = self.statistics.bounds(predicate.column)
+        low, high = self._bounds(predicate.column)
         data_type = find(predicate.column, self.schema).data_type
         value, operator = predicate.value, predicate.operator
         is_float = str(data_type) in ("float", "double")
         if is_float and (value != value or operator in (">", ">=", "!=")):
             return self._has_values(predicate.column)  # NaN may hide above the upper bound
-        if low is None or high is None:
-            return self._has_values(predicate.column)
         at_most = compare(low, "<=", value, data_type)
         at_least = compare(high, ">=", value, data_type)
         if operator == "=":
@@ -159,7 +152,7 @@ class _StatisticsJudge(_PartitionJudge):
             verdict = compare(high, ">", value, data_type)
         else:
             verdict = at_least
-        return _and(verdict, self._has_values(predicate.column))
+        return pc.and_kleene(verdict, self._has_values(predicate.column))
 
     def _is_in(self, predicate: In) -> Any:
         verdict: Any = pa.repeat(False, len(self.unknown))
@@ -169,166 +162,45 @@ class _StatisticsJudge(_PartitionJudge):
         return verdict
 
     def _starts_with(self, predicate: StartsWith) -> Any:
-        low, high = self.statistics.bounds(predicate.column)
-        if low is None or high is None or not predicate.prefix:
+        if not predicate.prefix:
             return None
+        low, high = self._bounds(predicate.column)
         length = len(predicate.prefix)
         cut_low, cut_high = pc.utf8_slice_codeunits(low, 0, length), pc.utf8_slice_codeunits(high, 0, length)
         return pc.and_kleene(pc.less_equal(cut_low, predicate.prefix), pc.greater_equal(cut_high, predicate.prefix))
 
     def _has_values(self, column: Column) -> Any:
         """False where every row is null: no comparison is true there."""
-        nulls = self.statistics.null_count(column)
-        rows = self.statistics.num_records
-        return None if nulls is None or rows is None else pc.less(nulls, rows)
+        return pc.less(self._column("nullCount", column), self.statistics.column("numRecords").combine_chunks())
+
+    def _bounds(self, column: Column) -> tuple[Any, Any]:
+        """Lower and upper bound of each file, widened by what their writer may have left out."""
+        low, high = self._column("minValues", column), self._column("maxValues", column)
+        data_type = self.leaves[column.path].data_type if column.path in self.leaves else None
+        if str(data_type) in ("timestamp", "timestamp_ntz"):
+            latest = pa.scalar(_LATEST, pa.int64()).cast(high.type)
+            return low, pc.add(
+                pc.if_else(pc.less(high, latest), high, None), pa.scalar(_MILLISECOND, pa.duration("us"))
+            )
+        if isinstance(data_type, DecimalType):
+            return _decimals(low, data_type, upper=False), _decimals(high, data_type, upper=True)
+        return low, high
+
+    def _column(self, group: Group, column: Column) -> Any:
+        leaf = self.leaves.get(column.path)
+        if leaf is None or group not in leaf.groups:
+            kind = pa.int64() if group == "nullCount" else type_to_arrow(find(column, self.schema).data_type)
+            return pa.nulls(len(self.unknown), kind)
+        return self.statistics.column(statistics.column_name(group, leaf)).combine_chunks()
 
 
-def _and(left: Any, right: Any) -> Any:
-    return left if right is None else pc.and_kleene(left, right)
-
-
-class Statistics:
-    """Bounds and null counts of a few columns, parsed from the statistics JSON of files."""
-
-    def __init__(self, texts: Any, bounded: Sequence[Bound], mapping: Mode) -> None:
-        self.mapping = mapping
-        self.bounded = {
-            b.column.path: b for b in bounded if not isinstance(b.data_type, (StructType, ArrayType, MapType))
-        }
-        self.rows = len(texts)
-        self.table = self._parse(texts)
-
-    @property
-    def num_records(self) -> Any:
-        return self.table.column("numRecords").combine_chunks() if "numRecords" in self.table.schema.names else None
-
-    def null_count(self, column: Column) -> Any:
-        """Nulls of each file; None when the column has no counts."""
-        return self._leaf("nullCount", column)
-
-    def bounds(self, column: Column) -> tuple[Any, Any]:
-        """Lower and upper bound of each file in the column's type; (None, None) when it can have none."""
-        bound = self.bounded.get(column.path)
-        if bound is None:
-            return None, None
-        low, high = self._leaf("minValues", column), self._leaf("maxValues", column)
-        if low is None or high is None:
-            return None, None
-        return _typed(low, bound.data_type, upper=False), _typed(high, bound.data_type, upper=True)
-
-    def _leaf(self, group: str, column: Column) -> Any:
-        bound = self.bounded.get(column.path)
-        if bound is None or group not in self.table.schema.names:
-            return None
-        values = self.table.column(group).combine_chunks()
-        for name in self._physical(bound):
-            index = values.type.get_field_index(name)
-            if index < 0:
-                return None
-            values = values.flatten()[index]
-        return values
-
-    def _physical(self, bound: Bound) -> tuple[str, ...]:
-        return tuple(column_mapping.physical_name(field, self.mapping) for field in bound.fields)
-
-    def _schema(self) -> pa.Schema:
-        """Only what is asked for; everything else in the JSON is passed over while parsing."""
-        limits: dict[str, Any] = {}
-        counts: dict[str, Any] = {}
-        for bound in self.bounded.values():
-            path = self._physical(bound)
-            _put(counts, path, pa.int64())
-            if str(bound.data_type) in _BOUNDED or isinstance(bound.data_type, DecimalType):
-                _put(limits, path, _stored_type(bound.data_type))
-        groups = [("minValues", limits), ("maxValues", limits), ("nullCount", counts)]
-        fields = [pa.field(name, _struct(tree)) for name, tree in groups if tree]
-        return pa.schema([pa.field("numRecords", pa.int64()), *fields])
-
-    def _parse(self, texts: Any) -> pa.Table:
-        schema = self._schema()
-        texts = pc.utf8_trim_whitespace(pc.fill_null(texts, ""))
-        # Only objects: Arrow's reader does not survive a null in the place of one.
-        blank = pc.if_else(pc.starts_with(texts, "{"), texts, "{}")
-        # Text with a line feed would fall apart into two rows.
-        blank = pc.if_else(pc.match_substring(blank, "\n"), "{}", blank)
-        try:
-            return _parse_lines(blank, schema)
-        except (pa.ArrowException, ValueError):
-            return self._parse_each(blank, schema)
-
-    def _parse_each(self, texts: Any, schema: pa.Schema) -> pa.Table:
-        """One by one, when some file's statistics are not as the schema says: that file proves nothing."""
-        rows = []
-        for text in texts.to_pylist():
-            try:
-                rows.append(_parse_lines(pa.array([text]), schema))
-            except (pa.ArrowException, ValueError):
-                rows.append(pa.Table.from_pylist([{}], schema=schema))
-        return pa.concat_tables(rows)
-
-
-def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
-    lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0].as_buffer()
-    options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    parsed = pj.read_json(pa.BufferReader(lines), pj.ReadOptions(block_size=1 << 24), options)
-    if parsed.num_rows != len(texts):
-        raise ValueError("rows were lost")
-    return parsed
-
-
-def _put(tree: dict[str, Any], path: tuple[str, ...], leaf: pa.DataType) -> None:
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[path[-1]] = leaf
-
-
-def _struct(tree: Any) -> pa.DataType:
-    if not isinstance(tree, dict):
-        return tree
-    return pa.struct([pa.field(name, _struct(child)) for name, child in tree.items()])
-
-
-def _stored_type(data_type: DataType) -> pa.DataType:
-    """How the JSON holds a bound: numbers as numbers, dates and timestamps as text."""
-    name = str(data_type)
-    if name in ("byte", "short", "integer", "long"):
-        return pa.int64()
-    if name in ("float", "double") or isinstance(data_type, DecimalType):
-        return pa.float64()
-    return pa.string()
-
-
-def _typed(values: Any, data_type: DataType, upper: bool) -> Any:
-    """Bounds as values of the column's type, widened by what their text leaves out; null where unreadable."""
-    name = str(data_type)
-    if name in ("date", "timestamp", "timestamp_ntz"):
-        return _each(values, lambda text: _temporal(text, name, upper), type_to_arrow(data_type))
-    if isinstance(data_type, DecimalType):
-        return _decimals(values, data_type, upper)
-    return values
-
-
-def _each(values: Any, convert: Callable[[str], Any], arrow: pa.DataType) -> Any:
-    encoded = values.dictionary_encode()
-    return pa.array([convert(text) for text in encoded.dictionary.to_pylist()], arrow).take(encoded.indices)
-
-
-def _temporal(text: str, name: str, upper: bool) -> Any:
-    try:
-        moment = parse_iso(text)
-        if name == "date":
-            return moment.date()
-        if name == "timestamp":
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)
-        else:
-            moment = moment.replace(tzinfo=None)
-        return moment + datetime.timedelta(milliseconds=1) if upper else moment
-    except (DeltaLogError, OverflowError):
-        return None
+# In microseconds; later ones have no room above them. Not Arrow scalars: making one imports pandas.
+_LATEST, _MILLISECOND = 2**63 - 2000, 1000
 
 
 def _decimals(values: Any, data_type: DecimalType, upper: bool) -> Any:
-    """The JSON number went through a double: widen by more than that can have lost."""
+    """The number may have gone through a double: widen by more than that can have lost."""
+    values = values.cast(pa.float64())
     slack = pc.add(pc.multiply(pc.abs(values), 1e-15), 10.0**-data_type.scale)
     widened = pc.add(values, slack) if upper else pc.subtract(values, slack)
     limit = 10.0 ** (38 - data_type.scale) * 0.9

@@ -82,6 +82,10 @@ APPEND_ONLY = Property("delta.appendOnly", _boolean, False)
 CHECKPOINT_INTERVAL = Property("delta.checkpointInterval", _positive, 10)
 DELETED_FILE_RETENTION_MS = Property("delta.deletedFileRetentionDuration", _interval_ms, 7 * 86_400_000)
 DATA_SKIPPING_NUM_INDEXED_COLS = Property("delta.dataSkippingNumIndexedCols", int, 32)
+DATA_SKIPPING_STATS_COLUMNS_KEY = "delta.dataSkippingStatsColumns"
+CHECKPOINT_STATS_AS_JSON = Property("delta.checkpoint.writeStatsAsJson", _boolean, True)
+# PROTOCOL.md has false for the default; delta-spark writes the struct unless told not to, and so do we.
+CHECKPOINT_STATS_AS_STRUCT = Property("delta.checkpoint.writeStatsAsStruct", _boolean, True)
 ENABLE_CHANGE_DATA_FEED = Property("delta.enableChangeDataFeed", _boolean, False)
 ENABLE_ROW_TRACKING = Property("delta.enableRowTracking", _boolean, False)
 ENABLE_DELETION_VECTORS = Property("delta.enableDeletionVectors", _boolean, False)
@@ -94,6 +98,8 @@ KNOWN: Mapping[str, Property[object]] = {
         CHECKPOINT_INTERVAL,
         DELETED_FILE_RETENTION_MS,
         DATA_SKIPPING_NUM_INDEXED_COLS,
+        CHECKPOINT_STATS_AS_JSON,
+        CHECKPOINT_STATS_AS_STRUCT,
         ENABLE_CHANGE_DATA_FEED,
         ENABLE_ROW_TRACKING,
         ENABLE_DELETION_VECTORS,
@@ -106,13 +112,11 @@ _PASSED_ON = frozenset(
         "delta.autoOptimize",
         "delta.autoOptimize.autoCompact",
         "delta.autoOptimize.optimizeWrite",
-        "delta.checkpoint.writeStatsAsJson",
-        "delta.checkpoint.writeStatsAsStruct",
         "delta.checkpointPolicy",
         "delta.checkpointRetentionDuration",
         "delta.columnMapping.maxColumnId",
         "delta.compatibility.symlinkFormatManifest.enabled",
-        "delta.dataSkippingStatsColumns",
+        DATA_SKIPPING_STATS_COLUMNS_KEY,
         "delta.enableExpiredLogCleanup",
         "delta.enableFullRetentionRollback",
         "delta.enableTypeWidening",

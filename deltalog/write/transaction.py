@@ -14,7 +14,7 @@ from deltalog.errors import CallError, CommitStateUnknownError, DeltaLogError, I
 from deltalog.log.checksum import Totals
 from deltalog.log.columns import strings
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import PartialState, advance, file_key, remove_actions
+from deltalog.log.replay import Commits, PartialState, advance, file_key, remove_actions
 from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec import features, timestamps
@@ -302,7 +302,7 @@ class Transaction:
             totals = Totals(len(actions.adds), sum(a.size for a in actions.adds))
             segment = Segment(0, None, (0,), False)
             return Snapshot(
-                self.reader, segment, state, totals=totals, commits=[actions], in_commit_timestamp_ms=ict_ms
+                self.reader, segment, state, totals=totals, commits=Commits([actions]), in_commit_timestamp_ms=ict_ms
             )
         for winner in committed.winners:
             info = winner.commit_info

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from deltalog import DeltaTable, Environment, LogStore, StructType
+from deltalog import DeltaTable, Environment, LogStore, PrimitiveType, StructField, StructType
 from deltalog.spec.paths import commit_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import Call, FaultyStore
@@ -160,6 +161,19 @@ def remove_action(path: str, **more: Any) -> dict[str, Any]:
 def put_commit(store: LogStore, version: int, *actions: Mapping[str, Any]) -> None:
     """Write a commit file by hand."""
     store.put(commit_path(version), b"".join(json.dumps(each).encode() + b"\n" for each in actions))
+
+
+def put_variant_table(store: LogStore) -> None:
+    """A table by hand, of two rows: id 1 and the variant [7], id 2 and no variant."""
+    schema = StructType((StructField("id", PrimitiveType("long")), StructField("v", PrimitiveType("variant"))))
+    metadata = metadata_action()["metaData"] | {"schemaString": schema.to_json()}
+    protocol = protocol_action("variantType", reader=3, reader_features=["variantType"])
+    kind = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+    variants = pa.array([{"metadata": b"\x01\x00\x00", "value": b"\x03\x01\x00\x02\x0c\x07"}, None], kind)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [1, 2], "v": variants}), sink)
+    store.put("x", sink.getvalue().to_pybytes())
+    put_commit(store, 0, info_action(), protocol, {"metaData": metadata}, add_action("x"))
 
 
 def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[int | None], **pair_text: str) -> None:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import AddFile, DeltaTable, Snapshot
-from deltalog.log.checkpoint import checkpoint_table, write_checkpoint
+from deltalog.log.checkpoint import checkpoint_tables, write_checkpoint
 from deltalog.log.last_checkpoint import read_hint
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import load_latest
@@ -90,7 +90,7 @@ def test_a_checkpoint_holds_the_whole_state() -> None:
 
 def test_a_row_for_each_action_and_a_struct_for_each_kind() -> None:
     snapshot = busy(memory())
-    table = checkpoint_table(snapshot, snapshot.files(), snapshot.tombstones(NOW - WEEK))
+    table = pa.concat_tables(checkpoint_tables(snapshot, snapshot.files(), snapshot.tombstones(NOW - WEEK)))
     assert table.schema.names == ["txn", "add", "remove", "metaData", "protocol", "domainMetadata"]
     present = {name: len(table) - table[name].null_count for name in table.schema.names}
     assert present == {"txn": 2, "add": 2, "remove": 1, "metaData": 1, "protocol": 1, "domainMetadata": 1}

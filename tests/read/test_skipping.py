@@ -31,6 +31,9 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "money": (pa.decimal128(38, 10), st.decimals(-(10**27), 10**27, places=10, allow_nan=False)),
     "flag": (pa.bool_(), st.booleans()),
 }  # fmt: skip
+# Where the statistics are: in commits as text, in a checkpoint as text, as structs or both.
+TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
+FORMS = [None, {}, {TEXT_KEY: "false"}, {STRUCT_KEY: "false"}]
 OPERATORS = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]
 
 
@@ -81,13 +84,19 @@ def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-@given(cases())
-def test_rows_after_skipping_are_those_of_brute_force(case: tuple[pa.Schema, list[pa.Table], Predicate]) -> None:
+@given(cases(), st.sampled_from(FORMS))
+def test_rows_after_skipping_are_those_of_brute_force(
+    case: tuple[pa.Schema, list[pa.Table], Predicate], form: dict[str, str] | None
+) -> None:
     schema, tables, predicate = case
-    table = DeltaTable.create(memory(), schema, partition_by=["part"], environment=environment())
+    store = memory()
+    table = DeltaTable.create(store, schema, partition_by=["part"], properties=form, environment=environment())
     for each in tables:
         table.append(each)
-    snapshot = table.snapshot()
+    if form is not None:
+        table.checkpoint()
+    snapshot = DeltaTable.open(store).snapshot()
+    assert (snapshot.segment.checkpoint is None) == (form is None)
     everything = snapshot.scan().to_arrow()
     expected = everything.filter(matches(bind(predicate, snapshot.schema), everything, snapshot.schema))
     found = snapshot.scan(where=predicate).to_arrow()

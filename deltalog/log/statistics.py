@@ -1,0 +1,366 @@
+"""Per-file statistics as Arrow columns, from the JSON text of an action or the struct of a checkpoint; and typed
+partition values. Pure.
+
+Spec: PROTOCOL.md#per-file-statistics, #checkpoint-schema (stats_parsed). What cannot be read is null: it proves
+nothing about the file.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from deltalog.errors import DeltaLogError
+from deltalog.log.columns import combined, int64s, strings
+from deltalog.spec import column_mapping, partitions
+from deltalog.spec.arrow import type_to_arrow
+from deltalog.spec.column_mapping import Mode
+from deltalog.spec.properties import DATA_SKIPPING_NUM_INDEXED_COLS, DATA_SKIPPING_STATS_COLUMNS_KEY
+from deltalog.spec.schema import DataType, DecimalType, StructField, StructType
+from deltalog.spec.timestamps import parse_iso
+
+Group = Literal["minValues", "maxValues", "nullCount"]
+GROUPS: tuple[Group, ...] = ("minValues", "maxValues", "nullCount")
+_BOUNDED = frozenset(
+    {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
+)
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
+_TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A column that statistics may speak of: its path of names in the table and in the statistics, its type."""
+
+    path: tuple[str, ...]
+    physical: tuple[str, ...]
+    data_type: DataType
+
+    @classmethod
+    def of(cls, fields: Sequence[StructField], mapping: Mode) -> Leaf:
+        """The leaf at the end of a path of fields."""
+        physical = tuple(column_mapping.physical_name(f, mapping) for f in fields)
+        return cls(tuple(f.name for f in fields), physical, fields[-1].data_type)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """What statistics can say of it. Lists, maps, truth values and binaries have no bounds."""
+        bounded = str(self.data_type) in _BOUNDED or isinstance(self.data_type, DecimalType)
+        return GROUPS if bounded else ("nullCount",)
+
+
+def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] = ()) -> list[Leaf]:
+    """The leaves of a schema without its partition columns, depth first."""
+    found: list[Leaf] = []
+    for column in schema.fields:
+        fields = (*above, column)
+        if isinstance(column.data_type, StructType):
+            found.extend(leaves_of(column.data_type, mapping, fields))
+        else:
+            found.append(Leaf.of(fields, mapping))
+    return found
+
+
+def indexed_leaves(schema: StructType, mapping: Mode, configuration: Mapping[str, str]) -> list[Leaf]:
+    """The leaves that the table's properties want statistics of. ``schema``: without the partition columns."""
+    leaves = leaves_of(schema, mapping)
+    named = configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)
+    if named is not None:
+        names = {tuple(part.strip(" `") for part in name.split(".")) for name in named.split(",")}
+        return [leaf for leaf in leaves if any(leaf.path[:end] in names for end in range(1, len(leaf.path) + 1))]
+    first = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)
+    return leaves if first < 0 else leaves[:first]
+
+
+def column_name(group: Group, leaf: Leaf) -> str:
+    """The name of a leaf's column in the tables made here; no two leaves share one."""
+    return "\0".join((group, *leaf.physical))
+
+
+def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
+    """A row per file: ``numRecords``, ``tightBounds`` and a column for each leaf and group, in the leaf's type.
+
+    ``files``: with the struct column ``stats_parsed``, or the JSON column ``stats``.
+    """
+    if "stats_parsed" in files.schema.names:
+        return _from_structs(files.column("stats_parsed"), leaves)
+    return _from_json(combined(files.column("stats")), leaves)
+
+
+def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any:
+    """The values of a partition column, one for each file, in its type. Raises CorruptTableError."""
+    physical = column_mapping.physical_name(column, mapping)
+    texts = pc.map_lookup(combined(files.column("partition_values")), physical, "first").dictionary_encode()
+    parsed = [partitions.parse(text, column.data_type, column.name) for text in texts.dictionary.to_pylist()]
+    return pa.array(parsed, type_to_arrow(column.data_type)).take(texts.indices)
+
+
+def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
+    """The groups of ``of_files`` as struct arrays, under the names that ``names`` gives each leaf."""
+    found: dict[str, Any] = {}
+    for group in GROUPS:
+        tree: dict[str, Any] = {}
+        for leaf in leaves:
+            if group in leaf.groups:
+                _put(tree, names(leaf), combined(flat.column(column_name(group, leaf))))
+        if tree:
+            found[group] = _struct_array(tree)
+    return found
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _struct_array(tree: dict[str, Any]) -> pa.StructArray:
+    children = [_struct_array(child) if isinstance(child, dict) else child for child in tree.values()]
+    return pa.StructArray.from_arrays(children, names=list(tree))
+
+
+def _table(rows: int, columns: dict[str, Any], leaves: Sequence[Leaf]) -> pa.Table:
+    """The columns that were found, and nulls for the others."""
+    wanted = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
+    for leaf in leaves:
+        for group in leaf.groups:
+            kind = pa.int64() if group == "nullCount" else type_to_arrow(leaf.data_type)
+            wanted.append((column_name(group, leaf), kind))
+    schema = pa.schema(dict(wanted))
+    return pa.Table.from_arrays([columns.get(f.name, pa.nulls(rows, f.type)) for f in schema], schema=schema)
+
+
+# ------------------------------------------------------------------------------------------------ structs
+
+
+def _from_structs(values: Any, leaves: Sequence[Leaf]) -> pa.Table:
+    values = combined(values)
+    columns = {}
+    for name, kind in (("numRecords", pa.int64()), ("tightBounds", pa.bool_())):
+        found = _child(values, (name,))
+        if found is not None:
+            columns[name] = _fit(found, kind)
+    for leaf in leaves:
+        for group in leaf.groups:
+            found = _child(values, (group, *leaf.physical))
+            if found is not None:
+                kind = pa.int64() if group == "nullCount" else type_to_arrow(leaf.data_type)
+                columns[column_name(group, leaf)] = _fit(found, kind)
+    return _table(len(values), columns, leaves)
+
+
+def _child(values: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
+        if index < 0:
+            return None
+        values = values.flatten()[index] if values.null_count else values.field(index)
+    return values
+
+
+def _fit(values: Any, kind: pa.DataType) -> Any:
+    """In the type of the column, or null where a value is not of it."""
+    if values.type == kind:
+        return values
+    try:
+        if pa.types.is_timestamp(values.type) and pa.types.is_timestamp(kind):
+            # A timestamp without a zone in a file is UTC in Delta; what is below a microsecond is cut.
+            return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(kind)
+        return values.cast(kind, safe=not pa.types.is_floating(kind))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(values), kind)
+
+
+def as_json(values: Any) -> pa.StringArray:
+    """Struct statistics of a checkpoint that has no others, as the JSON text of an action."""
+    return strings([None if row is None else _encoder.encode(_sayable(row)).decode() for row in values.to_pylist()])
+
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+def _sayable(value: Any) -> Any:
+    """Without nulls, and without what JSON statistics have no form for."""
+    if not isinstance(value, dict):
+        return value
+    return {k: _sayable(v) for k, v in value.items() if not (v is None or isinstance(v, bytes) or v != v)}
+
+
+# --------------------------------------------------------------------------------------------------- JSON
+
+
+def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
+    lines = _one_line_each(texts)
+    try:
+        parsed = _parse_lines(lines, _json_schema(leaves))
+    except (pa.ArrowException, ValueError):
+        return _from_each(lines.to_pylist(), leaves)
+    columns = {name: combined(parsed.column(name)) for name in ("numRecords", "tightBounds")}
+    for group in GROUPS:
+        if group not in parsed.schema.names:
+            continue
+        values = combined(parsed.column(group))
+        for leaf in leaves:
+            if group in leaf.groups:
+                found = _child(values, leaf.physical)
+                columns[column_name(group, leaf)] = found if group == "nullCount" else _typed(found, leaf, group)
+    return _table(len(lines), columns, leaves)
+
+
+def _one_line_each(texts: Any) -> Any:
+    """Texts that are an object on one line; the others, which prove nothing, as an empty object.
+
+    Arrow's reader does not survive a null in the place of an object, and a line feed would make two rows of one.
+    """
+    whole = pc.and_(pc.starts_with(texts, "{"), pc.invert(pc.match_substring(texts, "\n")))
+    if pc.all(whole, skip_nulls=False, min_count=0).as_py():
+        return texts
+    trimmed = pc.fill_null(pc.utf8_trim_whitespace(texts), "")
+    whole = pc.and_(pc.starts_with(trimmed, "{"), pc.invert(pc.match_substring(trimmed, "\n")))
+    return pc.if_else(whole, trimmed, "{}")
+
+
+def _json_schema(leaves: Sequence[Leaf]) -> pa.Schema:
+    """Only what is asked for; everything else in the JSON is passed over while parsing."""
+    trees: dict[Group, dict[str, Any]] = {group: {} for group in GROUPS}
+    for leaf in leaves:
+        for group in leaf.groups:
+            _put(trees[group], leaf.physical, pa.int64() if group == "nullCount" else _stored_type(leaf.data_type))
+    groups = [pa.field(group, _struct_type(tree)) for group, tree in trees.items() if tree]
+    return pa.schema([pa.field("numRecords", pa.int64()), pa.field("tightBounds", pa.bool_()), *groups])
+
+
+def _struct_type(tree: Any) -> pa.DataType:
+    if not isinstance(tree, dict):
+        return tree
+    return pa.struct([pa.field(name, _struct_type(child)) for name, child in tree.items()])
+
+
+def _stored_type(data_type: DataType) -> pa.DataType:
+    """How the JSON holds a bound: numbers as numbers, dates and timestamps as text."""
+    name = str(data_type)
+    if name in _WHOLE:
+        return pa.int64()
+    if isinstance(data_type, DecimalType):
+        return type_to_arrow(data_type)
+    return pa.float64() if name in ("float", "double") else pa.string()
+
+
+def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
+    lines = pc.binary_join(pa.ListArray.from_arrays(int64s([0, len(texts)]).cast(pa.int32()), texts), "\n")[
+        0
+    ].as_buffer()
+    options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    # Its own threads gain nothing: the pieces of a checkpoint are parsed side by side as they are.
+    read = pj.ReadOptions(block_size=max(len(lines), 1) + 1, use_threads=False)
+    parsed = pj.read_json(pa.BufferReader(lines), read, options)
+    if parsed.num_rows != len(texts):
+        raise ValueError("rows were lost")
+    return parsed
+
+
+def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
+    """Bounds as values of the column's type; null where they are not."""
+    kind = type_to_arrow(leaf.data_type)
+    if values.type == kind:
+        return values
+    try:
+        return values.cast(kind, safe=not pa.types.is_floating(kind))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        encoded = values.dictionary_encode()
+        converted = [_value(text, leaf.data_type, group) for text in encoded.dictionary.to_pylist()]
+        return pa.array(converted, kind).take(encoded.indices)
+
+
+def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
+    """One by one, when some file's statistics are not as the schema says: what does not fit proves nothing."""
+    bodies = [_decode(text) for text in texts]
+    rows = [_count(body.get("numRecords")) for body in bodies]
+    tight = [body.get("tightBounds") if isinstance(body.get("tightBounds"), bool) else None for body in bodies]
+    columns: dict[str, Any] = {"numRecords": pa.array(rows, pa.int64()), "tightBounds": pa.array(tight, pa.bool_())}
+    for leaf in leaves:
+        for group in leaf.groups:
+            found = [_descend(body.get(group), leaf.physical) for body in bodies]
+            if group == "nullCount":
+                columns[column_name(group, leaf)] = pa.array([_count(each) for each in found], pa.int64())
+            else:
+                kind = type_to_arrow(leaf.data_type)
+                columns[column_name(group, leaf)] = pa.array([_value(v, leaf.data_type, group) for v in found], kind)
+    return _table(len(bodies), columns, leaves)
+
+
+def _decode(text: str) -> dict[str, Any]:
+    try:
+        body = json.loads(text, parse_float=decimal.Decimal, parse_constant=lambda _: None)
+    except (ValueError, RecursionError, decimal.DecimalException):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _descend(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+
+
+def _value(value: Any, data_type: DataType, group: Group) -> Any:
+    """A JSON value as one of the column's type; None for what is not."""
+    name = str(data_type)
+    if isinstance(value, str):
+        if name == "string":
+            return value if _is_unicode(value) else None
+        return _temporal(value, name) if name in _TEMPORAL else None
+    if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
+        return None
+    if name in _WHOLE:
+        limit = 1 << (8 * {"byte": 1, "short": 2, "integer": 4, "long": 8}[name] - 1)
+        return value if isinstance(value, int) and -limit <= value < limit else None
+    if name in ("float", "double"):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return _decimal(value, data_type, group) if isinstance(data_type, DecimalType) else None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _decimal(value: Any, data_type: DecimalType, group: Group) -> decimal.Decimal | None:
+    """With the column's digits; what has more is rounded outwards."""
+    rounding = decimal.ROUND_FLOOR if group == "minValues" else decimal.ROUND_CEILING
+    context = decimal.Context(prec=data_type.precision, rounding=rounding)
+    try:
+        return decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=context)
+    except (decimal.DecimalException, ValueError, OverflowError):
+        return None
+
+
+def _temporal(text: str, name: str) -> Any:
+    try:
+        moment = parse_iso(text)
+    except (DeltaLogError, OverflowError):
+        return None
+    if name == "date":
+        return moment.date()
+    if name == "timestamp":
+        return moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)
+    return moment.replace(tzinfo=None)

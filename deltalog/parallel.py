@@ -1,0 +1,114 @@
+"""Several iterators advanced by threads, and what they give, in order."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+# What a reader of files may hold: so many at once, and of each so many batches that wait for the caller.
+THREADS, AHEAD = 4, 2
+
+
+class _Source(Generic[T]):
+    """An iterator, and what was taken from it in advance. ``busy`` while a thread advances it."""
+
+    def __init__(self, iterator: Iterator[T]) -> None:
+        self.iterator = iterator
+        self.ready: deque[T] = deque()
+        self.busy = False
+        self.done = False
+        self.error: BaseException | None = None
+
+
+def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREADS, ahead: int = AHEAD) -> Iterator[T]:
+    """The items of the first source, then of the second, and so on.
+
+    Up to ``threads`` sources are open at once, each no more than ``ahead`` items ahead of the caller, so at most
+    ``threads * ahead`` items wait. An error comes in its place, and nothing after it is read. No thread ever waits for
+    the caller, and none is left when the iterator ends, fails or is dropped. A single source needs none.
+    """
+    waiting = iter(sources)
+    first = list(itertools.islice(waiting, 2))
+    if len(first) > 1:
+        yield from _Reader[T](ahead).read(itertools.chain(first, waiting), threads)
+    elif first:
+        yield from first[0]()
+
+
+class _Reader(Generic[T]):
+    def __init__(self, ahead: int) -> None:
+        self._ahead = ahead
+        self._changed = threading.Condition()
+        self._closed = False
+        self._workers: set[int] = set()
+
+    def read(self, waiting: Iterator[Callable[[], Iterator[T]]], threads: int) -> Iterator[T]:
+        opened: deque[_Source[T]] = deque()
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="deltalog-read")
+        try:
+            while True:
+                while len(opened) < threads and (make := next(waiting, None)) is not None:
+                    opened.append(_Source(make()))
+                    self._advance(opened[-1], pool)
+                if not opened:
+                    return
+                yield from self._items(opened[0], pool)
+                opened.popleft()
+        finally:
+            self._closed = True
+            # The collector may end a dropped iterator in one of its own threads, which cannot wait for itself.
+            within = threading.get_ident() in self._workers
+            pool.shutdown(wait=not within, cancel_futures=True)
+            for source in () if within else opened:
+                _close(source.iterator)
+
+    def _items(self, source: _Source[T], pool: ThreadPoolExecutor) -> Iterator[T]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: source.ready or source.done)
+                item = source.ready.popleft() if source.ready else None
+                if item is None and source.error is None:
+                    return
+            if item is None:
+                assert source.error is not None
+                raise source.error
+            self._advance(source, pool)
+            yield item
+
+    def _advance(self, source: _Source[T], pool: ThreadPoolExecutor) -> None:
+        with self._changed:
+            if source.busy or source.done or len(source.ready) >= self._ahead:
+                return
+            source.busy = True
+        pool.submit(self._fill, source)
+
+    def _fill(self, source: _Source[T]) -> None:
+        """Take items until enough wait. Runs in a thread."""
+        self._workers.add(threading.get_ident())
+        item, error = None, None
+        while True:
+            try:
+                item = next(source.iterator, None)
+            except BaseException as raised:  # the caller's thread is where it belongs
+                error = raised
+            with self._changed:
+                if item is None or error is not None:
+                    source.done, source.error = True, error
+                else:
+                    source.ready.append(item)
+                self._changed.notify_all()
+                if source.done or self._closed or len(source.ready) >= self._ahead:
+                    source.busy = False
+                    return
+
+
+def _close(iterator: Iterator[T]) -> None:
+    close = getattr(iterator, "close", None)
+    if close is not None:
+        close()

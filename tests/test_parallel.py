@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deltalog.parallel import in_order
+
+
+class Sources:
+    """Sources of numbers that record what was taken from each, and how many were open at once."""
+
+    def __init__(self, sizes: list[int], fail: tuple[int, int] | None = None) -> None:
+        self.sizes, self.fail = sizes, fail
+        self.taken = [0] * len(sizes)
+        self.opened = self.most_open = self.closed = 0
+        self.lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Callable[[], Iterator[tuple[int, int]]]]:
+        return (lambda number=number: self._read(number) for number in range(len(self.sizes)))  # type: ignore[misc]
+
+    def _read(self, number: int) -> Iterator[tuple[int, int]]:
+        with self.lock:
+            self.opened += 1
+            self.most_open = max(self.most_open, self.opened - self.closed)
+        try:
+            for i in range(self.sizes[number]):
+                if self.fail == (number, i):
+                    raise KeyError("broken")
+                time.sleep(random.Random(number * 100 + i).random() / 2000)
+                self.taken[number] = i + 1
+                yield number, i
+        finally:
+            with self.lock:
+                self.closed += 1
+
+    def expected(self) -> list[tuple[int, int]]:
+        return [(n, i) for n, size in enumerate(self.sizes) for i in range(size)]
+
+
+def no_thread_is_left() -> bool:
+    return not any(t.name.startswith("deltalog-read") for t in threading.enumerate())
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("sizes", [[], [0], [3], [2, 0, 5, 1, 0, 0, 7, 3, 3, 1]])
+def test_items_come_in_order(sizes: list[int], threads: int) -> None:
+    sources = Sources(sizes)
+    assert list(in_order(sources, threads, 2)) == sources.expected()
+    assert sources.most_open <= threads
+    assert no_thread_is_left()
+
+
+def test_nothing_is_read_before_the_first_item_is_asked_for() -> None:
+    sources = Sources([1, 1])
+    in_order(sources, 2, 1)
+    assert sources.opened == 0
+
+
+def test_no_source_runs_further_ahead_than_allowed() -> None:
+    sources = Sources([100] * 5)
+    items = in_order(sources, 3, 2)
+    for count, (number, i) in enumerate(items, 1):
+        ahead = [taken - (i + 1 if n == number else 0) for n, taken in enumerate(sources.taken) if n >= number]
+        # One more of each can be in the making.
+        assert max(ahead) <= 3 and sum(a > 0 for a in ahead[3:]) == 0
+        if count == 150:
+            break
+    items.close()  # type: ignore[attr-defined]
+    assert no_thread_is_left()
+
+
+def test_an_error_comes_in_its_place_and_ends_everything() -> None:
+    sources = Sources([3, 4, 1000, 1000], fail=(1, 2))
+    items = in_order(sources, 2, 2)
+    with pytest.raises(KeyError, match="broken"):
+        for _ in itertools.count():
+            last = next(items)
+    assert last == (1, 1)
+    assert sum(sources.taken[2:]) < 20
+    assert sources.opened == sources.closed
+    assert no_thread_is_left()
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_an_iterator_that_is_left_early_leaves_nothing_behind(how: str) -> None:
+    sources = Sources([1000] * 20)
+    items = in_order(sources, 4, 2)
+    next(items)
+    if how == "closed":
+        items.close()  # type: ignore[attr-defined]
+    del items
+    gc.collect()
+    assert no_thread_is_left()
+    assert sources.opened == sources.closed
+    assert sum(sources.taken) < 40
+
+
+def test_an_iterator_that_the_collector_ends_in_one_of_its_own_threads() -> None:
+    go = threading.Event()
+
+    def source() -> Iterator[int]:
+        yield 1
+        go.wait(60)
+        gc.collect()
+        yield 2
+
+    gc.disable()
+    try:
+        items = in_order([source, source], 2, 2)
+        next(items)
+        cycle: list[object] = [items]
+        cycle.append(cycle)
+        del items, cycle
+        go.set()
+        for thread in threading.enumerate():
+            if thread.name.startswith("deltalog-read"):
+                thread.join(60)
+        assert no_thread_is_left()
+    finally:
+        gc.enable()
