@@ -36,10 +36,10 @@ from deltalog.errors import (
 )
 from deltalog.log.history import CommitEntry, TimestampExplanation
 from deltalog.log.snapshot import Snapshot
-from deltalog.read.changes import Changes
+from deltalog.read.changes import ChangeFile, Changes
 from deltalog.read.predicates import Predicate, col
 from deltalog.read.scan import Scan
-from deltalog.spec.actions import AddFile, Metadata, Protocol
+from deltalog.spec.actions import AddFile, DeletionVector, Metadata, Protocol
 from deltalog.spec.schema import (
     ArrayType,
     DecimalType,
@@ -50,6 +50,7 @@ from deltalog.spec.schema import (
     merge_schemas,
 )
 from deltalog.spec.timestamps import CommitAt, Enablement
+from deltalog.spec.variant import variant_to_python
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable
@@ -61,6 +62,7 @@ __all__ = [
     "AddFile",
     "ArrayType",
     "CallError",
+    "ChangeFile",
     "Changes",
     "ClockDriftWarning",
     "CommitAt",
@@ -75,6 +77,7 @@ __all__ = [
     "ConcurrentTransactionError",
     "CorruptTableError",
     "DecimalType",
+    "DeletionVector",
     "DeltaLogError",
     "DeltaTable",
     "Enablement",
@@ -118,4 +121,5 @@ __all__ = [
     "col",
     "merge_schemas",
     "open_store",
+    "variant_to_python",
 ]

@@ -49,14 +49,25 @@ class DeltaTable:
     # ------------------------------------------------------------------------------------ open and create
 
     @classmethod
-    def open(cls, url: Location, *, environment: Environment | None = None, **storage_options: Any) -> DeltaTable:
-        """The table at a location.
+    def open(
+        cls,
+        url: Location,
+        *,
+        allowed_paths: Sequence[str] = (),
+        environment: Environment | None = None,
+        **storage_options: Any,
+    ) -> DeltaTable:
+        """The table at a location. ``storage_options``: as for ``open_store``.
+
+        Its log may name files in the table only; ``allowed_paths`` are further directories or prefixes, on the
+        same kind of store, where absolute paths in the log may lie: the source of a shallow clone. Elsewhere
+        nothing is read: UnsafePathError.
 
         Raises TableNotFoundError, UnsupportedFeatureError, CorruptTableError. Cost: 1 GET of the checkpoint
         hint, 1 LIST, 2 GETs where the last version has a sound ``.crc``; else the checkpoint's small columns
         and 1 GET for each commit after it.
         """
-        reader = LogReader(open_store(url, **storage_options))
+        reader = LogReader(open_store(url, **storage_options), allowed_paths)
         return cls(reader, environment or Environment(), load_latest(reader))
 
     @classmethod
@@ -202,9 +213,9 @@ class DeltaTable:
         """The change data feed of a range of versions, both ends included; to the latest by default.
 
         ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last one at or
-        before it, by the in-commit timestamp rules. The table property delta.enableChangeDataFeed must have been
-        true in the whole range. Raises VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST
-        and as two snapshots.
+        before it, by the in-commit timestamp rules; two times between the same two commits give no changes. The
+        table property delta.enableChangeDataFeed must have been true in the whole range. Raises VersionNotFoundError,
+        TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
         if (from_version is None) == (from_timestamp is None) or not (to_version is None or to_timestamp is None):
             raise CallError("Give from_version or from_timestamp, and at most one of to_version and to_timestamp.")
@@ -215,9 +226,11 @@ class DeltaTable:
             to_version = history.version_at(to_epoch_ms(to_timestamp), after="latest").version
         last = history.latest if to_version is None else load(self._reader, history.listing, to_version)
         assert from_version is not None
-        if from_version > last.version:
+        between = from_timestamp is not None and to_timestamp is not None and from_version == last.version + 1
+        if from_version > last.version and not between:
             raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
-        return Changes(load(self._reader, history.listing, from_version), last, history.commit_at)
+        first = load(self._reader, history.listing, from_version)
+        return Changes(first, last, history.latest, history.commit_at)
 
     # ------------------------------------------------------------------------------------------- writing
 

@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from deltalog.cli.output import (
     Output,
     activity_text,
@@ -219,19 +221,17 @@ def _rest(left: int) -> str:
 
 def rows(snapshot: Snapshot, columns: list[str] | None, limit: int | None) -> Iterator[dict[str, Any]]:
     """A document per row, read a file at a time."""
-    scan = snapshot.scan(columns)
+    scan = snapshot.scan(columns, variants="json")
     each = (row for batch in scan.batches() for row in batch.to_pylist(maps_as_pydicts="lossy"))
     for row in itertools.islice(each, limit):
         yield _plain_json(row)
 
 
 def print_rows(out: Output, snapshot: Snapshot, columns: list[str] | None, limit: int | None) -> None:
-    scan = snapshot.scan(columns)
+    scan = snapshot.scan(columns, variants="json")
     listing = table_of()
-    for field in scan.schema.fields:
-        listing.add_column(
-            plain(field.name), overflow="fold", justify="right" if _is_number(field.data_type) else "left"
-        )
+    for field in scan.arrow_schema:
+        listing.add_column(plain(field.name), overflow="fold", justify="right" if _is_number(field.type) else "left")
     shown = 0
     records = []
     for row in rows(snapshot, columns, limit):
@@ -239,7 +239,7 @@ def print_rows(out: Output, snapshot: Snapshot, columns: list[str] | None, limit
         cells = [plain("null", "dim") if v is None else plain(_cell(v)) for v in row.values()]
         listing.add_row(*cells)
         records.append(zip(row, cells, strict=True))
-    if len(scan.schema.fields) < 5 or fits(listing):
+    if len(scan.arrow_schema) < 5 or fits(listing):
         out.print(listing)
     else:  # a row in many lines reads better than many columns of few letters
         for record in records:
@@ -251,9 +251,8 @@ def print_rows(out: Output, snapshot: Snapshot, columns: list[str] | None, limit
         out.print(f"{count(shown)} of {plural(total, 'row')} in version {snapshot.version}" + _rest(total - shown))
 
 
-def _is_number(data_type: Any) -> bool:
-    name = str(data_type)
-    return name in ("byte", "short", "integer", "long", "float", "double") or name.startswith("decimal")
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _cell(value: Any) -> str:

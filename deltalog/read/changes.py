@@ -5,28 +5,31 @@ Spec: PROTOCOL.md#add-cdc-file, #reader-requirements-for-addcdcfile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Literal
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError
 from deltalog.log.snapshot import Snapshot
-from deltalog.read.datafiles import FileLayout, read_file, read_vector
-from deltalog.spec import column_mapping
+from deltalog.parallel import in_order
+from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
+from deltalog.spec import column_mapping, schema_changes
 from deltalog.spec.actions import AddCDCFile, AddFile, DeletionVector, Metadata, RemoveFile
 from deltalog.spec.codec import CommitActions
 from deltalog.spec.properties import ENABLE_CHANGE_DATA_FEED
-from deltalog.spec.schema import PrimitiveType, StructField, StructType, check_writable
+from deltalog.spec.schema import PrimitiveType, StructField, StructType
 from deltalog.spec.timestamps import CommitAt
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+_LARGEST_MS = (2**63 - 1) // 1000  # in a column of microseconds
 _CHANGE_TYPE_FIELD = StructField(
     CHANGE_TYPE, PrimitiveType("string"), True, {column_mapping.PHYSICAL_NAME_KEY: CHANGE_TYPE}
 )
+_COMMITS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ def plan(commit: CommitActions) -> list[ChangeFile]:
     """
     if commit.cdc:
         return [ChangeFile(file, None) for file in commit.cdc]
+    if _is_merge_without_effect(commit):
+        return []
     adds = {add.path: add for add in commit.adds if add.data_change}
     removes = {remove.path: remove for remove in commit.removes if remove.data_change}
     planned = []
@@ -65,23 +70,70 @@ def plan(commit: CommitActions) -> list[ChangeFile]:
     return planned
 
 
+def _is_merge_without_effect(commit: CommitActions) -> bool:
+    """Spark's MERGE rewrites files, as a change of data, even where it changed no row, and says so in its metrics."""
+    info = commit.commit_info
+    if info is None or info.operation != "MERGE":
+        return False
+    metrics = info.body.get("operationMetrics")
+    counts = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+    return isinstance(metrics, dict) and all(metrics.get(name) == "0" for name in counts)
+
+
 class Changes:
     """The changes of a range of versions, in order of commit; read when asked. Made by ``DeltaTable.changes``.
 
-    Rows have the columns of the table at the last version of the range, then ``_change_type`` (insert,
-    update_preimage, update_postimage, delete), ``_commit_version`` and ``_commit_timestamp``.
+    Rows have the columns of the table, then ``_change_type`` (insert, update_preimage, update_postimage, delete),
+    ``_commit_version`` and ``_commit_timestamp``. As in Spark, the columns are those of the latest version, and of
+    the last version of the range where column mapping is or was used. Rows of columns that came later are null;
+    any other change of the schema within the range is refused.
     """
 
-    def __init__(self, first: Snapshot, last: Snapshot, commit_at: Callable[[int], CommitAt]) -> None:
+    def __init__(
+        self,
+        first: Snapshot,
+        last: Snapshot,
+        latest: Snapshot,
+        commit_at: Callable[[int], CommitAt],
+    ) -> None:
         self._first = first
         self._last = last
+        mapped = any(column_mapping.mode_of(s.metadata.configuration) != "none" for s in (first, last, latest))
+        self._read = last if mapped else latest
         self._commit_at = commit_at
-        self._mapping = column_mapping.mode_of(last.metadata.configuration)
+        self._mapping = column_mapping.mode_of(self._read.metadata.configuration)
 
     @property
     def versions(self) -> range:
         """The versions whose changes are read."""
         return range(self._first.version, self._last.version + 1)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version whose columns the rows have. Cost: none."""
+        return self._read
+
+    def files(self) -> Iterator[tuple[CommitAt, ChangeFile]]:
+        """The files that tell the changes, commit by commit, for engines that read them themselves.
+
+        Raises CallError, SchemaMismatchError as ``batches``. Cost: 1 GET for each commit, and its time.
+        """
+        if not self.versions:
+            return
+        self._check_metadata(self._first.metadata, self._first.version)
+        for commit in self._commits():
+            if commit.metadata is not None:
+                self._check_metadata(commit.metadata, commit.version)
+            planned = plan(commit)
+            at = self._commit_at(commit.version) if planned else None
+            for file in planned:
+                assert at is not None
+                yield at, file
+
+    def _commits(self) -> Iterator[CommitActions]:
+        """A few at a time, for long ranges."""
+        for start in range(0, len(self.versions), _COMMITS_AT_ONCE):
+            yield from self._last.reader.commits(self.versions[start : start + _COMMITS_AT_ONCE])
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -91,23 +143,15 @@ class Changes:
             (COMMIT_VERSION, pa.int64()),
             (COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")),
         ]
-        return pa.schema([*self._last.schema.to_arrow(), *(pa.field(name, kind) for name, kind in added)])
+        return pa.schema([*self._read.schema.to_arrow(), *(pa.field(name, kind) for name, kind in added)])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The changes, a file at a time.
+        """The changes, batch by batch; memory is bounded as that of ``Scan.batches``, whatever the size of the files.
 
         Raises CallError when the feed was off in the range, SchemaMismatchError when the schema changed in it so
         that old rows do not fit, InvalidDataFileError. Cost: 1 GET for each commit, and its files.
         """
-        reader = self._last.reader
-        self._check_metadata(self._first.metadata, self._first.version)
-        for commit in reader.commits(list(self.versions)):
-            if commit.metadata is not None:
-                self._check_metadata(commit.metadata, commit.version)
-            for planned in plan(commit):
-                for kind, table in self._rows(planned):
-                    if table.num_rows:
-                        yield from self._with_commit(table, kind, commit.version).to_batches()
+        yield from in_order(partial(self._read_changes, at, planned) for at, planned in self.files())
 
     def to_arrow(self) -> pa.Table:
         """All changes in memory."""
@@ -119,57 +163,55 @@ class Changes:
         return reader.__arrow_c_stream__(requested_schema)
 
     def _check_metadata(self, metadata: Metadata, version: int) -> None:
-        url = self._last.url
+        url = self._read.url
         if not ENABLE_CHANGE_DATA_FEED.read(metadata.configuration):
             raise CallError(
                 f"{url}: the change data feed was off at version {version}. Read changes from a range of versions "
                 f"with {ENABLE_CHANGE_DATA_FEED.key}=true."
             )
-        if column_mapping.mode_of(metadata.configuration) != self._mapping:
+        why = schema_changes.incompatibility(metadata, self._read.metadata)
+        if why is not None:
             raise SchemaMismatchError(
-                f"{url}: column mapping changed at version {version}; read the range in two parts."
+                f"{url}: the changes have the columns of version {self._read.version}, and rows of version {version} "
+                f"do not fit them: {why}. Read the range in two parts, up to version {version - 1} and from "
+                f"{version} on, or read the rows of both ends with snapshot(version=...).scan()."
             )
-        try:
-            check_writable(self._last.schema, metadata.schema)
-        except SchemaMismatchError as error:
-            raise SchemaMismatchError(
-                f"{url}: the schema at version {version} does not fit that of version {self._last.version} "
-                f"({error}); read the range in two parts."
-            ) from None
 
-    def _rows(self, planned: ChangeFile) -> Iterator[tuple[str | None, pa.Table]]:
-        store = self._last.reader.store
-        file = planned.file
-        values = file.partition_values or {}
+    def _read_changes(self, at: CommitAt, planned: ChangeFile) -> Iterator[pa.RecordBatch]:
+        for kind, batch in self._rows(planned):
+            yield self._with_commit(batch, kind, at)
+
+    def _rows(self, planned: ChangeFile) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+        """The rows of a file with the kind of their change; None where the rows say it themselves."""
+        files = self._read.reader.files
+        file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
+        columns = self._read.schema
         if planned.kind is None:
-            schema = StructType((*self._last.schema.fields, _CHANGE_TYPE_FIELD))
-            yield None, read_file(store, file.path, values, None, self._layout(schema))
+            columns = StructType((*columns.fields, _CHANGE_TYPE_FIELD))
+        # Not the table's partition columns: it may have been partitioned otherwise when the file was written.
+        keys = {key.lower() for key in file.partition_values}
+        named = ((column.name, column_mapping.physical_name(column, self._mapping)) for column in columns)
+        layout = FileLayout(columns, [name for name, key in named if key.lower() in keys], self._mapping)
+        if planned.kind == "difference":
+            before, after = (
+                BitMap64() if v is None else read_vector(files, v) for v in (planned.before, planned.after)
+            )
+            for kind, positions in (("delete", after - before), ("insert", before - after)):
+                if positions:
+                    yield from ((kind, batch) for batch in read_file(files, file, layout, only=positions))
             return
-        layout = self._layout(self._last.schema)
-        if planned.kind != "difference":
-            vector = planned.after if planned.kind == "insert" else planned.before
-            yield planned.kind, read_file(store, file.path, values, vector, layout)
-            return
-        before, after = (BitMap64() if v is None else read_vector(store, v) for v in (planned.before, planned.after))
-        table = read_file(store, file.path, values, None, layout)
-        yield "delete", _take(table, after - before)
-        yield "insert", _take(table, before - after)
+        vector = planned.after if planned.kind == "insert" else planned.before
+        yield from ((planned.kind, batch) for batch in read_file(files, replace(file, deletion_vector=vector), layout))
 
-    def _layout(self, schema: StructType) -> FileLayout:
-        return FileLayout(schema, self._last.partition_columns, self._mapping)
-
-    def _with_commit(self, table: pa.Table, kind: str | None, version: int) -> pa.Table:
-        rows = table.num_rows
-        kinds = table.column(CHANGE_TYPE) if kind is None else pa.repeat(pa.scalar(kind), rows)
-        columns: Sequence[pa.Array] = [table.column(name) for name in self._last.schema.names]
-        micros = pa.scalar(self._commit_at(version).timestamp_ms * 1000, pa.int64())
-        timestamps = pa.repeat(micros, rows).cast(pa.timestamp("us", "UTC"))
-        versions = pa.repeat(pa.scalar(version, pa.int64()), rows)
-        return pa.Table.from_arrays([*columns, kinds, versions, timestamps], schema=self.arrow_schema)
-
-
-def _take(table: pa.Table, positions: BitMap64) -> pa.Table:
-    """The rows at these positions; positions past the end of the file name no row."""
-    within = BitMap64()
-    within.add_range(0, table.num_rows)
-    return table.take(pa.array((positions & within).to_array(), pa.uint64()))
+    def _with_commit(self, batch: pa.RecordBatch, kind: str | None, at: CommitAt) -> pa.RecordBatch:
+        rows = batch.num_rows
+        columns = batch.columns if kind is None else [*batch.columns, pa.repeat(pa.scalar(kind), rows)]
+        versions = pa.repeat(pa.scalar(at.version, pa.int64()), rows)
+        if abs(at.timestamp_ms) > _LARGEST_MS:
+            raise CorruptTableError(
+                f"{self._last.url}: version {at.version} was committed at {at.timestamp_ms} ms, which "
+                f"{COMMIT_TIMESTAMP} cannot hold. Read a range of changes without that version."
+            )
+        micros = pa.repeat(pa.scalar(at.timestamp_ms * 1000, pa.int64()), rows)
+        timestamps = micros.cast(pa.timestamp("us", "UTC"))
+        return pa.RecordBatch.from_arrays([*columns, versions, timestamps], schema=self.arrow_schema)

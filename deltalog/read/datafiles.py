@@ -1,90 +1,280 @@
-"""One data file as Arrow: the table's columns, whatever the file has."""
+"""One data file as Arrow: the table's columns, whatever the file has, in batches of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltalog.errors import InvalidDataFileError, ObjectNotFoundError, UnsupportedFeatureError
-from deltalog.spec import column_mapping, deletion_vectors, partitions
+from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
+from deltalog.spec import calendars, column_mapping, deletion_vectors, partitions, variant
 from deltalog.spec.actions import DeletionVector
-from deltalog.spec.arrow import type_to_arrow
+from deltalog.spec.arrow import VARIANT, VARIANT_TEXT, VOID, type_to_arrow
+from deltalog.spec.calendars import Calendars
 from deltalog.spec.column_mapping import Lookup, Mode
-from deltalog.spec.paths import resolve_path
-from deltalog.spec.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from deltalog.spec.row_tracking import RowTrackingColumn
+from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
 
-VARIANT = PrimitiveType("variant")
-BY_NAME = column_mapping.lookup("none")
+MAX_BATCH_ROWS = 1 << 17
+_BATCH_BYTES = 16 << 20
+# Row groups are fetched together up to this size, so that files of many small ones need few requests.
+_FETCH_BYTES = 32 << 20
+# Below this, threads and reads ahead of one file cost several times what decoding it does.
+_SMALL_FILE_BYTES = 64 << 10
+_BY_NAME = column_mapping.lookup("none")
 
 
 @dataclass(frozen=True, slots=True)
+class DataFile:
+    """What the log says of a file, as far as its rows depend on it."""
+
+    path: str
+    partition_values: Mapping[str, str | None]
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
 class FileLayout:
-    """What is read of each file: the columns wanted, which of them partition the table, and the mapping."""
+    """What is read of each file: the columns wanted, which of them partition the table, and the mapping.
+
+    ``tracking`` are columns of row tracking, which come after the others.
+    """
 
     schema: StructType
     partition_columns: Sequence[str]
     mapping: Mode = "none"
+    tracking: Sequence[RowTrackingColumn] = ()
+
+    @functools.cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        tracked = [pa.field(column.name, pa.int64(), False) for column in self.tracking]
+        return pa.schema([*self.schema.to_arrow(), *tracked])
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How stored values become the table's: under what names fields lie, and by which calendar dates count."""
+
+    find: Lookup = _BY_NAME
+    calendars: Calendars = calendars.GREGORIAN
+
+
+PLAIN = Reading()
 
 
 def read_file(
-    store: LogStore,
-    add_path: str,
-    partition_values: Mapping[str, str | None],
-    vector: DeletionVector | None,
-    layout: FileLayout,
-) -> pa.Table:
-    """The columns of ``layout`` from a file that the log names, without the rows that ``vector`` deletes.
+    files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The columns of ``layout`` from a file that the log names, without the rows that are deleted.
 
-    Partition columns come from ``partition_values``; columns that the file lacks are null. Raises
-    InvalidDataFileError, UnsafePathError. Cost: 1 GET of the footer and some for the columns; 1 more for a
-    deletion vector in a file.
+    Partition columns come from the log; columns that the file lacks are null. With ``only``, no other positions
+    than these. Batches have at most MAX_BATCH_ROWS rows and some 16 MiB, none is empty; row groups without a wanted
+    row are not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for
+    the columns of each row group; 1 more for a deletion vector in a file.
     """
-    path = resolve_path(add_path, store.url)
-    partitioned = {name.lower() for name in layout.partition_columns}
-    find = column_mapping.lookup(layout.mapping)
-    try:
+    store, path = files.find(file.path)
+    deleted = BitMap64() if file.deletion_vector is None else read_vector(files, file.deletion_vector)
+    large = file.size is None or file.size > _SMALL_FILE_BYTES
+    with (
+        _naming(store, path),
+        contextlib.closing(store.open_input(path)) as source,
         # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
-        with pq.ParquetFile(store.open_input(path), coerce_int96_timestamp_unit="us") as file:
-            fields = list(file.schema_arrow)
-            stored = {c.name: find(c, fields) for c in layout.schema if c.name.lower() not in partitioned}
-            wanted = [fields[index].name for index in stored.values() if index is not None]
-            data = file.read(columns=wanted)
-            rows = file.metadata.num_rows
-        columns = []
-        for column in layout.schema:
-            if column.name.lower() in partitioned:
-                columns.append(_constant(partition_values, column, layout.mapping, rows))
-                continue
-            index = stored[column.name]
-            values = None if index is None else data.column(fields[index].name).combine_chunks()
-            arrow = type_to_arrow(column.data_type)
-            columns.append(pa.nulls(rows, arrow) if values is None else conform(values, column.data_type, find))
-        table = pa.Table.from_arrays(columns, schema=layout.schema.to_arrow())
+        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=large) as parquet,
+    ):
+        assemble = _Assembly(parquet, file, layout)
+        for start, rows, stored in _stored(parquet, assemble.stored_names, deleted, only, large):
+            positions = _positions(start, rows, deleted, only)
+            if positions is None or len(positions):
+                batch = assemble(start, rows, stored)
+                yield batch if positions is None else batch.take(positions)
+
+
+@contextlib.contextmanager
+def _naming(store: LogStore, path: str) -> Iterator[None]:
+    """Whatever goes wrong with a file, as an error that names it."""
+    try:
+        yield
     except ObjectNotFoundError as error:
         raise InvalidDataFileError(
             f"{store.url}: the data file {path} is missing, though the log has it. It was deleted by hand, or by "
             "VACUUM when this is an old version; restore it, or read a version that does not need it.",
             path=path,
         ) from error
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidDataFileError(f"{store.url}: the data file {path} cannot be read: {error}", path=path) from error
-    return table if vector is None else without_positions(table, read_vector(store, vector))
+    except InvalidDataFileError as error:
+        if error.facts.get("path") is not None:
+            raise
+        raise _unreadable(store, path, error) from error
+    except DeltaLogError:
+        raise
+    # Arrow gives damage in footers and pages many names.
+    except (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError) as error:
+        raise _unreadable(store, path, error) from error
 
 
-def read_vector(store: LogStore, vector: DeletionVector) -> BitMap64:
+def _unreadable(store: LogStore, path: str, error: Exception) -> InvalidDataFileError:
+    return InvalidDataFileError(
+        f"{store.url}: the data file {path} cannot be read: {error} Restore it, or read a version without it.",
+        path=path,
+    )
+
+
+def _stored(
+    parquet: Any, names: list[str], deleted: BitMap64, only: BitMap64 | None, threads: bool
+) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
+    """Position of the first row, number of rows and stored columns, batch by batch; None where no column is read."""
+    size = _batch_rows(parquet.metadata)
+    for start, rows, groups in _runs(parquet.metadata, deleted, only):
+        if not names:
+            for position in range(start, start + rows, size):
+                yield position, min(size, start + rows - position), None
+            continue
+        for batch in parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=threads):
+            yield start, batch.num_rows, batch
+            start += batch.num_rows
+
+
+def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[tuple[int, int, list[int]]]:
+    """First row, number of rows and row groups of each stretch that is read at once."""
+    runs: list[tuple[int, int, list[int]]] = []
+    position, size = 0, 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        rows = group.num_rows
+        end = position + rows
+        wanted = (
+            rows - deleted.range_cardinality(position, end) if only is None else only.range_cardinality(position, end)
+        )
+        if wanted:
+            size += group.total_byte_size
+            if runs and sum(runs[-1][:2]) == position and size <= _FETCH_BYTES:
+                start, before, groups = runs[-1]
+                runs[-1] = (start, before + rows, [*groups, number])
+            else:
+                runs.append((position, rows, [number]))
+                size = group.total_byte_size
+        position = end
+    return runs
+
+
+def _batch_rows(metadata: pq.FileMetaData) -> int:
+    """As many rows as make a batch of the usual size, going by the first row group."""
+    if metadata.num_row_groups == 0:
+        return MAX_BATCH_ROWS
+    group = metadata.row_group(0)
+    rows: int = _BATCH_BYTES * max(1, group.num_rows) // max(1, group.total_byte_size)
+    return max(1, min(MAX_BATCH_ROWS, rows))
+
+
+def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) -> pa.Array | None:
+    """Which rows of a batch are wanted, counted from its first; None for all of them."""
+    wanted = BitMap64()
+    wanted.add_range(start, start + rows)
+    if only is not None:
+        wanted &= only
+    wanted -= deleted
+    if len(wanted) == rows:
+        return None
+    return pc.subtract(pa.array(wanted.to_array(), pa.uint64()), pa.scalar(start, pa.uint64()))
+
+
+class _Assembly:
+    """Puts stored columns, partition values and row tracking together, for one file."""
+
+    def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
+        self._file = file
+        self._layout = layout
+        self._schema = layout.arrow_schema
+        self._reading = Reading(
+            column_mapping.lookup(layout.mapping), calendars.of_file(parquet.metadata.metadata or {})
+        )
+        fields = list(parquet.schema_arrow)
+        partitioned = {name.lower() for name in layout.partition_columns}
+        self._partitions = {
+            column.name: _partition_value(file, column, layout.mapping)
+            for column in layout.schema
+            if column.name.lower() in partitioned
+        }
+        found = {c.name: self._reading.find(c, fields) for c in layout.schema if c.name not in self._partitions}
+        self._stored = {name: fields[index].name for name, index in found.items() if index is not None}
+        held = {field.name for field in fields}
+        self._tracked = {c.name: c.stored_as for c in layout.tracking if c.stored_as in held}
+
+    @property
+    def stored_names(self) -> list[str]:
+        """The file's names of the columns to read."""
+        return list(dict.fromkeys((*self._stored.values(), *filter(None, self._tracked.values()))))
+
+    def __call__(self, start: int, rows: int, stored: pa.RecordBatch | None) -> pa.RecordBatch:
+        columns = [self._column(column, rows, stored) for column in self._layout.schema]
+        tracked = [self._tracking(column, start, rows, stored) for column in self._layout.tracking]
+        if not columns and not tracked:
+            # A batch without columns has its number of rows from an empty struct only.
+            return pa.RecordBatch.from_struct_array(pa.repeat(pa.scalar({}, pa.struct([])), rows))
+        return pa.RecordBatch.from_arrays([*columns, *tracked], schema=self._schema)
+
+    def _column(self, column: StructField, rows: int, stored: pa.RecordBatch | None) -> pa.Array:
+        name = self._stored.get(column.name)
+        if name is not None and stored is not None:
+            return conform(_named(stored, name), column.data_type, self._reading)
+        arrow = self._schema.field(column.name).type
+        if column.name in self._partitions:
+            return pa.repeat(pa.scalar(self._partitions[column.name], arrow), rows)
+        return pa.nulls(rows, arrow)
+
+    def _tracking(self, column: RowTrackingColumn, start: int, rows: int, stored: pa.RecordBatch | None) -> pa.Array:
+        name = self._tracked.get(column.name)
+        kept = None if name is None or stored is None else _named(stored, name).cast(pa.int64())
+        if kept is not None and not kept.null_count:
+            return kept
+        file = self._file
+        base = file.base_row_id if column.counted else file.default_row_commit_version
+        if base is None:
+            missing = "baseRowId" if column.counted else "defaultRowCommitVersion"
+            raise InvalidDataFileError(
+                f"The log has no {missing} for the file {file.path}, which row tracking needs. Backfill it: disable "
+                "delta.enableRowTracking and enable it again.",
+                path=file.path,
+            )
+        if column.counted:
+            fresh = pa.array(range(base + start, base + start + rows), pa.int64())
+        else:
+            fresh = pa.repeat(pa.scalar(base, pa.int64()), rows)
+        return fresh if kept is None else pc.coalesce(kept, fresh)
+
+
+def _named(stored: pa.RecordBatch, name: str) -> Any:
+    return stored.column(stored.schema.names.index(name))
+
+
+def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
+    name = column_mapping.physical_name(column, mode)
+    values = file.partition_values
+    folded = {key.lower(): text for key, text in values.items()}
+    text = values[name] if name in values else folded.get(name.lower())
+    return partitions.parse(text, column.data_type, column.name)
+
+
+def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
     """The positions that a deletion vector deletes. Cost: 1 GET unless it is inline."""
     if vector.storage_type == "i":
         return deletion_vectors.from_inline(vector)
     relative = vector.storage_type == "u"
     named = deletion_vectors.relative_path(vector) if relative else vector.path_or_inline_dv
     # The encoded UUID is a plain name; only an absolute path is percent-encoded.
-    path = resolve_path(named, store.url)
+    store, path = files.find(named)
     try:
         return deletion_vectors.from_file(store.get(path), vector)
     except ObjectNotFoundError as error:
@@ -95,61 +285,56 @@ def read_vector(store: LogStore, vector: DeletionVector) -> BitMap64:
         ) from error
 
 
-def without_positions(table: pa.Table, deleted: BitMap64) -> pa.Table:
-    """The rows whose positions are not deleted."""
-    live = BitMap64()
-    live.add_range(0, table.num_rows)
-    live -= deleted
-    return table if len(live) == table.num_rows else table.take(pa.array(live.to_array()))
+def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
+    """Stored values as a type of the table: struct fields found by name or id, absent ones null, numbers widened.
 
-
-def _constant(values: Mapping[str, str | None], column: StructField, mode: Mode, rows: int) -> Any:
-    name = column_mapping.physical_name(column, mode)
-    folded = {key.lower(): text for key, text in values.items()}
-    text = values[name] if name in values else folded.get(name.lower())
-    value = partitions.parse(text, column.data_type, column.name)
-    return pa.repeat(pa.scalar(value, type_to_arrow(column.data_type)), rows)
-
-
-def conform(values: Any, data_type: DataType, find: Lookup = BY_NAME) -> Any:
-    """Stored values as a type of the table: struct fields found by ``find``, absent ones null, numbers widened.
-
-    Raises pyarrow.ArrowInvalid or ArrowNotImplementedError where that is not possible without loss.
+    Raises pyarrow.ArrowInvalid or ArrowNotImplementedError where that is not possible without loss,
+    InvalidDataFileError for malformed variants.
     """
     wanted = type_to_arrow(data_type)
     types = pa.types
-    if data_type == VARIANT:
-        return _conform_variant(values, wanted)
+    if data_type in (VARIANT, VARIANT_TEXT):
+        binary = _conform_variant(values)
+        return binary if data_type == VARIANT else _variant_text(binary)
+    if data_type == VOID:
+        return pa.nulls(len(values))
     if types.is_dictionary(values.type):
-        return conform(values.dictionary_decode(), data_type, find)
+        return conform(values.dictionary_decode(), data_type, reading)
     if isinstance(data_type, StructType) and types.is_struct(values.type):
-        return _conform_struct(values, data_type, find)
+        return _conform_struct(values, data_type, reading)
     if isinstance(data_type, MapType) and types.is_map(values.type):
-        keys = conform(values.keys, data_type.key_type, find)
-        items = conform(values.items, data_type.value_type, find)
+        keys = conform(values.keys, data_type.key_type, reading)
+        items = conform(values.items, data_type.value_type, reading)
         entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
         return _with_child(values, wanted, entries)
     if isinstance(data_type, ArrayType) and types.is_list(values.type):
-        return _with_child(values, wanted, conform(values.values, data_type.element_type, find))
-    if values.type == wanted:
-        return values
+        return _with_child(values, wanted, conform(values.values, data_type.element_type, reading))
+    if types.is_date32(values.type):
+        return reading.calendars.dates(values).cast(wanted)
     if types.is_timestamp(values.type) and types.is_timestamp(wanted):
-        # A timestamp without a zone in a file (INT96, or not adjusted to UTC) is UTC in Delta.
-        return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(wanted)
-    return values.cast(wanted)
+        return _conform_timestamp(values, wanted, reading)
+    return values if values.type == wanted else values.cast(wanted)
 
 
-def _conform_struct(values: Any, data_type: StructType, find: Lookup) -> Any:
+def _conform_timestamp(values: Any, wanted: Any, reading: Reading) -> Any:
+    micros = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+    if wanted.tz is None:
+        return micros.cast(wanted)
+    # A timestamp without a zone in a file is UTC in Delta: INT96, or one that is not adjusted to UTC.
+    return reading.calendars.timestamps(micros.cast(wanted), int96=values.type.tz is None)
+
+
+def _conform_struct(values: Any, data_type: StructType, reading: Reading) -> Any:
     wanted = type_to_arrow(data_type)
     stored = list(values.type.fields)
     children = values.flatten()
     conformed = []
     for column in data_type.fields:
-        index = find(column, stored)
+        index = reading.find(column, stored)
         if index is None:
             conformed.append(pa.nulls(len(values), type_to_arrow(column.data_type)))
         else:
-            conformed.append(conform(children[index], column.data_type, find))
+            conformed.append(conform(children[index], column.data_type, reading))
     if not conformed:
         return pa.nulls(len(values), wanted)
     mask = values.is_null() if values.null_count else None
@@ -162,11 +347,26 @@ def _with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:
     return pa.Array.from_buffers(wanted, len(values), [validity, offsets], offset=values.offset, children=[child])
 
 
-def _conform_variant(values: Any, wanted: pa.StructType) -> Any:
+def _conform_variant(values: Any) -> Any:
+    """A variant of any storage in its binary encoding."""
+    wanted = type_to_arrow(VARIANT)
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     stored = {field.name: index for index, field in enumerate(values.type.fields)}
+    metadata = values.field(stored["metadata"]).cast(pa.binary())
     if "typed_value" in stored:
-        raise UnsupportedFeatureError("Shredded variants are not read yet.", features=("variantShredding",))
-    children = [values.field(stored[field.name]).cast(field.type) for field in wanted.fields]
-    return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=values.is_null())
+        value = pa.array(variant.unshred(values), pa.binary())
+    else:
+        value = values.field(stored["value"]).cast(pa.binary())
+    mask = values.is_null() if values.null_count else None
+    return pa.StructArray.from_arrays([metadata, value], fields=list(wanted.fields), mask=mask)
+
+
+def _variant_text(values: Any) -> pa.Array:
+    metadata, value = (values.field(i).to_pylist() for i in range(2))
+    present = values.is_valid().to_pylist()
+    texts = (
+        variant.to_json(m or b"", v or b"") if there else None
+        for m, v, there in zip(metadata, value, present, strict=True)
+    )
+    return pa.array(texts, pa.string())

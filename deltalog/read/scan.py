@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+from pyroaring import BitMap64
 
-from deltalog.read.datafiles import FileLayout, read_file
+from deltalog.errors import CallError
+from deltalog.log.columns import empty
+from deltalog.log.replay import FILES
+from deltalog.parallel import in_order
+from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
 from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, matches
-from deltalog.read.skipping import prune
+from deltalog.read.skipping import prune, statistics_leaves
+from deltalog.spec import row_tracking
 from deltalog.spec.actions import DeletionVector
+from deltalog.spec.arrow import variants_as_text
 from deltalog.spec.column_mapping import mode_of
 from deltalog.spec.schema import StructType
 
 if TYPE_CHECKING:
     from deltalog.log.snapshot import Snapshot
+
+VariantForm = Literal["binary", "json"]
+_FILE_COLUMNS = ["path", "partition_values", "deletion_vector", "base_row_id", "default_row_commit_version", "size"]
 
 
 class Scan:
@@ -27,47 +38,91 @@ class Scan:
         snapshot: Snapshot,
         columns: Sequence[str] | None = None,
         where: Predicate | str | None = None,
+        variants: VariantForm = "binary",
     ) -> None:
+        if variants not in ("binary", "json"):
+            raise CallError(f"variants can be 'binary' or 'json', not {variants!r}.")
         self._snapshot = snapshot
+        self._variants = variants
+        configuration = snapshot.metadata.configuration
+        self._mapping = mode_of(configuration)
         schema = snapshot.schema
-        fields = schema.fields if columns is None else tuple(schema.field(name) for name in columns)
+        fields, tracking, names = [], [], []
+        for name in schema.names if columns is None else columns:
+            tracked = None if schema.find(name) else row_tracking.column(name, configuration, snapshot.url)
+            if tracked is None:
+                fields.append(schema.field(name))
+                names.append(fields[-1].name)
+            else:
+                tracking.append(tracked)
+                names.append(name)
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise CallError(f"{snapshot.url}: the scan names columns twice: {', '.join(twice)}.")
         self.schema = StructType(tuple(fields))
+        self._tracking = tuple(tracking)
+        self._names = names
         predicate = as_predicate(where)
         self.where = None if predicate is None else bind(predicate, schema)
-        self._mapping = mode_of(snapshot.metadata.configuration)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The schema of the batches."""
-        return self.schema.to_arrow()
+        stored = self._layout(self.schema).arrow_schema
+        return pa.schema([stored.field(name) for name in self._names])
+
+    def _layout(self, schema: StructType) -> FileLayout:
+        schema = variants_as_text(schema) if self._variants == "json" else schema
+        return FileLayout(schema, self._snapshot.partition_columns, self._mapping, self._tracking)
 
     def files(self) -> pa.Table:
         """The files that will be read, as ``Snapshot.files``: those that may hold a row that ``where`` keeps.
 
-        Files are left out by their partition values and statistics. Cost: as ``Snapshot.files``.
+        Files are left out by their partition values and statistics. Cost: as ``Snapshot.files``; with ``where``,
+        only the statistics that it looks at are parsed, and only the files that remain are held in memory.
         """
-        snapshot = self._snapshot
-        files = snapshot.files()
-        if self.where is None:
-            return files
-        return prune(files, self.where, snapshot.schema, snapshot.partition_columns, self._mapping)
+        return self._snapshot.files() if self.where is None else self._pruned(FILES.names)
+
+    def _pruned(self, columns: Sequence[str]) -> pa.Table:
+        """Columns of the files that will be read."""
+        snapshot, where = self._snapshot, self.where
+        if where is None:
+            return snapshot.files(columns)
+        schema, partitioned = snapshot.schema, snapshot.partition_columns
+        leaves = statistics_leaves(where, schema, partitioned, self._mapping)
+
+        def kept(piece: pa.Table) -> pa.Table:
+            return prune(piece, where, schema, partitioned, self._mapping).select(list(columns))
+
+        pieces = snapshot.file_pieces(kept, ["partition_values", *columns], leaves)
+        return pa.concat_tables([empty(pa.schema([FILES.field(name) for name in columns])), *pieces])
+
+    def deleted_positions(self, vector: DeletionVector) -> BitMap64:
+        """The row positions (from 0) that a deletion vector of ``files`` deletes, for engines that read files.
+
+        Raises InvalidDataFileError, UnsafePathError. Cost: 1 GET unless the vector is inline.
+        """
+        return read_vector(self._snapshot.reader.files, vector)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, a file at a time, in memory of one file. Cost: the GETs of each file's columns.
+        """The rows, file by file in the order of ``files``; some files are read ahead by threads.
 
-        Raises InvalidDataFileError, UnsafePathError, UnsupportedFeatureError.
+        Memory is bounded by batches, whatever the size of the files. Raises InvalidDataFileError, UnsafePathError,
+        UnsupportedFeatureError. Cost: the GETs of each file's columns; nothing is read before the first batch.
         """
-        snapshot = self._snapshot
-        layout = FileLayout(self._read_schema(), snapshot.partition_columns, self._mapping)
-        rows = self.files().select(["path", "partition_values", "deletion_vector"])
-        for row in rows.to_pylist():
-            values = dict(row["partition_values"] or ())
-            vector = None if row["deletion_vector"] is None else DeletionVector(**row["deletion_vector"])
-            table = read_file(snapshot.reader.store, row["path"], values, vector, layout)
-            if self.where is not None:
-                kept = table.filter(matches(self.where, table, layout.schema))
-                table = kept.select(self.schema.names)
-            yield from table.to_batches()
+        files = self._pruned(_FILE_COLUMNS)
+        layout = self._layout(self._read_schema())
+        readers = (partial(self._read, DataFile(**row), layout) for row in _rows(files))
+        yield from in_order(readers)
+
+    def _read(self, file: DataFile, layout: FileLayout) -> Iterator[pa.RecordBatch]:
+        exact = layout.arrow_schema.names == self._names
+        for batch in read_file(self._snapshot.reader.files, file, layout):
+            if self.where is None:
+                yield batch if exact else batch.select(self._names)
+                continue
+            table = pa.Table.from_batches([batch])
+            yield from table.filter(matches(self.where, table, layout.schema)).select(self._names).to_batches()
 
     def _read_schema(self) -> StructType:
         """The columns asked for, and after them those that only ``where`` looks at."""
@@ -89,3 +144,16 @@ class Scan:
         """The Arrow stream interface: polars, duckdb and pandas take a Scan directly."""
         reader = pa.RecordBatchReader.from_batches(self.arrow_schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
+
+
+def _rows(files: pa.Table) -> Iterator[dict[str, Any]]:
+    """What a DataFile is made from, file by file; never all of a large table at once."""
+    for batch in files.to_batches(max_chunksize=1000):
+        for row in batch.to_pylist():
+            vector = row["deletion_vector"]
+            values = dict(row["partition_values"] or ())
+            yield {
+                **row,
+                "partition_values": values,
+                "deletion_vector": None if vector is None else DeletionVector(**vector),
+            }

@@ -5,6 +5,7 @@ Timestamps are ``timestamp[us, UTC]``, timestamp_ntz is ``timestamp[us]``; both 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,10 @@ from deltalog.spec.schema import (
     StructField,
     StructType,
 )
+
+VARIANT, VOID = PrimitiveType("variant"), PrimitiveType("void")
+# Not a type of any table: what a scan gives for a variant where JSON is asked for.
+VARIANT_TEXT = PrimitiveType("variant as json")
 
 _TO_ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -37,6 +42,7 @@ _TO_ARROW: dict[str, pa.DataType] = {
     "void": pa.null(),
     # The binary encoding of the Parquet format, as files hold it.
     "variant": pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), True)]),
+    VARIANT_TEXT.name: pa.string(),
 }
 
 
@@ -66,6 +72,25 @@ def type_to_arrow(data_type: DataType) -> pa.DataType:
             f"Columns of type {data_type.name} are not read or written yet.", features=(data_type.name,)
         )
     return arrow
+
+
+def variants_as_text(schema: StructType) -> StructType:
+    """The schema with JSON text in the place of every variant, also inside structs, arrays and maps."""
+    text = _variant_as_text(schema)
+    assert isinstance(text, StructType)
+    return text
+
+
+def _variant_as_text(data_type: DataType) -> DataType:
+    if isinstance(data_type, StructType):
+        fields = (replace(f, data_type=_variant_as_text(f.data_type)) for f in data_type.fields)
+        return StructType(tuple(fields))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_variant_as_text(data_type.element_type), data_type.contains_null)
+    if isinstance(data_type, MapType):
+        key, value = _variant_as_text(data_type.key_type), _variant_as_text(data_type.value_type)
+        return MapType(key, value, data_type.value_contains_null)
+    return VARIANT_TEXT if data_type == VARIANT else data_type
 
 
 def schema_from_arrow(schema: pa.Schema) -> StructType:

@@ -5,15 +5,17 @@ Spec: PROTOCOL.md#column-mapping.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from deltalog.errors import CorruptTableError
-from deltalog.spec.schema import StructField
+from deltalog.spec.schema import DataType, StructField, StructType
 
 MODE_KEY = "delta.columnMapping.mode"
 PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
 ID_KEY = "delta.columnMapping.id"
+CLUSTERING_DOMAIN = "delta.clustering"
 _PARQUET_FIELD_ID = b"PARQUET:field_id"
 
 Mode = Literal["none", "name", "id"]
@@ -38,6 +40,31 @@ def physical_name(column: StructField, mode: Mode) -> str:
     if not isinstance(name, str) or not name:
         raise CorruptTableError(f"Column {column.name} has no {PHYSICAL_NAME_KEY}, which column mapping needs.")
     return name
+
+
+def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tuple[tuple[str, ...], ...]:
+    """The paths of names that the domain metadata of a clustered table means: it has physical names.
+
+    Raises CorruptTableError.
+    """
+    try:
+        physical = json.loads(configuration)["clusteringColumns"]
+        return tuple(_logical(path, schema, mode) for path in physical)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptTableError(f"The domain metadata {CLUSTERING_DOMAIN} has no list of columns: {error!r}.") from None
+
+
+def _logical(path: Sequence[str], schema: StructType, mode: Mode) -> tuple[str, ...]:
+    names: list[str] = []
+    level: DataType = schema
+    for part in path:
+        fields = level.fields if isinstance(level, StructType) else ()
+        column = next((f for f in fields if physical_name(f, mode) == part), None)
+        if column is None:
+            raise KeyError(part)
+        names.append(column.name)
+        level = column.data_type
+    return tuple(names)
 
 
 def lookup(mode: Mode) -> Lookup:

@@ -13,7 +13,9 @@ import pytest
 
 import deltalog
 from deltalog import DeltaTable
+from deltalog.storage.fs import LocalStore
 from tests.cli_env import MINUTE, START, Cli, Clock, Ran, set_file_time
+from tests.core_env import put_variant_table
 
 
 def lines(ran: Ran) -> list[Any]:
@@ -122,6 +124,12 @@ def test_rows_lines(cli: Cli, late: Path) -> None:
     ]
     chosen = lines(cli("rows", late, "--version", 3, "--columns", "what, id", "--limit", 2, "--json"))
     assert [list(row) for row in chosen] == [["what", "id"]] * 2
+
+
+def test_rows_show_variants_as_json_text(cli: Cli, tmp_path: Path) -> None:
+    put_variant_table(LocalStore(tmp_path))
+    assert lines(cli("rows", tmp_path, "--json")) == [{"id": 1, "v": "[7]"}, {"id": 2, "v": None}]
+    assert [line.split() for line in cli("rows", tmp_path).out.splitlines()[2:4]] == [["1", "[7]"], ["2", "null"]]
 
 
 def test_rows_values_that_json_lacks(cli: Cli, tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import datetime
+import io
+import random
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -8,12 +12,31 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
-from deltalog import InvalidDataFileError, StructType, UnsafePathError
-from deltalog.read.datafiles import FileLayout, conform, read_file
+from deltalog import (
+    ArrayType,
+    DeletionVector,
+    InvalidDataFileError,
+    PrimitiveType,
+    StoreError,
+    StructField,
+    StructType,
+    UnsafePathError,
+    variant_to_python,
+)
+from deltalog.read.datafiles import DataFile, FileLayout, conform, read_file
+from deltalog.spec.arrow import VARIANT, VOID, variants_as_text
+from deltalog.spec.row_tracking import RowTrackingColumn
 from deltalog.storage.base import LogStore
 from deltalog.storage.fs import LocalStore
+from deltalog.storage.memory import MemoryStore
+from deltalog.storage.table_files import TableFiles
+from deltalog.testing.stores import Call, FaultyStore
 from tests.core_env import memory
+
+ROW_ID = RowTrackingColumn("_metadata.row_id", "_id", True)
+VERSION = RowTrackingColumn("_metadata.row_commit_version", "_v", False)
 
 
 def put(store: LogStore, path: str, table: pa.Table, **options: Any) -> None:
@@ -26,10 +49,17 @@ def layout(schema: pa.Schema, *partition_by: str) -> FileLayout:
     return FileLayout(StructType.from_arrow(schema), partition_by)
 
 
+def rows_of(
+    files: TableFiles, path: str, values: dict[str, str | None], vector: DeletionVector | None, layout: FileLayout
+) -> pa.Table:
+    """All batches of a file as a table."""
+    return pa.Table.from_batches(read_file(files, DataFile(path, values, vector), layout), layout.arrow_schema)
+
+
 def read(table: pa.Table, schema: pa.Schema, **options: Any) -> pa.Table:
     store = memory()
     put(store, "x.parquet", table, **options)
-    return read_file(store, "x.parquet", {}, None, layout(schema))
+    return rows_of(TableFiles(store), "x.parquet", {}, None, layout(schema))
 
 
 def test_columns_come_in_the_order_and_types_of_the_table() -> None:
@@ -50,9 +80,11 @@ def test_partition_columns_come_from_the_log_even_where_the_file_has_them() -> N
     store = memory()
     put(store, "x", pa.table({"p": ["wrong", "wrong"], "a": [1, 2]}))
     schema = pa.schema([("a", pa.int64()), ("P", pa.string()), ("n", pa.int64())])
-    found = read_file(store, "x", {"p": "right", "n": None}, None, layout(schema, "P", "n"))
+    found = rows_of(TableFiles(store), "x", {"p": "right", "n": None}, None, layout(schema, "P", "n"))
     assert found.to_pylist() == [{"a": 1, "P": "right", "n": None}, {"a": 2, "P": "right", "n": None}]
-    only = read_file(store, "x", {"P": "right", "n": "7"}, None, layout(pa.schema([("n", pa.int64())]), "P", "n"))
+    only = rows_of(
+        TableFiles(store), "x", {"P": "right", "n": "7"}, None, layout(pa.schema([("n", pa.int64())]), "P", "n")
+    )
     assert only.to_pylist() == [{"n": 7}, {"n": 7}]
 
 
@@ -79,7 +111,7 @@ def test_types_that_do_not_fit_are_refused_by_file() -> None:
     store = memory()
     put(store, "d/x.parquet", pa.table({"c": ["text"]}))
     with pytest.raises(InvalidDataFileError, match=r"memory://.*: the data file d/x\.parquet cannot be read") as caught:
-        read_file(store, "d/x.parquet", {}, None, layout(pa.schema([("c", pa.int64())])))
+        rows_of(TableFiles(store), "d/x.parquet", {}, None, layout(pa.schema([("c", pa.int64())])))
     assert caught.value.path == "d/x.parquet"  # type: ignore[attr-defined]
 
 
@@ -202,18 +234,29 @@ def test_a_file_that_is_no_parquet_is_named(data: bytes) -> None:
     store = memory()
     store.put("x.parquet", data)
     with pytest.raises(InvalidDataFileError, match=r"x\.parquet cannot be read"):
-        read_file(store, "x.parquet", {}, None, layout(pa.schema([("a", pa.int64())])))
+        rows_of(TableFiles(store), "x.parquet", {}, None, layout(pa.schema([("a", pa.int64())])))
 
 
 def test_a_file_that_is_gone_is_named_with_the_likely_cause() -> None:
     with pytest.raises(InvalidDataFileError, match=r"x\.parquet is missing.*VACUUM"):
-        read_file(memory(), "x.parquet", {}, None, layout(pa.schema([("a", pa.int64())])))
+        rows_of(TableFiles(memory()), "x.parquet", {}, None, layout(pa.schema([("a", pa.int64())])))
+
+
+def test_a_store_that_fails_is_no_fault_of_the_file() -> None:
+    def down(call: Call) -> None:
+        if call.method == "open_input":
+            raise StoreError("the network is down")
+
+    store = memory()
+    put(store, "x", pa.table({"a": [1]}))
+    with pytest.raises(StoreError, match="network"):
+        rows_of(TableFiles(FaultyStore(store, before=down)), "x", {}, None, layout(NUMBERS))
 
 
 def test_paths_are_decoded_once(tmp_path: Any) -> None:
     store = LocalStore(tmp_path)
     put(store, "p=a b%20c/x?.parquet", pa.table({"a": [1]}))
-    found = read_file(store, "p=a%20b%2520c/x%3F.parquet", {}, None, layout(pa.schema([("a", pa.int64())])))
+    found = rows_of(TableFiles(store), "p=a%20b%2520c/x%3F.parquet", {}, None, layout(pa.schema([("a", pa.int64())])))
     assert found.to_pylist() == [{"a": 1}]
 
 
@@ -222,4 +265,207 @@ def test_paths_outside_the_table_are_not_touched(path: str, tmp_path: Any) -> No
     (tmp_path / "t").mkdir()
     put(LocalStore(tmp_path), "x.parquet", pa.table({"a": [1]}))
     with pytest.raises(UnsafePathError):
-        read_file(LocalStore(tmp_path / "t"), path, {}, None, layout(pa.schema([("a", pa.int64())])))
+        rows_of(TableFiles(LocalStore(tmp_path / "t")), path, {}, None, layout(pa.schema([("a", pa.int64())])))
+
+
+# ------------------------------------------------------------------------------------------------- parts of files
+
+
+def inline(positions: list[int]) -> DeletionVector:
+    """A deletion vector of these positions that lies in the log itself."""
+    body = struct.pack("<i", 1681511377) + BitMap64(positions).serialize()
+    padded = body + bytes(-len(body) % 4)
+    alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    words = struct.unpack(f">{len(padded) // 4}I", padded)
+    text = "".join(alphabet[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
+    return DeletionVector("i", text, len(body), len(positions))
+
+
+NUMBERS = pa.schema([("a", pa.int64())])
+WHOLE, SOME, MANY = range(10, 30), [0, 9, 30, 31, 45, 99], range(1, 100)
+
+
+@pytest.mark.parametrize("deleted", [[], WHOLE, SOME, [*WHOLE, *SOME], MANY, range(100)])
+@pytest.mark.parametrize("only", [None, [], [5, 15, 45, 99, 700], range(40, 60)])
+@pytest.mark.parametrize("columns", [["a"], []])
+def test_positions_are_those_in_the_file_whatever_row_groups_are_read(
+    deleted: Sequence[int], only: Sequence[int] | None, columns: list[str]
+) -> None:
+    store = memory()
+    put(store, "x", pa.table({"a": range(100)}), row_group_size=10)
+    vector = inline(list(deleted)) if deleted else None
+    wanted = FileLayout(StructType.from_arrow(pa.schema([NUMBERS.field(n) for n in columns])), (), tracking=[ROW_ID])
+    chosen = None if only is None else BitMap64(only)
+    batches = list(read_file(TableFiles(store), DataFile("x", {}, vector, base_row_id=1000), wanted, chosen))
+    expected = [i for i in range(100) if i not in deleted and (only is None or i in only)]
+    assert all(batch.num_rows for batch in batches)
+    found = [row for batch in batches for row in batch.to_pylist()]
+    assert found == [{**({"a": i} if columns else {}), "_metadata.row_id": 1000 + i} for i in expected]
+
+
+def test_row_groups_without_a_wanted_row_are_not_fetched() -> None:
+    store = memory()
+    noise = pa.array([secrets(i) for i in range(4000)], pa.binary())
+    put(store, "x", pa.table({"a": noise}), row_group_size=1000, compression="none", use_dictionary=False)
+    wanted = layout(pa.schema([("a", pa.binary())]))
+    whole = bytes_read(store, DataFile("x", {}), wanted)
+    part = bytes_read(store, DataFile("x", {}, inline(list(range(3000)))), wanted)
+    assert part < whole / 2
+
+
+def secrets(seed: int) -> bytes:
+    return random.Random(seed).randbytes(100)
+
+
+def bytes_read(store: LogStore, file: DataFile, wanted: FileLayout) -> int:
+    """How many bytes reading a file takes from the store."""
+
+    class Counting(io.BytesIO):
+        taken = 0
+
+        def read(self, size: int | None = -1) -> bytes:
+            data = super().read(size)
+            Counting.taken += len(data)
+            return data
+
+    class Store(MemoryStore):
+        def open_input(self, path: str) -> Any:
+            return pa.PythonFile(Counting(store.get(path)), "r")
+
+    list(read_file(TableFiles(Store("memory://counting")), file, wanted))
+    return Counting.taken
+
+
+def test_batches_of_wide_rows_have_few() -> None:
+    store = memory()
+    text = "x" * 100_000
+    put(store, "x", pa.table({"a": [f"{i}{text}" for i in range(600)]}), use_dictionary=False, compression="none")
+    batches = list(read_file(TableFiles(store), DataFile("x", {}), layout(pa.schema([("a", pa.string())]))))
+    assert sum(batch.num_rows for batch in batches) == 600
+    assert max(batch.nbytes for batch in batches) < 20 << 20
+
+
+ENCODINGS: list[tuple[str, pa.Array, dict[str, Any]]] = [
+    ("delta binary packed", pa.array([1, None, -(2**63)]), {"column_encoding": {"c": "DELTA_BINARY_PACKED"}}),
+    ("delta length", pa.array(["x", None, "yy"]), {"column_encoding": {"c": "DELTA_LENGTH_BYTE_ARRAY"}}),
+    ("delta strings", pa.array(["xa", None, "xb"]), {"column_encoding": {"c": "DELTA_BYTE_ARRAY"}}),
+    ("byte stream split", pa.array([1.5, None, 2.5]), {"column_encoding": {"c": "BYTE_STREAM_SPLIT"}}),
+    ("plain", pa.array([1.5, None, 2.5]), {"column_encoding": {"c": "PLAIN"}}),
+]
+
+
+@pytest.mark.parametrize("pages", ["1.0", "2.0"])
+@pytest.mark.parametrize(("name", "values", "options"), ENCODINGS, ids=[e[0] for e in ENCODINGS])
+def test_pages_of_every_encoding(name: str, values: pa.Array, options: dict[str, Any], pages: str) -> None:
+    schema = pa.schema([("c", values.type)])
+    found = read(pa.table({"c": values}), schema, use_dictionary=False, data_page_version=pages, **options)
+    assert found["c"].combine_chunks() == values
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
+def test_files_of_every_compression(codec: str) -> None:
+    stored = pa.table({"c": ["x", None] * 500})
+    assert read(stored, stored.schema, compression=codec).equals(stored)
+
+
+# ------------------------------------------------------------------------------------------------------ contents
+
+
+def test_row_tracking_takes_what_was_kept_and_counts_the_rest() -> None:
+    store = memory()
+    put(store, "x", pa.table({"a": [1, 2, 3], "_id": [None, 70, None], "_v": [None, 2, None]}))
+    wanted = FileLayout(StructType.from_arrow(NUMBERS), (), "none", [ROW_ID, VERSION])
+    file = DataFile("x", {}, inline([0]), base_row_id=10, default_row_commit_version=5)
+    (batch,) = read_file(TableFiles(store), file, wanted)
+    assert batch.to_pylist() == [
+        {"a": 2, "_metadata.row_id": 70, "_metadata.row_commit_version": 2},
+        {"a": 3, "_metadata.row_id": 12, "_metadata.row_commit_version": 5},
+    ]
+
+
+def test_a_file_without_what_row_tracking_needs_is_named() -> None:
+    store = memory()
+    put(store, "x", pa.table({"a": [1]}))
+    for column, missing in ((ROW_ID, "baseRowId"), (VERSION, "defaultRowCommitVersion")):
+        wanted = FileLayout(StructType.from_arrow(NUMBERS), (), "none", [column])
+        with pytest.raises(InvalidDataFileError, match=f"no {missing} for the file x"):
+            list(read_file(TableFiles(store), DataFile("x", {}), wanted))
+
+
+def test_void_columns_are_null_whatever_the_file_has() -> None:
+    store = memory()
+    put(store, "x", pa.table({"n": [1, 2], "s": [{"n": 1, "a": 1}, None]}))
+    inner = StructType((StructField("n", VOID), StructField("a", PrimitiveType("long"))))
+    fields = (StructField("n", VOID), StructField("later", VOID), StructField("s", inner))
+    found = rows_of(TableFiles(store), "x", {}, None, FileLayout(StructType(fields), ()))
+    assert found.to_pylist() == [
+        {"n": None, "later": None, "s": {"n": None, "a": 1}},
+        {"n": None, "later": None, "s": None},
+    ]
+
+
+def test_a_shredded_variant_is_the_variant_it_was() -> None:
+    metadata = b"\x01\x01\x00\x01a"
+    group = pa.struct([("value", pa.binary()), ("typed_value", pa.int64())])
+    shredded = pa.struct(
+        [
+            pa.field("metadata", pa.binary(), False),
+            ("value", pa.binary()),
+            ("typed_value", pa.struct([pa.field("a", group, False)])),
+        ]
+    )
+    values = [
+        {"metadata": metadata, "typed_value": {"a": {"typed_value": 7}}},
+        None,
+        {"metadata": metadata, "value": b"\x05x", "typed_value": None},
+    ]
+    store = memory()
+    put(store, "x", pa.table({"v": pa.array(values, shredded), "l": pa.array([values, None, []], pa.list_(shredded))}))
+    columns = StructType((StructField("v", VARIANT), StructField("l", ArrayType(VARIANT))))
+    expected = [{"a": 7}, None, "x"]
+    plain = rows_of(TableFiles(store), "x", {}, None, FileLayout(columns, ()))
+    assert [variant_to_python(v) for v in plain["v"].to_pylist()] == expected
+    assert [variant_to_python(v) for v in plain["l"].to_pylist()[0]] == expected
+    texts = rows_of(TableFiles(store), "x", {}, None, FileLayout(variants_as_text(columns), ()))
+    assert texts.to_pylist() == [
+        {"v": '{"a":7}', "l": ['{"a":7}', None, '"x"']},
+        {"v": None, "l": None},
+        {"v": '"x"', "l": []},
+    ]
+
+
+def test_a_malformed_variant_is_named_with_its_file() -> None:
+    store = memory()
+    kind = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+    put(store, "x.parquet", pa.table({"v": pa.array([{"metadata": b"\x01\x00\x00", "value": b"\xff"}], kind)}))
+    columns = variants_as_text(StructType((StructField("v", VARIANT),)))
+    with pytest.raises(InvalidDataFileError, match=r"the data file x\.parquet cannot be read: A variant value is malf"):
+        rows_of(TableFiles(store), "x.parquet", {}, None, FileLayout(columns, ()))
+
+
+def test_old_calendars_are_those_of_each_file() -> None:
+    days, moment = pa.array([-171597], pa.int32()).cast(pa.date32()), pa.array([0], pa.timestamp("us", "UTC"))
+    kind = pa.schema([("d", pa.date32()), ("l", pa.list_(pa.date32())), ("t", pa.timestamp("us", "UTC"))])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), days)
+    for version, expected in ((b"2.4.8", datetime.date(1500, 2, 28)), (b"4.2.0", datetime.date(1500, 3, 9))):
+        stored = pa.table([days, lists, moment], schema=kind.with_metadata({"org.apache.spark.version": version}))
+        found = read(stored, kind)
+        assert found["d"].to_pylist() == [expected] and found["l"].to_pylist() == [[expected]]
+
+
+def test_damage_anywhere_in_a_file_is_refused_by_file_or_not_noticed() -> None:
+    """Any of a file's bytes, one after the other: rows or an error of ours, and nothing else."""
+    sink = pa.BufferOutputStream()
+    stored = pa.table({"a": [1, 2, 3], "s": ["x", None, "z"]})
+    pq.write_table(stored, sink, write_page_checksum=True)
+    data = sink.getvalue().to_pybytes()
+    store = memory()
+    refused = 0
+    for at in range(len(data)):
+        store.put("x", data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        try:
+            rows_of(TableFiles(store), "x", {}, None, layout(stored.schema))
+        except InvalidDataFileError as error:
+            assert error.path == "x"  # type: ignore[attr-defined]
+            refused += 1
+    assert refused > len(data) / 4

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import gc
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import DeltaTable, InvalidDataFileError, SchemaMismatchError
+from deltalog import (
+    CallError,
+    DeltaTable,
+    InvalidDataFileError,
+    SchemaMismatchError,
+    variant_to_python,
+)
 from deltalog.testing.stores import CountingStore
-from tests.core_env import SCHEMA, environment, memory, rows
+from tests.core_env import (
+    SCHEMA,
+    environment,
+    memory,
+    put_variant_table,
+    rows,
+)
 
 UTC = datetime.timezone.utc
 
@@ -36,6 +50,8 @@ def test_columns_in_the_order_asked_for() -> None:
     assert table.snapshot().scan(["name", "ID"]).to_arrow().to_pylist() == [{"name": "n1", "id": 1}]
     with pytest.raises(SchemaMismatchError, match="no column 'nope'"):
         table.snapshot().scan(["nope"])
+    with pytest.raises(CallError, match="columns twice: id"):
+        table.snapshot().scan(["id", "name", "ID"])
 
 
 def test_an_empty_table_has_a_schema() -> None:
@@ -58,10 +74,10 @@ def test_a_scan_is_an_arrow_stream() -> None:
     assert list(frame["id"]) == [1, 2]
 
 
-def test_a_scan_is_lazy_and_reads_a_file_at_a_time() -> None:
+def test_a_scan_is_lazy_and_reads_few_files_ahead() -> None:
     store = CountingStore(memory())
     table = DeltaTable.create(store, SCHEMA, environment=environment())
-    for i in range(3):
+    for i in range(40):
         table.append(rows(i))
     snapshot = table.snapshot()
     snapshot.files()
@@ -70,7 +86,8 @@ def test_a_scan_is_lazy_and_reads_a_file_at_a_time() -> None:
     assert calls.of() == 0
     with store.counted() as calls:
         next(batches)
-    assert calls.of("open_input") == calls.of() == 1
+        batches.close()
+    assert 1 <= calls.of("open_input") == calls.of() < 10
 
 
 def test_a_data_file_that_was_deleted_by_hand() -> None:
@@ -143,6 +160,119 @@ def test_older_files_lack_newer_columns() -> None:
     found = table.snapshot().scan().to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": 1, "name": "n1", "extra": None}, {"id": 2, "name": "n2", "extra": 2.5}]
     assert table.snapshot(0).scan().to_arrow().to_pylist() == [{"id": 1, "name": "n1"}]
+
+
+# ---------------------------------------------------------------------------------- other tools, memory, threads
+
+
+def many_files(count: int = 20, rows_each: int = 1000) -> DeltaTable:
+    table = DeltaTable.create(memory(), SCHEMA, environment=environment())
+    for i in range(count):
+        first = i * rows_each
+        ids = range(first, first + rows_each)
+        table.append(pa.table({"id": ids, "name": [f"n{i}" for i in ids]}, schema=SCHEMA))
+    return table
+
+
+def test_polars_duckdb_and_pandas_take_a_scan() -> None:
+    duckdb, pandas, polars = (pytest.importorskip(name) for name in ("duckdb", "pandas", "polars"))
+    scan = many_files().snapshot().scan(where="id >= 500")
+    total = sum(range(500, 20_000))
+    assert polars.DataFrame(scan)["id"].sum() == total
+    rows_found = duckdb.from_arrow(scan).aggregate("count(*), sum(id), max(name)").fetchall()
+    assert rows_found == [(19_500, total, "n9999")]
+    assert pandas.DataFrame.from_arrow(scan)["id"].sum() == total
+    assert scan.to_pandas()["id"].sum() == total
+
+
+def test_empty_results_keep_their_schema_in_other_tools() -> None:
+    polars = pytest.importorskip("polars")
+    scan = many_files(2).snapshot().scan(["name"], where="id < 0")
+    assert polars.DataFrame(scan).schema == {"name": polars.String}
+    assert pa.table(scan) == pa.table({"name": []}, schema=pa.schema([SCHEMA.field("name")]))
+
+
+def test_batches_come_in_the_order_of_the_files() -> None:
+    table = many_files(30, 10)
+    snapshot = table.snapshot()
+    store = table._reader.store
+    files = [pq.read_table(store.open_input(path))["id"].to_pylist() for path in snapshot.files()["path"].to_pylist()]
+    assert [batch["id"].to_pylist() for batch in snapshot.scan().batches()] == files
+
+
+def readers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("deltalog-read")]
+
+
+def test_a_scan_that_is_left_early_leaves_no_thread() -> None:
+    batches = many_files().snapshot().scan().batches()
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert readers() == []
+    stream = pa.RecordBatchReader.from_stream(many_files().snapshot().scan())
+    stream.read_next_batch()
+    del stream
+    gc.collect()
+    assert readers() == []
+
+
+def test_an_error_in_a_file_ends_the_scan() -> None:
+    table = many_files()
+    snapshot = table.snapshot()
+    paths = snapshot.files()["path"].to_pylist()
+    table._reader.store.put(paths[7], b"damaged")
+    found = []
+    with pytest.raises(InvalidDataFileError, match=paths[7]):
+        found.extend(snapshot.scan().batches())
+    assert len(found) == 7
+    with pytest.raises(InvalidDataFileError, match=paths[7]):
+        snapshot.scan().to_arrow()
+    assert readers() == []
+
+
+def test_memory_is_bounded_by_batches_not_by_files() -> None:
+    table = DeltaTable.create(memory(), SCHEMA, environment=environment())
+    for first in range(0, 4_000_000, 1_000_000):
+        ids = pa.array(range(first, first + 1_000_000))
+        table.append(pa.table({"id": ids, "name": pa.repeat(pa.scalar("x" * 20), 1_000_000)}, schema=SCHEMA))
+    snapshot = table.snapshot()
+    snapshot.files()
+    before, most, whole = pa.total_allocated_bytes(), 0, 0
+    for batch in snapshot.scan().batches():
+        whole += batch.nbytes
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert whole > 120_000_000
+    assert most < whole / 2
+
+
+# ------------------------------------------------------------------------------------- row tracking and variants
+
+
+def test_row_tracking_is_asked_for_by_name_and_only_where_it_is_on() -> None:
+    table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
+    with pytest.raises(CallError, match="row tracking, which is off"):
+        table.snapshot().scan(["_metadata.row_id"])
+    with pytest.raises(SchemaMismatchError, match=r"no column '_metadata\.other'"):
+        table.snapshot().scan(["_metadata.other"])
+
+
+def test_a_column_of_the_table_that_has_such_a_name_is_that_column() -> None:
+    store = memory()
+    schema = pa.schema([("_metadata.row_id", pa.string())])
+    table = DeltaTable.create(store, schema, environment=environment(), data=pa.table({"_metadata.row_id": ["mine"]}))
+    assert table.snapshot().scan(["_metadata.row_id"]).to_arrow().to_pylist() == [{"_metadata.row_id": "mine"}]
+
+
+def test_variants_can_be_binary_or_json() -> None:
+    store = memory()
+    put_variant_table(store)
+    snapshot = DeltaTable.open(store).snapshot()
+    assert snapshot.scan(variants="json").arrow_schema.field("v").type == pa.string()
+    assert snapshot.scan(["v"], where="id < 9", variants="json").to_arrow()["v"].to_pylist() == ["[7]", None]
+    assert snapshot.scan(["v"], where="v IS NULL", variants="json").to_arrow()["v"].to_pylist() == [None]
+    assert [variant_to_python(v) for v in snapshot.scan().to_arrow()["v"].to_pylist()] == [[7], None]
+    with pytest.raises(CallError, match="'binary' or 'json'"):
+        snapshot.scan(variants="text")  # type: ignore[arg-type]
 
 
 HOSTILE = """

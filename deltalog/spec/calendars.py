@@ -1,0 +1,86 @@
+"""Dates and timestamps that old writers counted by another calendar. Pure.
+
+Spark before version 3, and later ones on request, count days before 15 October 1582 by the Julian calendar, and say so
+in the footer. Delta has the Gregorian calendar throughout. A date keeps its year, month and day; a timestamp its time
+of day as well, taken in UTC, in which such writers as name a time zone nearly always worked.
+
+Spec: PROTOCOL.md#primitive-types (dates and timestamps), which takes the calendar for granted.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_VERSION = b"org.apache.spark.version"
+_LEGACY_DATE_TIME = b"org.apache.spark.legacyDateTime"
+_LEGACY_INT96 = b"org.apache.spark.legacyINT96"
+_MICROS_PER_DAY = 86_400_000_000
+_EPOCH_ORDINAL = 719_163
+_GREGORIAN_FROM = datetime.date(1582, 10, 15).toordinal() - _EPOCH_ORDINAL
+
+
+def _steps() -> list[int]:
+    """The stored days from which the two calendars are a day further apart: 1 March of years that only the Julian
+    calendar leaps."""
+    centuries = [year for year in range(100, 1582, 100) if year % 400]
+    marches = (datetime.date(year, 3, 1).toordinal() - _EPOCH_ORDINAL for year in centuries)
+    return [march - 1 + number for number, march in enumerate(marches)]
+
+
+_STEPS = _steps()
+
+
+@dataclass(frozen=True, slots=True)
+class Calendars:
+    """What of a file counts by the old calendar: dates and timestamps, INT96 timestamps."""
+
+    julian: bool = False
+    julian_int96: bool = False
+
+    def dates(self, days: Any) -> Any:
+        """``date32`` values by the Gregorian calendar."""
+        if not self.julian or not _any_before(days.cast(pa.int32()), _GREGORIAN_FROM):
+            return days
+        return pc.add(days.cast(pa.int32()), _shift(days.cast(pa.int32()))).cast(pa.date32())
+
+    def timestamps(self, micros: Any, int96: bool) -> Any:
+        """``timestamp[us]`` values by the Gregorian calendar."""
+        julian = self.julian_int96 if int96 else self.julian
+        numbers = micros.cast(pa.int64())
+        if not julian or not _any_before(numbers, _GREGORIAN_FROM * _MICROS_PER_DAY):
+            return micros
+        # Integer division truncates; counted from long before the first year it rounds down.
+        days = pc.subtract(pc.divide(pc.add(numbers, 1_000_000 * _MICROS_PER_DAY), _MICROS_PER_DAY), 1_000_000)
+        return pc.add(numbers, pc.multiply(_shift(days).cast(pa.int64()), _MICROS_PER_DAY)).cast(micros.type)
+
+
+GREGORIAN = Calendars()
+
+
+def of_file(metadata: Mapping[bytes, bytes]) -> Calendars:
+    """By the key-value metadata of a Parquet footer."""
+    version = metadata.get(_VERSION)
+    if version is None:
+        return GREGORIAN
+    return Calendars(
+        version < b"3.0.0" or _LEGACY_DATE_TIME in metadata, version < b"3.1.0" or _LEGACY_INT96 in metadata
+    )
+
+
+def _any_before(numbers: Any, limit: int) -> bool:
+    least = pc.min(numbers).as_py()
+    return least is not None and least < limit
+
+
+def _shift(days: Any) -> Any:
+    """How many days later the Gregorian calendar has the same year, month and day."""
+    shift: Any = pa.scalar(2, pa.int32())
+    for step in _STEPS:
+        shift = pc.subtract(shift, pc.greater_equal(days, step).cast(pa.int32()))
+    return pc.if_else(pc.less(days, _GREGORIAN_FROM), shift, pa.scalar(0, pa.int32()))
