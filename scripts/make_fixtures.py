@@ -274,6 +274,119 @@ def ict_partitioned_by_every_type(delta: DeltaSpark, path: Path) -> None:
     )
 
 
+@fixture
+def deletion_vectors(delta: DeltaSpark, path: Path) -> None:
+    """Vectors that replace vectors, some read from a checkpoint; an update; files of which no row is left."""
+    create(delta, path, "id BIGINT, name STRING, place STRING", "place", delta__enableDeletionVectors="true", **ON)
+    for start in (0, 30):
+        place = "IF(id % 3 = 0, NULL, concat('p ', id % 3)) AS place"
+        rows = delta.sql(f"SELECT id, concat('n', id) AS name, {place} FROM range({start}, {start + 30}, 1, 1)")
+        rows.write.format("delta").mode("append").save(str(path))
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id IN (1, 7, 33)")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id % 5 = 0")
+    delta.checkpoint(path)
+    delta.sql(f"UPDATE delta.`{path}` SET name = 'changed' WHERE id = 32")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE place = 'p 1' AND id < 30")
+
+
+def mapped(delta: DeltaSpark, path: Path, mode: str) -> None:
+    """Columns renamed, dropped and added at every depth, also the partition column; a deletion vector."""
+    create(
+        delta,
+        path,
+        """id BIGINT, person STRUCT<name: STRING, address: STRUCT<street: STRING, no: INT>>,
+        people ARRAY<STRUCT<name: STRING, born: DATE>>, pairs MAP<STRING, STRUCT<x: INT, y: INT>>,
+        `odd name,;{}()` STRING, gone STRING, place STRING""",
+        "place",
+        delta__columnMapping__mode=mode,
+        delta__enableDeletionVectors="true",
+        **ON,
+    )
+    first = """named_struct('name', 'Ann', 'address', named_struct('street', 'High St', 'no', 7)),
+        array(named_struct('name', 'Bo', 'born', DATE'1970-01-01'), NULL),
+        map('k', named_struct('x', 1, 'y', 2), 'n', NULL), 'odd', 'gone'"""
+    insert(delta, path, f"SELECT id, {first}, 'a b=%' FROM range(0, 5, 1, 1)")
+    insert(delta, path, "VALUES (10, NULL, array(), map(), NULL, NULL, NULL)")
+    for change in (
+        "RENAME COLUMN place TO spot",
+        "RENAME COLUMN person.address.no TO number",
+        "RENAME COLUMN people.element.name TO called",
+        "RENAME COLUMN pairs.value.y TO why",
+        "DROP COLUMN gone",
+        "ADD COLUMNS (gone INT, person.nick STRING, pairs.value.z DOUBLE)",
+    ):
+        delta.sql(f"ALTER TABLE delta.`{path}` {change}")
+    second = """named_struct('name', 'Cy', 'address', named_struct('street', NULL, 'number', 8), 'nick', 'c'),
+        array(named_struct('called', 'Di', 'born', NULL)), map('k', named_struct('x', 3, 'why', 4, 'z', 5.5D)),
+        'o', 9"""
+    columns = "id, person, people, pairs, `odd name,;{}()`, gone, spot"
+    insert(delta, path, f"({columns}) SELECT id, {second}, 'a b=%' FROM range(20, 23, 1, 1)")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id IN (1, 21)")
+
+
+@fixture
+def mapped_by_name(delta: DeltaSpark, path: Path) -> None:
+    mapped(delta, path, "name")
+
+
+@fixture
+def mapped_by_id(delta: DeltaSpark, path: Path) -> None:
+    mapped(delta, path, "id")
+
+
+@fixture
+def widened_types(delta: DeltaSpark, path: Path) -> None:
+    """Every widening, top-level and nested, with rows from before and after it; a partition column too."""
+    columns = """a TINYINT, b SMALLINT, c INT, d INT, e INT, f FLOAT, g DECIMAL(5,2), h DATE, i ARRAY<SMALLINT>,
+        j STRUCT<x: TINYINT, y: STRING>, k MAP<TINYINT, FLOAT>, p SMALLINT"""
+    properties = {"delta__enableTypeWidening": "true", "delta__feature__timestampNtz": "supported"}
+    create(delta, path, columns, "p", **properties, **ON)
+    insert(
+        delta,
+        path,
+        """SELECT 1Y, 300S, 70000, 70001, 70002, float('1.5'), 123.45BD, DATE'1500-02-28', array(1S, NULL),
+        named_struct('x', 5Y, 'y', 'old'), map(7Y, float('0.25')), 11S""",
+    )
+    changes = (
+        ("a", "SMALLINT"), ("b", "BIGINT"), ("c", "BIGINT"), ("d", "DOUBLE"), ("e", "DECIMAL(14,4)"), ("f", "DOUBLE"),
+        ("g", "DECIMAL(9,4)"), ("h", "TIMESTAMP_NTZ"), ("i.element", "INT"), ("j.x", "BIGINT"), ("k.key", "INT"),
+        ("k.value", "DOUBLE"), ("p", "BIGINT"),
+    )  # fmt: skip
+    for column, wider in changes:
+        delta.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN {column} TYPE {wider}")
+    insert(
+        delta,
+        path,
+        """SELECT 300S, 5000000000L, 5000000000L, 1e300D, 1234567890.1234BD, 1e300D, 12345.6789BD,
+        TIMESTAMP_NTZ'2026-11-20 10:11:12.123456', array(70000), named_struct('x', 5000000000L, 'y', 'new'),
+        map(70000, 1e300D), 5000000000L""",
+    )
+
+
+@fixture
+def change_feed(delta: DeltaSpark, path: Path) -> None:
+    """Every kind of change: change files, deletion vectors, whole files, a column that came later, an overwrite."""
+    properties = {"delta__enableChangeDataFeed": "true", "delta__enableDeletionVectors": "true"}
+    create(delta, path, "id BIGINT, name STRING, place STRING", "place", **properties, **ON)
+    for start in (0, 10):
+        rows = delta.sql(
+            f"SELECT id, concat('n', id) AS name, concat('p', id % 2) AS place FROM range({start}, {start + 10}, 1, 1)"
+        )
+        rows.write.format("delta").mode("append").save(str(path))
+    delta.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (note STRING)")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id IN (1, 2)")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id IN (3, 12)")
+    delta.sql(f"UPDATE delta.`{path}` SET name = 'changed' WHERE id BETWEEN 4 AND 6")
+    delta.sql(
+        f"""MERGE INTO delta.`{path}` t USING (SELECT * FROM VALUES (5L, 'm5'), (99L, 'm99') AS s(id, name)) s
+        ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name, note = 'merged'
+        WHEN NOT MATCHED THEN INSERT (id, name, place, note) VALUES (s.id, s.name, NULL, 'new')"""
+    )
+    delta.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 4")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE place = 'p1'")
+    delta.sql(f"INSERT OVERWRITE delta.`{path}` (id, name, place) VALUES (100, 'last', 'p0')")
+
+
 def expected(delta: DeltaSpark, path: Path) -> dict[str, Any]:
     """delta-spark's answers about the finished table."""
     delta.forget()
@@ -300,7 +413,9 @@ def expected(delta: DeltaSpark, path: Path) -> dict[str, Any]:
             raise SystemExit(f"{path.name}: spark.read and the history manager differ at {ms}: {answer} {read}")
         probes.append({"timestamp_ms": ms, **({"error": answer} if isinstance(answer, str) else {"version": answer})})
     metadata = delta.metadata(path)
+    feed = metadata["configuration"].get("delta.enableChangeDataFeed") == "true"
     return {
+        **({"changes": _changes(delta, path)} if feed else {}),
         "latest_version": latest,
         "versions": versions,
         "history": [{"version": v, "timestamp_ms": ms, "operation": op} for v, ms, op in history],
@@ -311,6 +426,11 @@ def expected(delta: DeltaSpark, path: Path) -> dict[str, Any]:
         "schema": json.loads(metadata["schemaString"]),
         "active_files": delta.files(path),
     }
+
+
+def _changes(delta: DeltaSpark, path: Path) -> dict[str, Any]:
+    changes = delta.changes(path)
+    return {"columns": changes.column_names, "rows": plain_rows(changes)}
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -11,9 +11,9 @@ try:
 except ImportError as error:
     raise ImportError("spark_ext needs PySpark 3.5 or newer: pip install 'deltalog[spark]'") from error
 
-from spark_ext.reader import Reader, read
+from spark_ext.reader import Reader, read, read_changes
 from spark_ext.sql import sql
 from spark_ext.types import from_spark, to_spark
 from spark_ext.writer import Writer, WriteResult, write
 
-__all__ = ["Reader", "WriteResult", "Writer", "from_spark", "read", "sql", "to_spark", "write"]
+__all__ = ["Reader", "WriteResult", "Writer", "from_spark", "read", "read_changes", "sql", "to_spark", "write"]

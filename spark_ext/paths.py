@@ -21,7 +21,10 @@ def local_directory(path: str) -> str:
     url = os.fspath(path)
     if url.startswith("memory://"):
         raise deltalog.CallError(f"{url} lives in this Python process, and Spark cannot reach it. Give a path.")
-    return deltalog.open_store(url).url
+    root = deltalog.open_store(url).url
+    if not os.path.isabs(root):
+        raise deltalog.CallError(f"{url} is not on a disk of this machine, which is where spark_ext reads and writes.")
+    return root
 
 
 def uri(local_path: str) -> str:

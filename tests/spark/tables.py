@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import struct
+import uuid
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 import deltalog
 
@@ -54,6 +58,15 @@ def rows(df: Any, *order: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in df.orderBy(*(order or df.columns)).collect()]
 
 
+def to_arrow(df: Any) -> pa.Table:
+    """All rows as Arrow; variants as JSON, since PySpark's own conversion fails on those that are null."""
+    from pyspark.sql import functions as F
+
+    quoted = {field.name: F.col("`" + field.name.replace("`", "``") + "`") for field in df.schema.fields}
+    variants = [f.name for f in df.schema.fields if "variant" in f.dataType.simpleString()]
+    return df.select(*[F.to_json(c).alias(n) if n in variants else c for n, c in quoted.items()]).toArrow()
+
+
 def make(
     table: str,
     schema: deltalog.StructType,
@@ -79,13 +92,19 @@ def make(
     transaction.commit("WRITE")
 
 
-def history(table: str, columns: pa.Schema, tables: Sequence[pa.Table | None], times_ms: Sequence[int]) -> None:
+def history(
+    table: str,
+    columns: pa.Schema,
+    tables: Sequence[pa.Table | None],
+    times_ms: Sequence[int],
+    properties: Mapping[str, str] | None = None,
+) -> None:
     """A table with in-commit timestamps: the first entry creates it, each later one is appended at its time."""
 
     def at(ms: int) -> deltalog.Environment:
         return deltalog.Environment(clock_ms=lambda: ms)
 
-    properties = {"delta.enableInCommitTimestamps": "true"}
+    properties = {"delta.enableInCommitTimestamps": "true", **(properties or {})}
     created = deltalog.DeltaTable.create(
         table, columns, properties=properties, data=tables[0], environment=at(times_ms[0])
     )
@@ -104,3 +123,71 @@ def append_raw(table: str, version: int, *lines: Mapping[str, Any]) -> None:
     """Put a commit file of these actions, whatever they say."""
     path = Path(table) / "_delta_log" / f"{version:020d}.json"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def vector(table: str, positions: Iterable[int], kind: str = "i", directory: str | None = None) -> dict[str, Any]:
+    """The descriptor of a deletion vector: inline (i), in a file named relative to the table (u), or absolute (p)."""
+    bitmap = BitMap64(positions)
+    data = struct.pack("<i", 1681511377) + bitmap.serialize()
+    descriptor = {"storageType": kind, "sizeInBytes": len(data), "cardinality": len(bitmap)}
+    if kind == "i":
+        return {**descriptor, "pathOrInlineDv": _z85(data + b"\0" * (-len(data) % 4))}
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{table} {zlib.crc32(data)}")
+    path = Path(directory or table) / f"deletion_vector_{name}.bin"
+    path.write_bytes(b"\1" + struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data)))
+    return {**descriptor, "offset": 1, "pathOrInlineDv": _z85(name.bytes) if kind == "u" else quote(str(path))}
+
+
+def _z85(data: bytes) -> str:
+    words = struct.unpack(f">{len(data) // 4}I", data)
+    return "".join(_Z85[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
+
+
+def field(name: str, data_type: Any, nullable: bool = True, **metadata: Any) -> dict[str, Any]:
+    """A column as a table's schema has it; ``id=3, physical="c3"`` map it."""
+    known = {"id": "delta.columnMapping.id", "physical": "delta.columnMapping.physicalName"}
+    return {
+        "name": name,
+        "type": data_type,
+        "nullable": nullable,
+        "metadata": {known.get(key, key): value for key, value in metadata.items()},
+    }
+
+
+def struct_of(*fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields)}
+
+
+def make_raw(
+    table: str,
+    fields: Sequence[Mapping[str, Any]],
+    files: Sequence[tuple[Any, ...]],
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """A table in one commit that no transaction would check. Files: (path, values, rows or None when the file is
+    there already, deletion vector or None)."""
+    names = ["deletionVectors", "columnMapping", "timestampNtz", "typeWidening", "variantType"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": names, "writerFeatures": names}
+    metadata = {
+        "id": "made-by-hand",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(struct_of(*fields)),
+        "partitionColumns": list(partition_by),
+        "configuration": dict(properties or {}),
+    }
+    lines: list[Mapping[str, Any]] = [{"protocol": protocol}, {"metaData": metadata}]
+    for path, values, data, *deleted in files:
+        target = Path(table) / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if data is not None:
+            pq.write_table(data, target, row_group_size=500)
+        add = {"path": quote(path, safe="/="), "partitionValues": dict(values), "size": target.stat().st_size}
+        add |= {"modificationTime": 1_700_000_000_000, "dataChange": True}
+        add |= {"deletionVector": deleted[0]} if deleted and deleted[0] else {}
+        lines.append({"add": add})
+    (Path(table) / "_delta_log").mkdir(parents=True, exist_ok=True)
+    append_raw(table, 0, *lines)

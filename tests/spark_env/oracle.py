@@ -57,6 +57,11 @@ class DeltaSpark:
         except PySparkException as error:
             return _condition(error)
 
+    def changes(self, path: Path, since: int = 0) -> pa.Table:
+        """The change data feed from a version on, as Arrow."""
+        reader = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", since)
+        return reader.load(str(path)).toArrow()
+
     def version_at(self, path: Path, ms: int) -> Answer:
         """The version TIMESTAMP AS OF finds: delta-spark's history manager with the flags its reader uses."""
         from pyspark.errors import PySparkException

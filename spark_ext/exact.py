@@ -1,0 +1,118 @@
+"""Columns as the table has them: names, types and nullability, from columns as the files hold them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+# What says how files hold a column is no business of the DataFrame's users, and wrong in another table.
+_INTERNAL = ("delta.columnMapping.", "delta.typeChanges")
+
+
+def public(schema: spark_types.StructType) -> spark_types.StructType:
+    """A table's schema as its DataFrame shows it: without the metadata of column mapping and type changes."""
+    return _public(schema)
+
+
+def _public(data_type: Any) -> Any:
+    if isinstance(data_type, spark_types.StructType):
+        return spark_types.StructType(
+            [
+                spark_types.StructField(f.name, _public(f.dataType), f.nullable, public_metadata(f))
+                for f in data_type.fields
+            ]
+        )
+    if isinstance(data_type, spark_types.ArrayType):
+        return spark_types.ArrayType(_public(data_type.elementType), data_type.containsNull)
+    if isinstance(data_type, spark_types.MapType):
+        key, value = _public(data_type.keyType), _public(data_type.valueType)
+        return spark_types.MapType(key, value, data_type.valueContainsNull)
+    return data_type
+
+
+def public_metadata(field: spark_types.StructField) -> dict[str, Any]:
+    return {key: value for key, value in (field.metadata or {}).items() if not key.startswith(_INTERNAL)}
+
+
+def named(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def exact(column: Column, have: spark_types.DataType, field: spark_types.StructField) -> Column:
+    """The column, read as ``have`` (everything nullable), as the field says, with the field's metadata."""
+    value = _value(column, have, field.dataType)
+    if not field.nullable:
+        value = _not_null(value, field.dataType, field.name)
+    return value.alias(field.name, metadata=field.metadata)
+
+
+def _value(column: Column, have: Any, want: Any) -> Column:
+    """The value as the type of the table; untouched where it is of that type, so that Spark can prune."""
+    if have == want:
+        return column
+    if isinstance(want, spark_types.NullType):
+        return F.lit(None)
+    if not _must_be_rebuilt(want):
+        return column.cast(want)
+    if isinstance(want, spark_types.StructType):
+        pairs = zip(have.fields, want.fields, strict=True)
+        fields = [exact(column.getField(stored.name), stored.dataType, f) for stored, f in pairs]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(want, spark_types.ArrayType):
+
+        def each(item: Column) -> Column:
+            value = _value(item, have.elementType, want.elementType)
+            return value if want.containsNull else _not_null(value, want.elementType, "element")
+
+        return F.transform(column, each)
+    if have.keyType != want.keyType:
+        column = F.transform_keys(column, lambda key, _: _value(key, have.keyType, want.keyType))
+
+    def every(_: Column, item: Column) -> Column:
+        value = _value(item, have.valueType, want.valueType)
+        return value if want.valueContainsNull else _not_null(value, want.valueType, "value")
+
+    return F.transform_values(column, every)
+
+
+def _must_be_rebuilt(data_type: Any) -> bool:
+    """Whether a cast cannot make it: something inside is NOT NULL or void."""
+    if isinstance(data_type, spark_types.StructType):
+        return any(not f.nullable or _must_be_rebuilt(f.dataType) for f in data_type.fields)
+    if isinstance(data_type, spark_types.ArrayType):
+        return not data_type.containsNull or _must_be_rebuilt(data_type.elementType)
+    if isinstance(data_type, spark_types.MapType):
+        inner = _must_be_rebuilt(data_type.keyType) or _must_be_rebuilt(data_type.valueType)
+        return inner or not data_type.valueContainsNull
+    return isinstance(data_type, spark_types.NullType)
+
+
+def _not_null(column: Column, data_type: spark_types.DataType, name: str) -> Column:
+    # The last branch is never reached; a value that cannot be null makes the column NOT NULL for Spark.
+    found_null = F.raise_error(F.lit(f"DELTALOG: column {name} is NOT NULL, but a data file has a NULL in it"))
+    return F.coalesce(column, found_null, _some_value(data_type))
+
+
+def _some_value(data_type: spark_types.DataType) -> Column:
+    if isinstance(data_type, spark_types.StructType):
+        return F.struct(*[_some_value(f.dataType).alias(f.name) for f in data_type.fields])
+    if isinstance(data_type, spark_types.DecimalType):
+        return F.expr("0." + "0" * data_type.scale + "BD" if data_type.scale else "0BD")
+    name = data_type.typeName()
+    return F.expr(_SOME_VALUES.get(name) or f"cast(0 as {data_type.simpleString()})")
+
+
+_SOME_VALUES = {
+    "array": "array()",
+    "binary": "X''",
+    "boolean": "false",
+    "date": "date'1970-01-01'",
+    "map": "map()",
+    "string": "''",
+    "timestamp": "timestamp'1970-01-01 00:00:00'",
+    "timestamp_ntz": "timestamp_ntz'1970-01-01 00:00:00'",
+    "variant": "parse_json('null')",
+}

@@ -1,0 +1,327 @@
+"""Native Spark scans of a table's files, joined on the driver's knowledge of them.
+
+What the log says of a file reaches its rows by a broadcast join on the file's full path; positions that are deleted
+(or are a change) by a broadcast join on file and row number. Both leave filters and column pruning to the scan.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+import deltalog
+from spark_ext import hive, paths
+from spark_ext.entries import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry
+from spark_ext.exact import exact, named
+from spark_ext.stored import Layout, read_schema, read_schemas
+
+_FILE, _ROW, _ENTRY, _FOUND = "__deltalog_file", "__deltalog_row", "__deltalog_entry", "__deltalog_found"
+_KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
+_CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
+# Deleted positions travel as bitmaps of this many rows: a broadcast never needs much more than a bit a row.
+_CHUNK_ROWS = 4096
+_MAX_CHUNK = 2**31
+# What Spark's session settings must not change in a table whose log says exactly what is in it.
+_SCAN_OPTIONS = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+_MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.(?: SQLSTATE|$)", re.DOTALL)
+_CHANGE_FIELDS = (
+    spark_types.StructField(CHANGE_TYPE, spark_types.StringType()),
+    spark_types.StructField(COMMIT_VERSION, spark_types.LongType()),
+    spark_types.StructField(COMMIT_TIMESTAMP, spark_types.TimestampType()),
+)
+
+
+def shown_schema(layout: Layout, changes: bool) -> spark_types.StructType:
+    """The columns of ``scan``."""
+    return spark_types.StructType([*layout.shown.fields, *(_CHANGE_FIELDS if changes else ())])
+
+
+def scan(spark: SparkSession, layout: Layout, entries: Sequence[Entry], changes: bool = False) -> DataFrame:
+    """The rows of the entries, with exactly the table's columns, and after them those of a change."""
+    if not entries:
+        return spark.createDataFrame([], shown_schema(layout, changes))
+    parts = [_Part(spark, layout, schema, group).rows() for schema, group in _alike(layout, entries)]
+    return _union(parts)
+
+
+def _union(parts: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.union(other), parts)
+
+
+def _alike(layout: Layout, entries: Sequence[Entry]) -> list[tuple[spark_types.StructType, list[Entry]]]:
+    """Entries that one scan can read: their files hold the columns alike, and their rows are chosen alike."""
+    names = {entry.path for entry in entries}
+    schemas = read_schemas(layout, names) if layout.only_files_know else dict.fromkeys(names, read_schema(layout))
+    found: dict[tuple[int, bool, bool, bool], tuple[spark_types.StructType, list[Entry]]] = {}
+    for entry in entries:
+        schema = schemas[entry.path]  # equal ones are one object
+        tells_kind = entry.change is not None and entry.change.kind is None
+        key = (id(schema), tells_kind, entry.dropped is not None, entry.kept is not None)
+        found.setdefault(key, (schema, []))[1].append(entry)
+    return list(found.values())
+
+
+class _Part:
+    """One scan, and what is joined to it."""
+
+    def __init__(
+        self, spark: SparkSession, layout: Layout, schema: spark_types.StructType, entries: Sequence[Entry]
+    ) -> None:
+        self._spark = spark
+        self._layout = layout
+        self._stored = schema  # as files hold ``layout.data_fields``
+        self._entries = entries
+        first = entries[0]
+        self._by_row = first.dropped is not None or first.kept is not None
+        self._has_changes = first.change is not None
+        tells_kind = first.change is not None and first.change.kind is None
+        self._read = spark_types.StructType([*schema.fields, *(_CHANGE_FIELDS[:1] if tells_kind else ())])
+        self._kind = named(CHANGE_TYPE if tells_kind else _KIND)
+
+    def rows(self) -> DataFrame:
+        hidden = [entry for entry in self._entries if self._hidden(entry.path)]
+        trees = None if hidden or self._has_changes else hive.trees(self._layout, self._entries)
+        partitioned = trees is None and bool(self._layout.partition_by)
+        with_facts = self._by_row or self._has_changes or partitioned
+        if trees is not None:
+            partitions = {field.name: named(field.name) for field in self._layout.partition_fields}
+            found = _union([self._tree(*each, with_facts) for each in sorted(trees.items(), key=lambda item: item[0])])
+        else:
+            partitions = {f.name: named(_value_name(i)) for i, f in enumerate(self._layout.partition_fields)}
+            found = self._listed(hidden, with_facts)
+        if with_facts:
+            found = self._with_facts(found, trees is None)
+        if self._by_row:
+            found = self._chosen(found)
+        return found.select(*self._shown(partitions))
+
+    def _shown(self, partitions: Mapping[str, Column]) -> Iterator[Column]:
+        layout = self._layout
+        stored = {f.name: s for f, s in zip(layout.data_fields, self._stored.fields, strict=True)}
+        for field, shown in zip(layout.schema.fields, layout.shown.fields, strict=True):
+            if field.name in stored:
+                column, have = named(stored[field.name].name), stored[field.name].dataType
+            else:
+                column, have = partitions[layout.physical_name(field)], field.dataType
+            yield exact(column, have, shown)
+        if self._has_changes:
+            for column, field in zip((self._kind, named(_VERSION), named(_TIME)), _CHANGE_FIELDS, strict=True):
+                yield column.alias(field.name)
+
+    # --- scans
+
+    def _hidden(self, path: str) -> bool:
+        """Whether Spark cannot scan the file as it is: it skips the name, or has no row numbers for it."""
+        shadowed = self._by_row and _shadows_metadata(self._read)
+        return shadowed or paths.hidden_from_spark(os.path.basename(path))
+
+    def _tree(self, tree: hive.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
+        """Files under one Hive directory; keys that are no columns are read as text, and left out."""
+        partitions = self._layout.partition_fields
+        extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
+        schema = spark_types.StructType([*self._read.fields, *partitions, *extra])
+        found = self._scan(schema, hive.read_options(tree), entries)
+        return found.select(
+            *[named(f.name) for f in (*self._read.fields, *partitions)], *(self._keys() if with_keys else ())
+        )
+
+    def _listed(self, hidden: Sequence[Entry], with_keys: bool) -> DataFrame:
+        """Files in any layout."""
+        skipped = {entry.path for entry in hidden}
+        visible = [entry for entry in self._entries if entry.path not in skipped]
+        parts = []
+        if visible:
+            found = self._scan(self._read, {}, visible)
+            parts.append(
+                found.select(*[named(f.name) for f in self._read.fields], *(self._keys() if with_keys else ()))
+            )
+        if hidden:
+            parts.append(_arrow_scan(self._spark, self._read, sorted(skipped), with_keys, self._by_row))
+        return _union(parts)
+
+    def _scan(self, schema: spark_types.StructType, options: Mapping[str, str], entries: Sequence[Entry]) -> DataFrame:
+        reader = self._spark.read.schema(schema).options(**{**_SCAN_OPTIONS, **options})
+        try:
+            return reader.parquet(*[paths.literal(paths.uri(path)) for path in _paths(entries)])
+        except AnalysisException as error:
+            missing = _MISSING.search(str(error))
+            if missing is None:
+                raise
+            path = missing[1]
+            raise deltalog.InvalidDataFileError(
+                f"The data file {path} is missing, though the log has it. It was deleted by hand, or by VACUUM when "
+                "this is an old version; restore it, or read a version that does not need it.",
+                path=path,
+            ) from error
+
+    def _keys(self) -> list[Column]:
+        # A column called _metadata hides Spark's own one.
+        key = F.input_file_name() if _shadows_metadata(self._read) else F.col("_metadata.file_path")
+        row = [F.col("_metadata.row_index").alias(_ROW)] if self._by_row else []
+        return [key.alias(_FILE), *row]
+
+    # --- what the log says of the files
+
+    def _with_facts(self, found: DataFrame, with_values: bool) -> DataFrame:
+        """The rows with what the log says of their files; a row for each entry that reads the file."""
+        fields = self._layout.partition_fields if with_values else []
+        rows: list[tuple[object, ...]] = []
+        for number, entry in enumerate(self._entries):
+            change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
+            values = [_partition_value(entry, field.name) for field in fields]
+            rows.extend((key, number, *change, *values) for key in paths.file_keys(entry.path))
+        types = [f"{_FILE} string", f"{_ENTRY} int"]
+        if self._has_changes:
+            types += [f"{_KIND} string", f"{_VERSION} long", f"{_TIME} long"]
+        types += [f"{_value_name(i)} string" for i in range(len(fields))]
+        facts = self._spark.createDataFrame(rows, ", ".join(types)).select(
+            _FILE, F.lit(True).alias(_FOUND), _ENTRY, *self._change_facts(),
+            *[_typed(_value_name(i), field) for i, field in enumerate(fields)],
+        )  # fmt: skip
+        joined = found.join(F.broadcast(facts), _FILE, "left")
+        unknown = F.raise_error(F.concat(F.lit("DELTALOG: the log has no file "), named(_FILE)))
+        told = [name for name in facts.columns if name not in (_FILE, _FOUND)]
+        checked = [F.when(named(_FOUND).isNull(), unknown).otherwise(named(name)).alias(name) for name in told]
+        return joined.select(*[named(name) for name in found.columns], *checked)
+
+    def _change_facts(self) -> list[Column]:
+        if not self._has_changes:
+            return []
+        return [named(_KIND), named(_VERSION), F.timestamp_millis(named(_TIME)).alias(_TIME)]
+
+    def _chosen(self, found: DataFrame) -> DataFrame:
+        """The rows at the entries' positions, or those that are not."""
+        rows = [
+            (number, chunk, words)
+            for number, entry in enumerate(self._entries)
+            for chunk, words in chunks(entry.dropped if entry.dropped is not None else entry.kept or BitMap64())
+        ]
+        types = f"{_ENTRY} int, {_CHUNK} int, {_BITS} array<long>"
+        bits = F.broadcast(self._spark.createDataFrame(rows, types).alias("bits"))
+        word, bit = f"cast({_ROW} div 64 % {_CHUNK_ROWS // 64} as int)", f"cast({_ROW} % 64 as int)"
+        at = (
+            (F.col(f"rows.{_ENTRY}") == F.col(f"bits.{_ENTRY}"))
+            & (F.expr(f"cast({_ROW} div {_CHUNK_ROWS} as int)") == F.col(f"bits.{_CHUNK}"))
+            & F.expr(f"getbit(bits.{_BITS}[{word}], {bit}) = 1")
+        )
+        dropped = self._entries[0].dropped is not None
+        return found.alias("rows").join(bits, at, "left_anti" if dropped else "left_semi")
+
+
+def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
+    """Positions as bitmaps of 4096 rows: the chunk's number, and 64 signed 64-bit words, lowest bit first."""
+    at = pa.array(positions.to_array(), pa.uint64())
+    # A bare Python number would make all of it signed.
+    one, six, low = (pa.scalar(number, pa.uint64()) for number in (1, 6, 63))
+    word, bit = pc.shift_right(at, six), pc.shift_left(one, pc.bit_wise_and(at, low))
+    # The bits of a word are distinct, so that their sum is their union.
+    sums = pa.table({"word": word, "bit": bit}).group_by("word").aggregate([("bit", "sum")]).sort_by("word")
+    pairs = zip(sums["word"].to_pylist(), sums["bit_sum"].cast(pa.int64(), safe=False).to_pylist(), strict=True)
+    for chunk, group in groupby(pairs, lambda pair: pair[0] // (_CHUNK_ROWS // 64)):
+        if chunk >= _MAX_CHUNK:
+            return  # no file has so many rows
+        words = [0] * (_CHUNK_ROWS // 64)
+        for number, value in group:
+            words[number % (_CHUNK_ROWS // 64)] = value
+        yield chunk, words
+
+
+def _paths(entries: Sequence[Entry]) -> list[str]:
+    """Each file once: Spark returns the rows of a path that it is given twice two times."""
+    return sorted({entry.path for entry in entries})
+
+
+def _shadows_metadata(schema: spark_types.StructType) -> bool:
+    return any(field.name.lower() == "_metadata" for field in schema.fields)
+
+
+def _value_name(index: int) -> str:
+    return f"__deltalog_value_{index}"
+
+
+def _partition_value(entry: Entry, name: str) -> str | None:
+    if name in entry.values:
+        return entry.values[name]
+    return next((text for key, text in entry.values.items() if key.lower() == name.lower()), None)
+
+
+def _typed(name: str, field: spark_types.StructField) -> Column:
+    """A partition value of the log in its type; an error where it is not of that type."""
+    value = F.expr(f"try_cast({name} as {field.dataType.simpleString()})")
+    wrong = F.raise_error(
+        F.concat(
+            F.lit(f"DELTALOG: partition column {field.name} has the value "),
+            named(name),
+            F.lit(", which is not of its type"),
+        )
+    )
+    return F.coalesce(value, F.when(named(name).isNotNull(), wrong)).alias(name)
+
+
+def _arrow_scan(
+    spark: SparkSession, schema: spark_types.StructType, names: Sequence[str], with_keys: bool, with_rows: bool
+) -> DataFrame:
+    """Files that Spark cannot scan, read by Arrow in its Python workers: columns, file key, row number."""
+    wanted = list(deltalog.StructType.from_json(schema.json()).to_arrow())
+    keys = [spark_types.StructField(_FILE, spark_types.StringType())] if with_keys else []
+    keys += [spark_types.StructField(_ROW, spark_types.LongType())] if with_rows else []
+    rows = [(path, paths.file_keys(path)[0]) for path in names]
+    listed = spark.createDataFrame(rows, f"path string, {_FILE} string").repartition(min(len(rows), 64))
+    columns = [*(field.name for field in schema.fields), *(field.name for field in keys)]
+
+    def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Runs in a worker, which may have pyarrow only: nothing from outside but plain values.
+        import pyarrow
+        import pyarrow.parquet
+
+        def fitted(
+            stored: Sequence[str], arrays: Sequence[pa.Array], fields: Sequence[pa.Field], rows: int
+        ) -> list[pa.Array]:
+            have = {name.lower(): array for name, array in zip(stored, arrays, strict=True)}
+            have.update(zip(stored, arrays, strict=True))
+            found = ((have.get(f.name, have.get(f.name.lower())), f.type) for f in fields)
+            return [pyarrow.nulls(rows, kind) if array is None else converted(array, kind) for array, kind in found]
+
+        def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+            if not (pyarrow.types.is_struct(kind) and pyarrow.types.is_struct(array.type)):
+                return array.cast(kind)
+            names = [field.name for field in array.type.fields]
+            children = fitted(names, array.flatten(), kind.fields, len(array))
+            return pyarrow.StructArray.from_arrays(children, fields=kind.fields, mask=array.is_null())
+
+        for each in inputs:
+            for path, key in zip(each.column(0).to_pylist(), each.column(1).to_pylist(), strict=True):
+                start = 0
+                for batch in pyarrow.parquet.ParquetFile(path, coerce_int96_timestamp_unit="us").iter_batches(65536):
+                    arrays = fitted(batch.schema.names, batch.columns, wanted, len(batch))
+                    if with_keys:
+                        arrays.append(pyarrow.repeat(key, len(batch)))
+                    if with_rows:
+                        arrays.append(pyarrow.array(range(start, start + len(batch)), pyarrow.int64()))
+                    start += len(batch)
+                    yield pyarrow.RecordBatch.from_arrays(arrays, columns)
+
+    try:
+        return listed.mapInArrow(batches, spark_types.StructType([*schema.fields, *keys]))
+    except ImportError as error:
+        raise deltalog.UnsupportedFeatureError(
+            f"Spark skips files with names like {os.path.basename(names[0])!r}; to read them otherwise it "
+            f"needs pandas and pyarrow: pip install 'deltalog[spark]' pandas. ({error})",
+            features=("hidden data files",),
+        ) from error

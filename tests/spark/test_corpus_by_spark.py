@@ -1,0 +1,67 @@
+"""Every table of the conformance corpus through Spark: the same rows, changes and refusals as without it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deltalog
+import spark_ext
+from tests.corpus.test_corpus import CHECKER, CORPUS, absent, found
+from tests.spark.tables import to_arrow
+
+GROUPS = ("rows", "cdf", "error")
+# What Spark itself cannot represent: table and why. Nothing so far.
+NOT_IN_SPARK: dict[str, str] = {}
+
+
+def entries() -> list[Any]:
+    if not found():
+        return [pytest.param({}, marks=pytest.mark.skip(reason=absent()))]
+    index = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))
+    return [pytest.param(entry, id=entry["name"]) for entry in index if set(GROUPS) & set(entry["assert"])]
+
+
+def by_spark(spark: Any) -> Any:
+    """The corpus' own checker, with the rows read by Spark."""
+    spec = importlib.util.spec_from_file_location("corpus_check", CHECKER)
+    assert spec is not None and spec.loader is not None
+    checker: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(checker)
+
+    class BySpark(checker.Checker):  # type: ignore[misc, name-defined]
+        def scan(self, version: int | None = None) -> Any:
+            reader = spark_ext.read(spark)
+            return to_arrow((reader if version is None else reader.option("versionAsOf", version)).load(self.path))
+
+        def cdf(self) -> None:
+            expected = self.expected["cdf"]
+
+            def differs() -> Any:
+                rows = spark_ext.read_changes(spark, self.path, expected["startingVersion"]).toArrow()
+                if not expected["has_commit_timestamp"]:
+                    rows = rows.drop_columns(["_commit_timestamp"])
+                parquet = str(Path(self.dir) / expected["expected_parquet"])
+                return checker.compare_rows(rows, expected["count"], expected["digest"], parquet)
+
+            self.check("cdf", "changes", differs)
+
+        def error(self) -> None:
+            if self.entry.get("error_or_rows_of"):
+                super().error()
+            elif self.expected["expected_error"]["stage"] != "ict":  # there the rows are sound, only times are not
+                self.must_fail("error", "load", self.scan)
+
+    return BySpark
+
+
+@pytest.mark.parametrize("entry", entries())
+def test_rows_changes_and_refusals(spark: Any, tmp_path: Path, entry: dict[str, Any]) -> None:
+    if entry["name"] in NOT_IN_SPARK:
+        pytest.skip(NOT_IN_SPARK[entry["name"]])
+    results = by_spark(spark)(deltalog, str(CORPUS / "tables"), entry, str(tmp_path), GROUPS).run()
+    assert [(name, message) for _, name, ok, message in results if not ok] == []
