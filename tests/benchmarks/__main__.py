@@ -20,10 +20,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--peers", default=",".join((OURS, *PEERS)), help="comma-separated (default: %(default)s)")
     parser.add_argument("--only", default="", help="measurements whose key contains this text")
     parser.add_argument("--processes", type=int, help="fresh processes for each measurement and system")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="OUT", help="write the table of docs/benchmarks.md to this file"
+    )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write figures and raw runs to this file")
     parser.add_argument(
         "--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks",
-        help="where the generated tables are kept (about 1.5 GB on disk without --quick; default: %(default)s)",
+        help="where the generated tables are kept (about 2.5 GB on disk without --quick; default: %(default)s)",
     )  # fmt: skip
     chosen = parser.parse_args(arguments)
     peers = [name.strip() for name in chosen.peers.split(",") if name.strip()]
@@ -43,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.json:
         chosen.json.write_text(json.dumps(report.to_json(measurements, results, chosen.quick), indent=1))
         say(f"written: {chosen.json}")
+    if chosen.markdown:
+        chosen.markdown.write_text(report.markdown(measurements, report.rows(measurements, results)) + "\n")
     print(report.text(measurements, results, chosen.quick))
     goals = report.reach(measurements, report.rows(measurements, results), chosen.quick)
     return int(bool(results.failures) or any(goal.met is False for goal in goals if not goal.timed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 OURS = "deltalog"
@@ -11,7 +12,7 @@ FLOOR = "floor"
 
 @dataclass(frozen=True)
 class Measurement:
-    """One row group. ``tables``: the table of each system that takes part. ``call``: see worker.CALLS."""
+    """One row group. ``tables``: the table of each system that takes part. ``call``: see worker.System."""
 
     key: str
     title: str
@@ -51,20 +52,47 @@ _NOCRC_NOTES = (
     "and these reads are counted too.",
 )
 _FILES_NOTES = (
-    "deltalog leaves statistics as text; deltalake parses them always; delta-spark counts allFiles (files are "
-    "replayed and cached in the JVM, no row reaches Python).",
-    "floor: pyarrow reads the same columns, nothing is checked or filtered.",
+    "Raw statistics: deltalog leaves them as the text that they are in the log; deltalake parses them always. "
+    "delta-spark counts allFiles and adds up their sizes (files are replayed and cached in the JVM, no row of theirs "
+    "reaches Python).",
+    "floor: pyarrow reads the same columns of the checkpoint, or the bytes of the commits where there is none; "
+    "nothing is checked, replayed or filtered.",
 )
+_STATISTICS_NOTES = (
+    "All statistics parsed, equal work: minima, maxima and null counts of all columns as Arrow columns. delta-spark "
+    "parses them in the JVM and hashes them there.",
+    "floor: pyarrow reads the columns, and its JSON parser reads the text (it infers the types, and leaves "
+    "timestamps to the second); the columns of the struct alone where the checkpoint has it.",
+)
+_PRUNE_NOTES = (
+    "The files that may hold ids of a range. deltalog: snapshot().scan(where=…).files(). deltalake lists files by "
+    "partition only, so get_add_actions(flatten=True) is filtered with pyarrow. delta-spark: a filtered DataFrame's "
+    "inputFiles.",
+)
+_PROTOCOL_NOTES = (
+    "deltalog: open, snapshot().protocol and metadata. deltalake: DeltaTable(without_files=True). delta-spark: "
+    "DeltaLog.forTable and update.",
+)
+_HISTORY_NOTES = ("Every commit with its time and operation. floor: the first 4 KiB of each commit.",)
 
 
 def plan(quick: bool) -> list[Measurement]:
     """The measurements, in the order of the report."""
+    return [*_commits(quick), *_time_travel(quick), *_history(quick), *_live_files(quick)]
+
+
+def growth(quick: bool) -> list[list[str]]:
+    """Keys of measurements, each of twice the size of the one before."""
+    tables = (
+        (("files2k", "files4k"), ("commits20", "commits40"))
+        if quick
+        else (("files250k", "files500k", "files1m"), ("commits1k", "commits2k", "commits4k"))
+    )
+    return [[f"files:{name}" for name in names] for names in tables]
+
+
+def _commits(quick: bool) -> Iterator[Measurement]:
     lengths = ("10", "100") if quick else ("10", "100", "1k", "10k")
-    logs = ("ict100",) if quick else ("ict10k", "ict100k")
-    copied = "ict100-copied" if quick else "ict10k-copied"
-    without_checksums = "ict100-nocrc" if quick else "ict10k-nocrc"
-    files = "files2k" if quick else "files100k"
-    found = []
     for call, title, notes in (
         ("commit", "commit, open handle", _COMMIT_NOTES),
         ("open+commit", "open and commit", _OPEN_NOTES),
@@ -74,23 +102,48 @@ def plan(quick: bool) -> list[Measurement]:
             tables = {OURS: ict, "deltalake": plain, FLOOR: ict}
             if length in ("10", "10k") and call == "commit":
                 tables["delta-spark"] = ict
-            found.append(Measurement(f"{call}:{length}", f"{title}, {length} commits", call, tables, notes))
+            yield Measurement(f"{call}:{length}", f"{title}, {length} commits", call, tables, notes)
+
+
+def _time_travel(quick: bool) -> Iterator[Measurement]:
+    logs = ("ict100",) if quick else ("ict10k", "ict100k")
+    copied, without_checksums = f"{logs[0]}-copied", f"{logs[0]}-nocrc"
     for name in logs:
-        tables = dict.fromkeys((OURS, *PEERS, FLOOR), name)
         title = f"TIMESTAMP AS OF, resolve, {name}"
-        found.append(Measurement(f"resolve:{name}", title, "resolve", tables, _RESOLVE_NOTES))
+        yield Measurement(f"resolve:{name}", title, "resolve", _everyone(name), _RESOLVE_NOTES)
     for name in (*logs, copied):
-        tables = dict.fromkeys((OURS, *PEERS), name)
         notes = _COPIED_NOTES if name == copied else _LOAD_NOTES
         title = f"TIMESTAMP AS OF, resolve and load, {name}"
-        found.append(Measurement(f"resolve+load:{name}", title, "resolve+load", tables, notes))
-    found.append(
-        Measurement(
-            f"resolve:{without_checksums}", f"TIMESTAMP AS OF, resolve, {without_checksums}", "resolve",
-            {OURS: without_checksums}, _NOCRC_NOTES,
-        )
-    )  # fmt: skip
-    tables = dict.fromkeys((OURS, *PEERS, FLOOR), files)
-    title = f"snapshot with its files, {files}"
-    found.append(Measurement(f"files:{files}", title, "files", tables, _FILES_NOTES))
-    return found
+        yield Measurement(f"resolve+load:{name}", title, "travel", _peers_only(name), notes)
+    title = f"TIMESTAMP AS OF, resolve, {without_checksums}"
+    yield Measurement(f"resolve:{without_checksums}", title, "resolve", {OURS: without_checksums}, _NOCRC_NOTES)
+
+
+def _history(quick: bool) -> Iterator[Measurement]:
+    name = "ict100" if quick else "ict10k"
+    yield Measurement(f"history:{name}", f"history, {name}", "history", _everyone(name), _HISTORY_NOTES)
+
+
+def _live_files(quick: bool) -> Iterator[Measurement]:
+    size = "2k" if quick else "1m"
+    layouts = [f"files{size}{layout}" for layout in ("", "-sidecars", "-parts", "-deltalog")]
+    small = [] if quick else ["files100k"]
+    grown = [key.removeprefix("files:") for keys in growth(quick) for key in keys]
+    for name in dict.fromkeys((*layouts, *small, *grown)):
+        yield Measurement(f"files:{name}", f"snapshot, raw statistics, {name}", "files", _everyone(name), _FILES_NOTES)
+    for name in (layouts[0], layouts[-1]):
+        title = f"snapshot, all statistics parsed, {name}"
+        yield Measurement(f"statistics:{name}", title, "statistics", _everyone(name), _STATISTICS_NOTES)
+    for name in (layouts[0], layouts[-1]):
+        yield Measurement(f"prune:{name}", f"ids in ten files, {name}", "prune", _peers_only(name), _PRUNE_NOTES)
+    for name in (layouts[0], f"files{size}-nocrc"):
+        title = f"protocol and metadata, {name}"
+        yield Measurement(f"protocol:{name}", title, "protocol", _peers_only(name), _PROTOCOL_NOTES)
+
+
+def _everyone(table: str) -> dict[str, str]:
+    return dict.fromkeys((OURS, *PEERS, FLOOR), table)
+
+
+def _peers_only(table: str) -> dict[str, str]:
+    return dict.fromkeys((OURS, *PEERS), table)

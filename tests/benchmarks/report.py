@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.plan import FLOOR, OURS, PEERS, Measurement
+from tests.benchmarks.plan import FLOOR, OURS, PEERS, Measurement, growth
 from tests.benchmarks.run import Results
-from tests.benchmarks.tables import TABLES
+from tests.benchmarks.tables import TABLES, LogTable
+
+PHASES = ("first", "warm")
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,9 @@ class Row:
     asked: int
     wrong: int
     example: str | None
-    facts: dict[str, Any] | None
+    first_mib: float
+    peak_mib: float
+    requests: dict[str, dict[str, int]] | None
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,8 @@ def rows(plan: Sequence[Measurement], results: Results) -> list[Row]:
 
 
 def _row(measurement: Measurement, system: str, runs: list[dict[str, Any]]) -> Row:
-    answers = [a for run in runs for a in run["answers"]]
-    judged = [] if measurement.call == "resolve" and system == FLOOR else answers
-    wrong = [a for a in judged if a["got"] != a["right"]]
+    judged = [] if system == FLOOR else [a for run in runs for a in run["answers"]]
+    wrong = [a for a in judged if not is_right(a["got"], a["right"])]
     example = f"right {wrong[0]['right']}, got {wrong[0]['got']}" if wrong else None
     warm = [run for run in runs if run["warm_s"]]
     return Row(
@@ -73,8 +78,17 @@ def _row(measurement: Measurement, system: str, runs: list[dict[str, Any]]) -> R
         len(judged),
         len(wrong),
         example,
-        runs[-1]["facts"],
+        median(run["first_mib"] for run in runs),
+        median(run["peak_mib"] for run in runs),
+        runs[-1]["requests"],
     )
+
+
+def is_right(got: Any, right: Any) -> bool:
+    """Whether an answer agrees with the right one in all that it tells."""
+    if not isinstance(got, dict):
+        return bool(got == right)
+    return bool(got) and all(name in right and right[name] == value for name, value in got.items())
 
 
 class Figures:
@@ -118,18 +132,36 @@ def _goals(plan: Sequence[Measurement], found: Sequence[Row]) -> list[Reach]:
     for key in keys:
         if key.startswith("resolve:"):
             goals.extend(_reads(figures, key))
-    for key in keys:
-        if key.startswith(("resolve:", "resolve+load:", "files:")):
+    for measurement in plan:
+        key = measurement.key
+        if not measurement.writes:
             goals.append(_right(figures, key))
-        if key.startswith("resolve+load:") and not key.endswith("-copied"):
-            goals.append(_faster(figures, key, 5, PEERS))
-        if key.startswith("files:"):
-            goals.append(_faster(figures, key, 3, ("deltalake",)))
+        factor = next((factor for pattern, factor in _FASTER if fnmatchcase(key, pattern)), None)
+        if factor is not None:
+            goals.append(_faster(figures, key, factor, PEERS))
+        if fnmatchcase(key, "files:files1m*"):
+            goals.append(_near_the_floor(figures, key, 1.3))
+            goals.append(_no_more_memory(figures, key))
+    goals.extend(_growth(figures, group) for group in growth(quick=False) if set(group) <= set(keys))
     return goals
 
 
-def _faster(figures: Figures, key: str, factor: int, peers: Sequence[str]) -> Reach:
-    goal = f"{key}: at least {factor}x faster than {' and '.join(peers)}"
+# The first pattern that fits a key: how many times faster than the best peer.
+_FASTER = (
+    ("resolve+load:*-copied", None),
+    ("resolve+load:*", 5.0),
+    ("history:*", 4.0),
+    ("files:files1m*", 5.0),
+    ("files:files100k", 3.0),
+    ("files:commits2k", 3.0),
+    ("statistics:*-deltalog", 4.0),
+    ("statistics:*", 1.5),
+    ("protocol:*", 50.0),
+)
+
+
+def _faster(figures: Figures, key: str, factor: float, peers: Sequence[str]) -> Reach:
+    goal = f"{key}: at least {factor:g}x faster than {' and '.join(peers)}"
     ratios = [(phase, figures.ratio(key, phase, peers)) for phase in ("first", "warm")]
     measured = [(phase, ratio) for phase, ratio in ratios if ratio is not None]
     if not measured:
@@ -148,23 +180,62 @@ def _flat(figures: Figures, call: str, lengths: Sequence[str]) -> Reach:
     return Reach(goal, text, spread["warm"] <= 2, True)
 
 
+def _near_the_floor(figures: Figures, key: str, factor: float) -> Reach:
+    goal = f"{key}: at most {factor:g}x of reading the columns"
+    ours, floor = figures.get(key), figures.get(key, FLOOR)
+    if ours is None or floor is None:
+        return Reach(goal, "not measured", None, True)
+    ratios = {phase: _time(ours, phase) / _time(floor, phase) for phase in ("first", "warm")}
+    text = ", ".join(f"{phase} {value:.2f}x" for phase, value in ratios.items())
+    return Reach(goal, text, all(value <= factor for value in ratios.values()), True)
+
+
+def _no_more_memory(figures: Figures, key: str) -> Reach:
+    goal = f"{key}: no more memory than deltalake"
+    ours, theirs = figures.get(key), figures.get(key, "deltalake")
+    if ours is None or theirs is None or math.isnan(ours.first_mib):
+        return Reach(goal, "not measured", None, True)
+    pairs = [("first", ours.first_mib, theirs.first_mib), ("all calls", ours.peak_mib, theirs.peak_mib)]
+    text = ", ".join(f"{name} {mine:,.0f} of {other:,.0f} MiB" for name, mine, other in pairs)
+    return Reach(goal, text, all(mine <= other for _, mine, other in pairs), True)
+
+
+def _growth(figures: Figures, keys: Sequence[str]) -> Reach:
+    goal = f"{keys[0]} to {keys[-1].split(':')[1]}: doubled at most by doubling"
+    ratios = {phase: doubling(figures, keys, OURS, phase) for phase in PHASES}
+    measured = {phase: ratio for phase, ratio in ratios.items() if ratio is not None}
+    if not measured:
+        return Reach(goal, "not measured", None, True)
+    text = ", ".join(f"{phase} {value:.2f}x" for phase, value in measured.items())
+    return Reach(goal, text, all(round(value, 1) <= 2 for value in measured.values()), True)
+
+
+def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> float | None:
+    """How many times as long a system takes for twice the size, over all doublings of ``keys``."""
+    ends = [figures.get(key, system) for key in (keys[0], keys[-1])]
+    if None in ends or len(keys) < 2:
+        return None
+    times = [_time(row, phase) for row in ends if row is not None]
+    return float((times[1] / times[0]) ** (1 / (len(keys) - 1)))
+
+
 def _reads(figures: Figures, key: str) -> list[Reach]:
     row = figures.get(key)
-    if row is None or row.facts is None:
+    if row is None or row.requests is None:
         return []
     table = TABLES[row.table]
+    assert isinstance(table, LogTable)
     bound = math.ceil(math.log2(table.size)) + 2
     goal = f"{key}: at most {bound} commit reads for {table.size:,} commits"
     if not table.checksums:
         tail = table.size - 1 - max(table.checkpoint_versions())
         bound += tail
         goal += f" and {tail} for the commits after the checkpoint"
-    counts = row.facts["resolving"]
-    reads, listings = counts.get("commit reads", 0), counts.get("full listings", 0)
-    others = counts.get("listings", 0)
+    counts = row.requests["call"]
+    reads, listings = counts.get("GET commit", 0), counts.get("LIST", 0)
     return [
         Reach(goal, f"{reads}", reads <= bound, False),
-        Reach(f"{key}: one listing", f"{listings} whole, {others} partial", (listings, others) == (1, 0), False),
+        Reach(f"{key}: one listing", f"{listings}", listings == 1, False),
     ]
 
 
@@ -193,7 +264,7 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
     found = rows(plan, results)
     figures = Figures(found)
     lines = _machine(results)
-    header = ("", "system", "n", "start s", "first ms", "cpu", "warm ms", "cpu", "first x", "warm x", "wrong")
+    header = ("", "system", "n", "start s", "first ms", "cpu", "warm ms", "cpu", "first x", "warm x", "MiB", "wrong")
     table: list[tuple[str, ...]] = [header]
     for measurement in plan:
         mine = [row for row in found if row.key == measurement.key]
@@ -210,6 +281,7 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
                     _ms(row.warm_cpu_s) if row.system != "delta-spark" else "",
                     _times(figures, row, "first"),
                     _times(figures, row, "warm"),
+                    f"{row.peak_mib:,.0f}",
                     f"{row.wrong}/{row.asked}" if row.asked else "",
                 )
             )
@@ -218,14 +290,16 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
         "",
         "n: fresh processes. start: import, or start of the JVM, not part of the calls. first: the first call in a",
         "fresh process. warm: calls after it, in the same process. Medians, wall clock; cpu: of the process itself.",
-        "x: how many times as long as deltalog takes. Files are in the page cache for all.",
+        "x: how many times as long as deltalog takes. MiB: the process's peak (of the JVM, for delta-spark).",
+        "Files are in the page cache for all.",
         "",
         "Reach",
     ]
     verdict = {True: "met", False: "NOT MET", None: "not judged"}
     lines += _columns([(f"  {verdict[g.met]}", g.goal, g.found) for g in reach(plan, found, quick)])
+    lines += ["", "Growth: how many times as long for twice the size (first, warm)", *_columns(_grown(figures, quick))]
     lines += ["", "Requests of deltalog to the store, counted"]
-    lines += [f"  {row.key}: {_facts(row.facts)}" for row in found if row.facts]
+    lines += [f"  {row.key}: {_requests(row.requests)}" for row in found if row.requests]
     wrong = [f"  {row.key}, {row.system}, first of {row.wrong}: {row.example}" for row in found if row.example]
     if wrong:
         lines += ["", "Wrong answers", *wrong]
@@ -238,6 +312,25 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
                 lines.append(f"  {measurement.key}: {note}")
     if results.failures:
         lines += ["", "Failed", *(f"  {failure}" for failure in results.failures)]
+    return "\n".join(lines)
+
+
+def markdown(plan: Sequence[Measurement], found: Sequence[Row]) -> str:
+    """A table for docs/benchmarks.md: deltalog's times, and how many times as long the others take (first / warm)."""
+    figures = Figures(found)
+    others = (*PEERS, FLOOR)
+    lines = [
+        "| | deltalog, ms | MiB | " + " | ".join(f"{system}, x | MiB" for system in others) + " |",
+        "|---|" + "---:|" * (2 + 2 * len(others)),
+    ]
+    for measurement in plan:
+        ours = figures.get(measurement.key)
+        cells = ["–", "–"] if ours is None else [f"{_ms(ours.first_s)} / {_ms(ours.warm_s)}", f"{ours.peak_mib:,.0f}"]
+        for system in others:
+            row = figures.get(measurement.key, system)
+            ratios = "–" if row is None else " / ".join(_times(figures, row, phase) or "–" for phase in PHASES)
+            cells += [ratios, "–" if row is None else f"{row.peak_mib:,.0f}"]
+        lines.append(f"| {measurement.title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -267,15 +360,28 @@ def _times(figures: Figures, row: Row, phase: str) -> str:
     return "-" if math.isnan(value) else f"{value:.1f}" if value >= 0.95 else f"{value:.2f}"
 
 
-def _facts(facts: dict[str, Any] | None) -> str:
-    parts = []
-    for name in ("opening", "resolving", "travelling"):
-        counts = (facts or {}).get(name, {})
-        parts.append(f"{name} " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
-    return "; ".join(parts)
+def _grown(figures: Figures, quick: bool) -> list[tuple[str, ...]]:
+    found = []
+    for keys in growth(quick):
+        for pair in itertools.pairwise(keys):
+            for system in (OURS, *PEERS, FLOOR):
+                ratios = [doubling(figures, pair, system, phase) for phase in PHASES]
+                if None not in ratios:
+                    title = f"  {pair[0]} to {pair[1].split(':')[1]}"
+                    found.append((title, system, *(f"{ratio:.2f}" for ratio in ratios)))
+    return found
+
+
+def _requests(requests: dict[str, dict[str, int]]) -> str:
+    return "; ".join(
+        f"{name}: " + (", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none")
+        for name, counts in requests.items()
+    )
 
 
 def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
+    if not table:
+        return []
     widths = [max(len(cells[i]) for cells in table) for i in range(len(table[0]))]
     numeric = [i >= 2 and len(table[0]) > 3 for i in range(len(widths))]
     return [

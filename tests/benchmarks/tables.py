@@ -8,7 +8,6 @@ delta-spark writes: a line of commitInfo and a line of add in each commit, stati
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import os
 import random
@@ -21,8 +20,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.benchmarks.actions import BEGIN_MS, FILE_BYTES, ROWS, SmallActions, text_uuid, to_json
+from tests.benchmarks.livefiles import ADDS, FilesTable
+
 GENERATOR = 5  # part of the cache's directory name: raise it when what is written changes
-BEGIN_MS = 1_704_067_200_000  # 2024-01-01T00:00:00Z
 DAY_MS = 86_400_000
 COLUMNS = (
     ("id", "long"),
@@ -34,13 +35,11 @@ COLUMNS = (
     ("note", "string"),
     ("date", "date"),
 )
-FILE_BYTES = 12_345_678
-_STRINGS = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(frozen=True)
-class Table:
-    """What to generate. ``kind``: ``log`` (a commit for each file) or ``files`` (one checkpoint with them all).
+class LogTable:
+    """A log with a commit for each file.
 
     ``file_times``: ``true`` gives each commit file its commit's time as modification time; ``copied`` gives
     the times of a copy made after the last commit, one file every millisecond, as ``cp -r`` would leave them.
@@ -49,7 +48,6 @@ class Table:
     """
 
     name: str
-    kind: str
     size: int
     ict: bool = True
     file_times: str = "true"
@@ -58,18 +56,36 @@ class Table:
 
     @property
     def description(self) -> str:
-        if self.kind == "files":
-            return (
-                f"{self.size:,} live files and {self.size // 20:,} tombstones in one classic checkpoint, no commit "
-                "after it; statistics of 8 columns as JSON, partitioned by date, in-commit timestamps"
-            )
         clock = "in-commit timestamps from version 0" if self.ict else "no in-commit timestamps"
         times = "file times agree" if self.file_times == "true" else "file times of a copy made later"
         points = f"{len(self.checkpoint_versions())} classic checkpoints" if self.checkpoints else "no checkpoint"
         checksums = "a .crc each" if self.checksums else "no .crc"
         return f"{self.size:,} commits of one add each, {clock}, {times}, {checksums}, {points}"
 
-    def questions(self) -> list[dict[str, int]]:
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the table is to be made anew."""
+        return json.dumps(asdict(self))
+
+    @property
+    def small_actions(self) -> SmallActions:
+        return SmallActions(self.name, COLUMNS, "date", self.ict)
+
+    def write(self, root: Path) -> None:
+        _write_log(self, root / "_delta_log")
+
+    def questions(self, call: str) -> list[dict[str, Any]]:
+        """What a call is asked, and the right answer: as much of it as the call tells."""
+        if call == "history":
+            return [{"ask": [], "right": {"commits": self.size, "newest": self.size - 1}}]
+        asked = []
+        for instant in self.instants() if call in ("resolve", "travel") else ():
+            version, at_ms = instant["version"], instant["timestamp_ms"]
+            # Each version adds one file, so the number of files tells the version.
+            asked.append({"ask": [at_ms], "right": version if call == "resolve" else {"files": version + 1}})
+        return asked
+
+    def instants(self) -> list[dict[str, int]]:
         """Points in time and the version that is right for each: a commit's own time, or 1 ms before the next."""
         times = commit_times(self.size)
         asked = []
@@ -81,31 +97,48 @@ class Table:
 
     def checkpoint_versions(self) -> list[int]:
         """Ascending. The versions asked for find one where delta.checkpointInterval = 10 would have put it."""
-        if not self.checkpoints or self.kind != "log":
+        if not self.checkpoints:
             return []
         regular = range(self.size // 10, self.size, max(self.size // 10, 10))
-        near = (q["version"] // 10 * 10 for q in self.questions())
+        near = (q["version"] // 10 * 10 for q in self.instants())
         return sorted({v for v in (*regular, *near, (self.size - 1) // 10 * 10) if v > 0})
 
 
-TABLES = {
+TABLES: dict[str, LogTable | FilesTable] = {
     table.name: table
     for table in (
-        Table("ict10", "log", 10, checkpoints=False),
-        Table("ict100", "log", 100),
-        Table("ict100-copied", "log", 100, file_times="copied"),
-        Table("ict100-nocrc", "log", 100, checksums=False),
-        Table("ict1k", "log", 1_000),
-        Table("ict10k", "log", 10_000),
-        Table("ict10k-copied", "log", 10_000, file_times="copied"),
-        Table("ict10k-nocrc", "log", 10_000, checksums=False),
-        Table("ict100k", "log", 100_000),
-        Table("noict10", "log", 10, ict=False, checkpoints=False),
-        Table("noict100", "log", 100, ict=False),
-        Table("noict1k", "log", 1_000, ict=False),
-        Table("noict10k", "log", 10_000, ict=False),
-        Table("files2k", "files", 2_000),
-        Table("files100k", "files", 100_000),
+        LogTable("ict10", 10, checkpoints=False),
+        LogTable("ict100", 100),
+        LogTable("ict100-copied", 100, file_times="copied"),
+        LogTable("ict100-nocrc", 100, checksums=False),
+        LogTable("ict1k", 1_000),
+        LogTable("ict10k", 10_000),
+        LogTable("ict10k-copied", 10_000, file_times="copied"),
+        LogTable("ict10k-nocrc", 10_000, checksums=False),
+        LogTable("ict100k", 100_000),
+        LogTable("noict10", 10, ict=False, checkpoints=False),
+        LogTable("noict100", 100, ict=False),
+        LogTable("noict1k", 1_000, ict=False),
+        LogTable("noict10k", 10_000, ict=False),
+        FilesTable("files2k", 2_000),
+        FilesTable("files4k", 4_000),
+        FilesTable("files2k-parts", 2_000, "parts"),
+        FilesTable("files2k-sidecars", 2_000, "sidecars"),
+        FilesTable("files2k-deltalog", 2_000, "deltalog"),
+        FilesTable("files2k-nocrc", 2_000, checksums=False),
+        FilesTable("commits20", 20 * ADDS, "commits"),
+        FilesTable("commits40", 40 * ADDS, "commits"),
+        FilesTable("files100k", 100_000),
+        FilesTable("files250k", 250_000),
+        FilesTable("files500k", 500_000),
+        FilesTable("files1m", 1_000_000),
+        FilesTable("files1m-parts", 1_000_000, "parts"),
+        FilesTable("files1m-sidecars", 1_000_000, "sidecars"),
+        FilesTable("files1m-deltalog", 1_000_000, "deltalog"),
+        FilesTable("files1m-nocrc", 1_000_000, checksums=False),
+        FilesTable("commits1k", 1_000 * ADDS, "commits"),
+        FilesTable("commits2k", 2_000 * ADDS, "commits"),
+        FilesTable("commits4k", 4_000 * ADDS, "commits"),
     )
 }
 
@@ -115,13 +148,13 @@ def obtain(name: str, directory: Path) -> Path:
     table = TABLES[name]
     root = directory / f"v{GENERATOR}" / name
     done = root.parent / f"{name}.json"
-    wanted = json.dumps(asdict(table))
+    wanted = table.fingerprint
     if done.exists() and done.read_text() == wanted:
         return root
     shutil.rmtree(root, ignore_errors=True)
     root.with_suffix(".hint").unlink(missing_ok=True)
     (root / "_delta_log").mkdir(parents=True)
-    (_write_log if table.kind == "log" else _write_files)(table, root / "_delta_log")
+    table.write(root)
     done.write_text(wanted)
     return root
 
@@ -157,11 +190,6 @@ def commit_times(count: int) -> list[int]:
     return times
 
 
-def _uuid(name: str) -> str:
-    digest = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
-    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
-
-
 def _day(number: int) -> str:
     return (datetime.date(2024, 1, 1) + datetime.timedelta(days=number % 200)).isoformat()
 
@@ -169,8 +197,8 @@ def _day(number: int) -> str:
 def add_body(number: int, at_ms: int) -> dict[str, Any]:
     """An add action, as delta-spark writes it."""
     day = _day(number)
-    path = f"date={day}/part-{number % 200:05d}-{_uuid(f'file {number}')}.c000.snappy.parquet"
-    customer, note = _uuid(f"c{number}")[:18], _uuid(f"n{number}")
+    path = f"date={day}/part-{number % 200:05d}-{text_uuid(f'file {number}')}.c000.snappy.parquet"
+    customer, note = text_uuid(f"c{number}")[:18], text_uuid(f"n{number}")
     stats = {
         "numRecords": 100_000 + number % 1000,
         "minValues": {
@@ -202,13 +230,8 @@ def add_body(number: int, at_ms: int) -> dict[str, Any]:
         "size": FILE_BYTES + number % 4096,
         "modificationTime": at_ms,
         "dataChange": True,
-        "stats": _json(stats),
+        "stats": to_json(stats),
     }
-
-
-def schema_string() -> str:
-    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in COLUMNS]
-    return _json({"type": "struct", "fields": fields})
 
 
 def arrow_schema() -> pa.Schema:
@@ -220,71 +243,8 @@ def arrow_schema() -> pa.Schema:
     return pa.schema([(name, types[kind]) for name, kind in COLUMNS])
 
 
-def _protocol(ict: bool) -> dict[str, Any]:
-    if not ict:
-        return {"minReaderVersion": 1, "minWriterVersion": 2}
-    features = ["inCommitTimestamp", "appendOnly", "invariants"]
-    return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
-
-
-def _metadata(table: Table) -> dict[str, Any]:
-    configuration = {
-        # Peers refuse to travel past the retention, and would clean up logs this old.
-        "delta.deletedFileRetentionDuration": "interval 10000 days",
-        "delta.logRetentionDuration": "interval 10000 days",
-        # A commit is measured, not the checkpoint that every tenth one would write.
-        "delta.checkpointInterval": "1000000",
-    }
-    if table.ict:
-        configuration["delta.enableInCommitTimestamps"] = "true"
-    return {
-        "id": _uuid(table.name),
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": schema_string(),
-        "partitionColumns": ["date"],
-        "configuration": configuration,
-        "createdTime": BEGIN_MS,
-    }
-
-
-def _commit_info(table: Table, version: int, at_ms: int) -> dict[str, Any]:
-    info: dict[str, Any] = {"inCommitTimestamp": at_ms} if table.ict else {}
-    return {
-        **info,
-        "timestamp": at_ms,
-        "operation": "WRITE",
-        "operationParameters": {"mode": "Append", "partitionBy": '["date"]'},
-        **({"readVersion": version - 1} if version else {}),
-        "isolationLevel": "Serializable",
-        "isBlindAppend": True,
-        "operationMetrics": {"numFiles": "1", "numOutputRows": "100000", "numOutputBytes": str(FILE_BYTES)},
-        "engineInfo": "Apache-Spark/4.2.0 Delta-Lake/4.4.0",
-        "txnId": _txn_id(table, version),
-    }
-
-
-def _txn_id(table: Table, version: int) -> str:
-    return _uuid(f"{table.name} {version}")
-
-
-def _checksum(table: Table, version: int, at_ms: int, files: int, size_bytes: int) -> bytes:
-    body: dict[str, Any] = {
-        "txnId": _txn_id(table, version),
-        "tableSizeBytes": size_bytes,
-        "numFiles": files,
-        "numMetadata": 1,
-        "numProtocol": 1,
-        "setTransactions": [],
-        "domainMetadata": [],
-        "metadata": _metadata(table),
-        "protocol": _protocol(table.ict),
-    }
-    if table.ict:
-        body["inCommitTimestampOpt"] = at_ms
-    return _json(body).encode()
-
-
-def _write_log(table: Table, log: Path) -> None:
+def _write_log(table: LogTable, log: Path) -> None:
+    small = table.small_actions
     times = commit_times(table.size)
     checkpoints = set(table.checkpoint_versions())
     adds: list[dict[str, Any]] = []
@@ -293,145 +253,38 @@ def _write_log(table: Table, log: Path) -> None:
         add = add_body(version, at_ms)
         adds.append(add)
         size_bytes += add["size"]
-        lines = [{"commitInfo": _commit_info(table, version, at_ms)}]
+        lines = [{"commitInfo": small.commit_info(version, at_ms)}]
         if version == 0:
-            lines += [{"protocol": _protocol(table.ict)}, {"metaData": _metadata(table)}]
+            lines += [{"protocol": small.protocol()}, {"metaData": small.metadata()}]
         lines.append({"add": add})
         path = log / f"{version:020d}.json"
-        path.write_bytes("".join(_json(line) + "\n" for line in lines).encode())
+        path.write_bytes("".join(to_json(line) + "\n" for line in lines).encode())
         file_ms = at_ms if table.file_times == "true" else times[-1] + DAY_MS + version
         os.utime(path, ns=(file_ms * 1_000_000, file_ms * 1_000_000))
         if table.checksums:
-            checksum = _checksum(table, version, at_ms, version + 1, size_bytes)
+            checksum = small.checksum(version, at_ms, version + 1, size_bytes)
             (log / f"{version:020d}.crc").write_bytes(checksum)
         if version in checkpoints:
-            _write_checkpoint(table, log, version, adds, [], hint=version == max(checkpoints))
+            _write_checkpoint(table, log, version, adds, hint=version == max(checkpoints))
 
 
-def _write_files(table: Table, log: Path) -> None:
-    at_ms = BEGIN_MS + 100 * DAY_MS
-    version = 10
-    adds = [add_body(n, BEGIN_MS + n) for n in range(table.size)]
-    removes = [
-        {
-            "path": add["path"],
-            "deletionTimestamp": at_ms,
-            "dataChange": False,
-            "extendedFileMetadata": True,
-            "partitionValues": add["partitionValues"],
-            "size": add["size"],
-        }
-        for add in (add_body(n, BEGIN_MS) for n in range(table.size, table.size + table.size // 20))
-    ]
-    commit = [{"commitInfo": _commit_info(table, version, at_ms)}, {"add": adds[-1]}]
-    path = log / f"{version:020d}.json"
-    path.write_bytes("".join(_json(line) + "\n" for line in commit).encode())
-    total = sum(add["size"] for add in adds)
-    (log / f"{version:020d}.crc").write_bytes(_checksum(table, version, at_ms, len(adds), total))
-    _write_checkpoint(table, log, version, adds, removes, hint=True)
-
-
-def _write_checkpoint(
-    table: Table, log: Path, version: int, adds: Sequence[dict[str, Any]], removes: Sequence[dict[str, Any]], hint: bool
-) -> None:
+def _write_checkpoint(table: LogTable, log: Path, version: int, adds: Sequence[dict[str, Any]], hint: bool) -> None:
     """One Parquet file, its rows in an order that has nothing to do with the actions, as Spark leaves them."""
-    actions: list[tuple[str, dict[str, Any]]] = [
-        ("metaData", _metadata(table)),
-        ("protocol", _protocol(table.ict)),
-        *(("add", add) for add in adds),
-        *(("remove", remove) for remove in removes),
-    ]
+    rows = [{**add, "dataChange": False, "partitionValues": list(add["partitionValues"].items())} for add in adds]
+    actions = [*table.small_actions.rows(), *(("add", row) for row in rows)]
     random.Random(version).shuffle(actions)
     arrays = []
-    for field in _CHECKPOINT:
-        values = [_arrow_body(name, body) if name == field.name else None for name, body in actions]
+    for field in ROWS:
+        values = [body if name == field.name else None for name, body in actions]
         arrays.append(pa.array(values, field.type))
     path = log / f"{version:020d}.checkpoint.parquet"
-    pq.write_table(pa.Table.from_arrays(arrays, schema=_CHECKPOINT), path, compression="snappy")
+    pq.write_table(pa.Table.from_arrays(arrays, schema=ROWS), path, compression="snappy")
     if hint:
         body = {
             "version": version, "size": len(actions), "sizeInBytes": path.stat().st_size, "numOfAddFiles": len(adds)
         }  # fmt: skip
         for target in (log / "_last_checkpoint", log.parent.with_suffix(".hint")):
-            target.write_text(_json(body))
-
-
-def _arrow_body(name: str, body: dict[str, Any]) -> dict[str, Any]:
-    def pairs(values: dict[str, str]) -> list[tuple[str, str]]:
-        return list(values.items())
-
-    if name == "metaData":
-        format_ = {"provider": "parquet", "options": []}
-        return {**body, "format": format_, "configuration": pairs(body["configuration"])}
-    if name in ("add", "remove"):
-        return {**body, "dataChange": False, "partitionValues": pairs(body["partitionValues"])}
-    return body
-
-
-def _list(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.field("element", kind))
-
-
-_VECTOR = pa.struct(
-    [
-        ("storageType", pa.string()), ("pathOrInlineDv", pa.string()), ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()), ("cardinality", pa.int64()), ("maxRowIndex", pa.int64()),
-    ]
-)  # fmt: skip
-_CHECKPOINT = pa.schema(
-    [
-        ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
-        (
-            "add",
-            pa.struct(
-                [
-                    ("path", pa.string()), ("partitionValues", _STRINGS), ("size", pa.int64()),
-                    ("modificationTime", pa.int64()), ("dataChange", pa.bool_()), ("tags", _STRINGS),
-                    ("deletionVector", _VECTOR), ("baseRowId", pa.int64()), ("defaultRowCommitVersion", pa.int64()),
-                    ("clusteringProvider", pa.string()), ("stats", pa.string()),
-                ]
-            ),
-        ),
-        (
-            "remove",
-            pa.struct(
-                [
-                    ("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_()),
-                    ("extendedFileMetadata", pa.bool_()), ("partitionValues", _STRINGS), ("size", pa.int64()),
-                    ("deletionVector", _VECTOR), ("baseRowId", pa.int64()), ("defaultRowCommitVersion", pa.int64()),
-                ]
-            ),
-        ),
-        (
-            "metaData",
-            pa.struct(
-                [
-                    ("id", pa.string()), ("name", pa.string()), ("description", pa.string()),
-                    ("format", pa.struct([("provider", pa.string()), ("options", _STRINGS)])),
-                    ("schemaString", pa.string()), ("partitionColumns", _list(pa.string())),
-                    ("configuration", _STRINGS), ("createdTime", pa.int64()),
-                ]
-            ),
-        ),
-        (
-            "protocol",
-            pa.struct(
-                [
-                    ("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32()),
-                    ("readerFeatures", _list(pa.string())), ("writerFeatures", _list(pa.string())),
-                ]
-            ),
-        ),
-        (
-            "domainMetadata",
-            pa.struct([("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]),
-        ),
-    ]
-)  # fmt: skip
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+            target.write_text(to_json(body))
 
 
 def new_add(number: int) -> dict[str, Any]:

@@ -7,36 +7,49 @@ Nothing but the standard library is imported before the clock runs.
 
 from __future__ import annotations
 
+import importlib
 import json
+import math
+import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
+
+Answer = Callable[[], Any]
+"""What came back, put into a form that can be compared, outside of the measured time."""
 
 
 class System(Protocol):
     """What a measured system can do. A method that is missing is not measured.
 
     ``open`` gives a handle on the latest version; ``refresh`` brings it up to date, outside the measured time
-    where the system does not do it itself; ``commit`` adds one file; ``resolve`` gives the version that was
-    current at a time; ``travel`` the number of files of that version, loaded; ``files`` that of the latest.
+    where the system does not do it itself; ``commit`` adds one file. The others open the table themselves:
+    ``resolve`` finds the version that was current at a time, ``travel`` loads its files; ``files`` those of the
+    latest version, ``statistics`` with all their statistics parsed, ``prune`` those that may hold ids of a range;
+    ``protocol`` only protocol and metadata, ``history`` every commit with its time and operation.
     """
 
     def open(self, root: str) -> Any: ...
     def refresh(self, handle: Any) -> None: ...
     def commit(self, handle: Any, add: Any) -> int: ...
     def add(self, body: dict[str, Any]) -> Any: ...
-    def resolve(self, root: str, timestamp_ms: int) -> int: ...
-    def travel(self, root: str, timestamp_ms: int) -> int: ...
-    def files(self, root: str) -> int: ...
-    def facts(self, root: str, timestamp_ms: int) -> dict[str, Any]: ...
+    def resolve(self, root: str, timestamp_ms: int) -> Answer: ...
+    def travel(self, root: str, timestamp_ms: int) -> Answer: ...
+    def files(self, root: str) -> Answer: ...
+    def statistics(self, root: str) -> Answer: ...
+    def prune(self, root: str, low: int, high: int) -> Answer: ...
+    def protocol(self, root: str) -> Answer: ...
+    def history(self, root: str) -> Answer: ...
+    def peak_mib(self) -> float: ...
     def close(self) -> None: ...
 
 
 class Deltalog:
     """deltalog, by its public names."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: str) -> None:
         import deltalog
 
         self.deltalog = deltalog
@@ -63,29 +76,52 @@ class Deltalog:
             version: int = transaction.commit("WRITE", {"mode": "Append"}).version
         return version
 
-    def resolve(self, root: str, timestamp_ms: int) -> int:
-        version: int = self.open(root).version_at(timestamp_ms).version
-        return version
+    def resolve(self, root: Any, timestamp_ms: int) -> Answer:
+        found = self.open(root).version_at(timestamp_ms)
+        return lambda: found.version
 
-    def travel(self, root: str, timestamp_ms: int) -> int:
-        rows: int = self.open(root).snapshot(timestamp=timestamp_ms).files().num_rows
-        return rows
+    def travel(self, root: Any, timestamp_ms: int) -> Answer:
+        return _summary(self.open(root).snapshot(timestamp=timestamp_ms).files())
 
-    def files(self, root: str) -> int:
-        rows: int = self.open(root).snapshot().files().num_rows
-        return rows
+    def files(self, root: Any) -> Answer:
+        return _summary(self.open(root).snapshot().files(), "size")
 
-    def facts(self, root: str, timestamp_ms: int) -> dict[str, Any]:
-        """Requests to the store, counted, of: opening; resolving on the open handle."""
-        from tests.benchmarks.counting import CountingStore
+    def statistics(self, root: Any) -> Answer:
+        snapshot = self.open(root).snapshot()
+        # Without the JSON text of the statistics, which the peers do not give either.
+        files = snapshot.files(["path", "partition_values", "size", "modification_time"])
+        statistics = snapshot.statistics()
+        return lambda: {**_summary(files, "size")(), **_records(statistics, "num_records")}
 
-        store = CountingStore(root)
-        table = self.open(store)  # type: ignore[arg-type]
-        opening = store.taken()
-        version = table.version_at(timestamp_ms).version
-        resolving = store.taken()
-        table.snapshot(timestamp=timestamp_ms)
-        return {"version": version, "opening": opening, "resolving": resolving, "travelling": store.taken()}
+    def prune(self, root: Any, low: int, high: int) -> Answer:
+        column = self.deltalog.col("id")
+        scan = self.open(root).snapshot().scan(where=(column >= low) & (column < high))
+        return _summary(scan.files(), "size")
+
+    def protocol(self, root: Any) -> Answer:
+        snapshot = self.open(root).snapshot()
+        protocol, metadata = snapshot.protocol, snapshot.metadata
+        return lambda: {"writer": protocol.min_writer_version, "id": metadata.id}
+
+    def history(self, root: Any) -> Answer:
+        entries = self.open(root).history()
+        return lambda: {"commits": len(entries), "newest": entries[0].version}
+
+    def peak_mib(self) -> float:
+        return _peak_mib(os.getpid())
+
+    def requests(self, call: str, root: str, ask: list[Any]) -> dict[str, dict[str, int]]:
+        """What the store is asked for: by opening the table, and by the call besides."""
+        from deltalog.storage.fs import LocalStore
+        from deltalog.testing import CountingStore
+        from tests.benchmarks.requests import by_kind
+
+        store = CountingStore(LocalStore(root))
+        with store.counted() as opening:
+            self.open(store)  # type: ignore[arg-type]
+        with store.counted() as both:
+            getattr(self, call)(store, *ask)
+        return {"opening": by_kind(opening), "call": by_kind(both - opening)}
 
     def close(self) -> None:
         pass
@@ -94,7 +130,9 @@ class Deltalog:
 class Deltalake:
     """delta-rs, by the names of its Python package. Statistics are always parsed; there is no fsync."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: str) -> None:
+        if call == "prune":
+            importlib.import_module("pyarrow.compute")  # what it filters with; in no other call's memory
         from deltalake import DeltaTable, Schema
         from deltalake.transaction import AddAction
 
@@ -122,21 +160,42 @@ class Deltalake:
         handle.create_write_transaction([add], "append", self.schema, partition_by=["date"])
         return -1
 
-    def resolve(self, root: str, timestamp_ms: int) -> int:
+    def resolve(self, root: str, timestamp_ms: int) -> Answer:
         table = self.table(root, without_files=True)
         table.load_as_version(_iso(timestamp_ms))
-        version: int = table.version()
-        return version
+        return lambda: table.version()
 
-    def travel(self, root: str, timestamp_ms: int) -> int:
+    def travel(self, root: str, timestamp_ms: int) -> Answer:
         table = self.table(root)
         table.load_as_version(_iso(timestamp_ms))
-        rows: int = table.get_add_actions().num_rows
-        return rows
+        return _summary(table.get_add_actions())
 
-    def files(self, root: str) -> int:
-        rows: int = self.table(root).get_add_actions().num_rows
-        return rows
+    def files(self, root: str) -> Answer:
+        return _summary(self.table(root).get_add_actions(), "size_bytes")
+
+    def statistics(self, root: str) -> Answer:
+        actions = self.table(root).get_add_actions()
+        return lambda: {**_summary(actions, "size_bytes")(), **_records(actions, "num_records")}
+
+    def prune(self, root: str, low: int, high: int) -> Answer:
+        """It lists files by partition only; its statistics are filtered by pyarrow."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        actions = pa.table(self.table(root).get_add_actions(flatten=True))
+        return _summary(actions.filter((pc.field("max.id") >= low) & (pc.field("min.id") < high)), "size_bytes")
+
+    def protocol(self, root: str) -> Answer:
+        table = self.table(root, without_files=True)
+        protocol, metadata = table.protocol(), table.metadata()
+        return lambda: {"writer": protocol.min_writer_version, "id": metadata.id}
+
+    def history(self, root: str) -> Answer:
+        entries = self.table(root).history()
+        return lambda: {"commits": len(entries), "newest": entries[0]["version"]}
+
+    def peak_mib(self) -> float:
+        return _peak_mib(os.getpid())
 
     def close(self) -> None:
         pass
@@ -148,10 +207,12 @@ class DeltaSpark:
     Commits go through its OptimisticTransaction, so no DataFrame is planned and no data file written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, call: str) -> None:
         from tests.spark_env.session import delta_session, stop_sessions
 
-        self.spark = delta_session()
+        # One task a snapshot, as the tests have it, would leave a CPU idle with many files.
+        partitions = {"spark.databricks.delta.snapshotPartitions": "8"}
+        self.spark = delta_session(**{"spark.driver.memory": "8g", **partitions})
         self.stop = stop_sessions
         self.jvm = self.spark._jvm
         self.delta = self.jvm.org.apache.spark.sql.delta
@@ -175,22 +236,57 @@ class DeltaSpark:
         version: int = handle.startTransaction(self.none, self.none).commit(add, operation)
         return version
 
-    def resolve(self, root: str, timestamp_ms: int) -> int:
+    def resolve(self, root: str, timestamp_ms: int) -> Answer:
         at = self.jvm.java.sql.Timestamp(timestamp_ms)
-        history = self.open(root).history()
-        version: int = history.getActiveCommitAtTime(at, self.none, True, True, False).version()
-        return version
+        found = self.open(root).history().getActiveCommitAtTime(at, self.none, True, True, False)
+        return lambda: found.version()
 
-    def travel(self, root: str, timestamp_ms: int) -> int:
+    def travel(self, root: str, timestamp_ms: int) -> Answer:
         self.delta.DeltaLog.clearCache()
         at = _iso(timestamp_ms).replace("T", " ").removesuffix("Z")
-        frame = self.spark.read.format("delta").option("timestampAsOf", at).load(root)
-        return len(frame.inputFiles())
+        files = self.spark.read.format("delta").option("timestampAsOf", at).load(root).inputFiles()
+        return lambda: {"files": len(files)}
 
-    def files(self, root: str) -> int:
-        log = self.open(root)
-        rows: int = log.update(False, self.none, self.none).allFiles().count()
-        return rows
+    def files(self, root: str) -> Answer:
+        return self._totals(self._latest(root).allFiles().toDF(), {"files": "count(*)", "bytes": "sum(size)"})
+
+    def statistics(self, root: str) -> Answer:
+        """The hash makes it parse all of them; nothing else of that form would be left of the plan."""
+        wanted = {"files": "count(*)", "bytes": "sum(size)", "records": "sum(stats.numRecords)"}
+        return self._totals(self._latest(root).withStats(), {**wanted, "hash": "bit_xor(xxhash64(stats))"})
+
+    def prune(self, root: str, low: int, high: int) -> Answer:
+        self.delta.DeltaLog.clearCache()
+        rows = self.spark.read.format("delta").load(root).where(f"id >= {low} AND id < {high}")
+        files = rows.inputFiles()
+        return lambda: {"files": len(files)}
+
+    def protocol(self, root: str) -> Answer:
+        latest = self._latest(root)
+        protocol, metadata = latest.protocol(), latest.metadata()
+        return lambda: {"writer": protocol.minWriterVersion(), "id": metadata.id()}
+
+    def history(self, root: str) -> Answer:
+        from delta.tables import DeltaTable
+
+        self.delta.DeltaLog.clearCache()
+        rows = DeltaTable.forPath(self.spark, root).history().select("version", "timestamp", "operation").collect()
+        return lambda: {"commits": len(rows), "newest": rows[0].version}
+
+    def _latest(self, root: str) -> Any:
+        return self.open(root).update(False, self.none, self.none)
+
+    def _frame(self, jvm_frame: Any) -> Any:
+        from pyspark.sql import DataFrame
+
+        return DataFrame(jvm_frame, self.spark)
+
+    def _totals(self, jvm_frame: Any, wanted: dict[str, str]) -> Answer:
+        row = self._frame(jvm_frame).selectExpr(*(f"{what} AS {name}" for name, what in wanted.items())).first()
+        return lambda: {name: row[name] for name in wanted if name != "hash"}
+
+    def peak_mib(self) -> float:
+        return _peak_mib(int(self.jvm.java.lang.ProcessHandle.current().pid()))
 
     def close(self) -> None:
         self.stop()
@@ -199,14 +295,16 @@ class DeltaSpark:
 class Floor:
     """The least that the machine can do: no log is understood. Not a competitor."""
 
-    def __init__(self) -> None:
-        import os
+    def __init__(self, call: str) -> None:
+        import pyarrow.compute
+        import pyarrow.json
+        import pyarrow.parquet
 
-        self.os = os
+        self.arrow = pyarrow
 
     def open(self, root: str) -> Any:
         log = f"{root}/_delta_log"
-        return [log, sum(name.endswith(".json") for name in self.os.listdir(log))]
+        return [log, sum(name.endswith(".json") for name in os.listdir(log))]
 
     def refresh(self, handle: Any) -> None:
         pass
@@ -216,7 +314,7 @@ class Floor:
 
     def commit(self, handle: Any, add: Any) -> int:
         """The bytes to a hidden name, fsynced, linked to the final name; the directory fsynced."""
-        os, (log, version) = self.os, handle
+        log, version = handle
         hidden = f"{log}/.{version:020d}.tmp"
         file = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         os.write(file, add)
@@ -230,20 +328,55 @@ class Floor:
         handle[1] += 1
         return int(version)
 
-    def resolve(self, root: str, timestamp_ms: int) -> int:
+    def resolve(self, root: str, timestamp_ms: int) -> Answer:
         """One listing, sorted. The answer is none."""
-        sorted(self.os.listdir(f"{root}/_delta_log"))
-        return -1
+        sorted(os.listdir(f"{root}/_delta_log"))
+        return lambda: None
 
-    def files(self, root: str) -> int:
-        """The checkpoint's add columns through pyarrow, in whatever form they come."""
-        import pyarrow.parquet as pq
+    def files(self, root: str) -> Answer:
+        """The add columns of the checkpoint through pyarrow, in whatever form they come; else the commits' bytes."""
+        chunks = self._adds(root, "stats")
+        return _rows(chunks) if chunks else self._commits(root, -1)
 
+    def statistics(self, root: str) -> Answer:
+        """As ``files``, with pyarrow's parser over the text, or the columns of the struct where there is one."""
+        chunks = self._adds(root, "stats_parsed")
+        if chunks and any(field.name == "stats_parsed" for field in chunks[0].type):
+            return _rows(chunks)
+        chunks = self._adds(root, "stats")
+        compute = self.arrow.compute
+        parsed = []
+        for chunk in chunks:
+            texts = chunk.filter(chunk.is_valid()).field("stats")
+            offsets = self.arrow.array([0, len(texts)], self.arrow.int32())
+            joined = compute.binary_join(self.arrow.ListArray.from_arrays(offsets, texts), "\n")
+            parsed.append(self.arrow.json.read_json(self.arrow.BufferReader(joined[0].as_buffer())))
+        return lambda: {"files": sum(table.num_rows for table in parsed)}
+
+    def history(self, root: str) -> Answer:
+        """The first 4 KiB of each commit."""
+        return self._commits(root, 4096)
+
+    def _commits(self, root: str, length: int) -> Answer:
         log = f"{root}/_delta_log"
-        name = max(name for name in self.os.listdir(log) if name.endswith(".checkpoint.parquet"))
-        columns = [f"add.{leaf}" for leaf in ("path", "partitionValues", "size", "modificationTime", "stats")]
-        column = pq.ParquetFile(f"{log}/{name}").read(columns=columns).column("add")
-        return len(column) - column.null_count
+        read = []
+        for name in os.listdir(log):
+            if name.endswith(".json"):
+                with open(f"{log}/{name}", "rb", buffering=0) as file:
+                    read.append(file.read(length))
+        return lambda: {"commits": len(read)}
+
+    def _adds(self, root: str, statistics: str) -> list[Any]:
+        """The chunks of the add column of all files of the checkpoint."""
+        log = Path(root) / "_delta_log"
+        paths = [*(log / "_sidecars").glob("*.parquet")] or [*log.glob("*.checkpoint*.parquet")]
+        leaves = ("path", "partitionValues", "size", "modificationTime", statistics)
+        columns = [f"add.{leaf}" for leaf in leaves]
+        tables = [self.arrow.parquet.ParquetFile(path).read(columns=columns) for path in paths]
+        return [chunk for table in tables for chunk in table.column("add").chunks]
+
+    def peak_mib(self) -> float:
+        return _peak_mib(os.getpid())
 
     def close(self) -> None:
         pass
@@ -255,6 +388,41 @@ SYSTEMS: dict[str, Any] = {
     "delta-spark": DeltaSpark,
     "floor": Floor,
 }
+
+
+def _summary(files: Any, size: str | None = None) -> Answer:
+    """Of an Arrow table or batch: how many files, and their bytes."""
+    if size is None:
+        return lambda: {"files": files.num_rows}
+    return lambda: {"files": files.num_rows, "bytes": _sum(files, size)}
+
+
+def _records(statistics: Any, column: str) -> dict[str, int]:
+    return {"records": _sum(statistics, column)}
+
+
+def _sum(table: Any, column: str) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    total: int = pc.sum(pa.table(table)[column]).as_py()
+    return total
+
+
+def _rows(chunks: list[Any]) -> Answer:
+    return lambda: {"files": sum(len(chunk) - chunk.null_count for chunk in chunks)}
+
+
+def _peak_mib(process: int) -> float:
+    """The most memory that a process has had so far; nan where the system does not tell (it is Linux that does).
+
+    Not ru_maxrss, which begins with that of the parent.
+    """
+    status = Path(f"/proc/{process}/status")
+    if not status.exists():
+        return math.nan
+    peak = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(peak.split()[1]) / 1024
 
 
 def _iso(timestamp_ms: int) -> str:
@@ -270,6 +438,7 @@ class Clock:
     def __init__(self) -> None:
         self.wall: list[float] = []
         self.cpu: list[float] = []
+        self.first_mib: float | None = None
 
     def __enter__(self) -> None:
         self._cpu, self._wall = time.process_time(), time.perf_counter()
@@ -278,17 +447,26 @@ class Clock:
         self.wall.append(time.perf_counter() - self._wall)
         self.cpu.append(time.process_time() - self._cpu)
 
+    def remember(self, system: System) -> None:
+        """How much memory the first call took."""
+        if self.first_mib is None:
+            self.first_mib = system.peak_mib()
+
 
 def measure(spec: dict[str, Any]) -> dict[str, Any]:
     """Run a specification. ``first`` is the first call in this process, ``warm`` are those after it: as many as
     asked for, or as begin within ``budget_s``."""
     started = time.perf_counter()
-    system: System = SYSTEMS[spec["system"]]()
+    system: System = SYSTEMS[spec["system"]](spec["call"])
     start_s = time.perf_counter() - started
     clock = Clock()
     try:
-        answers = CALLS[spec["call"]](system, spec, clock)
-        facts = system.facts(spec["root"], spec["questions"][0]["timestamp_ms"]) if spec.get("facts") else None
+        measured = WRITES.get(spec["call"], _asked)
+        answers = measured(system, spec, clock)
+        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel counts a few pages late
+        ask = spec["questions"][0]["ask"] if spec["questions"] else []
+        counted = system if spec["requests"] and isinstance(system, Deltalog) else None
+        requests = counted.requests(spec["call"], spec["root"], ask) if counted else None
     finally:
         system.close()
     return {
@@ -298,7 +476,9 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
         "warm_s": clock.wall[1:],
         "warm_cpu_s": clock.cpu[1:],
         "answers": answers,
-        "facts": facts,
+        "first_mib": clock.first_mib,
+        "peak_mib": peak_mib,
+        "requests": requests,
     }
 
 
@@ -311,6 +491,7 @@ def _commits(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
             system.refresh(handle)
         with clock:
             system.commit(handle, add)
+        clock.remember(system)
     return []
 
 
@@ -319,6 +500,7 @@ def _open_commits(system: System, spec: dict[str, Any], clock: Clock) -> list[An
     for add in _new_adds(system, spec):
         with clock:
             system.commit(system.open(spec["root"]), add)
+        clock.remember(system)
     return []
 
 
@@ -328,48 +510,28 @@ def _new_adds(system: System, spec: dict[str, Any]) -> list[Any]:
     return [system.add(new_add(number)) for number in range(1 + spec["repeats"])]
 
 
-def _resolves(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
-    return _asked(spec, clock, lambda at_ms: system.resolve(spec["root"], at_ms), lambda version: version)
-
-
-def _travels(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
-    # Each version adds one file, so the number of files tells the version.
-    return _asked(spec, clock, lambda at_ms: system.travel(spec["root"], at_ms), lambda rows: rows - 1)
-
-
-def _asked(spec: dict[str, Any], clock: Clock, ask: Any, version_of: Any) -> list[Any]:
+def _asked(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
+    """A call that reads, with one question after the other."""
     questions, answers = spec["questions"], []
     begun = time.perf_counter()
     for number in range(1 + spec["repeats"]):
         if number and time.perf_counter() - begun > spec["budget_s"]:
             break
         question = questions[number % len(questions)]
+        call = getattr(system, spec["call"])
         try:
             with clock:
-                found = ask(question["timestamp_ms"])
-            answer = version_of(found)
+                answer = call(spec["root"], *question["ask"])
+            clock.remember(system)
+            got = answer()
+            del answer  # the next call has the memory that this one had
         except Exception as error:  # a refusal is an answer, and a wrong one here
-            answer = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
-        answers.append({"right": question["version"], "got": answer})
+            got = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
+        answers.append({"right": question["right"], "got": got})
     return answers
 
 
-def _files(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
-    answers = []
-    for _ in range(1 + spec["repeats"]):
-        with clock:
-            rows = system.files(spec["root"])
-        answers.append({"right": spec["rows"], "got": rows})
-    return answers
-
-
-CALLS: dict[str, Any] = {
-    "commit": _commits,
-    "open+commit": _open_commits,
-    "resolve": _resolves,
-    "resolve+load": _travels,
-    "files": _files,
-}
+WRITES: dict[str, Any] = {"commit": _commits, "open+commit": _open_commits}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,344 @@
+"""Tables with many live files, made column by column: a million add actions take seconds, not minutes.
+
+Only logs exist, as in tables.py. The columns are an id, a timestamp, a text, a price and a day, partitioned by
+region; the statistics of all but the partition column are JSON text of about 300 bytes. File ``n`` holds the ids
+from ``n * IDS`` on, so that a range of ids names files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tests.benchmarks.actions import BEGIN_MS, FILE_BYTES, ROWS, SIDECAR, SmallActions, text_uuid, to_json
+
+IDS = 1_000  # ids of a file
+REGIONS = 50
+PARTS = 10
+TAIL = 3
+CHECKPOINT = 10  # the version of the checkpoint; the commits before it were cleaned up
+ADDS = 50  # of each commit where there is no checkpoint
+ROW_GROUP = 200_000  # about what Spark's 128 MiB come to
+COLUMNS = (("id", "long"), ("ts", "timestamp"), ("name", "string"), ("price", "double"), ("day", "date"))
+_MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class FilesTable:
+    """``layout``: classic, parts or sidecars (checkpoints as delta-spark writes them, statistics as JSON), deltalog
+    (the checkpoint that DeltaTable.checkpoint writes), or commits (ADDS files each, no checkpoint)."""
+
+    name: str
+    size: int
+    layout: str = "classic"
+    checksums: bool = True
+
+    @property
+    def description(self) -> str:
+        form = {
+            "classic": "one classic checkpoint",
+            "parts": f"a checkpoint of {PARTS} parts",
+            "sidecars": f"a V2 checkpoint with {PARTS} sidecars",
+            "deltalog": "the checkpoint that deltalog writes",
+            "commits": f"{self.size // ADDS:,} commits of {ADDS} adds",
+        }[self.layout]
+        tail = "no checkpoint" if self.layout == "commits" else f"{TAIL} commits after it"
+        return f"{self.size:,} live files in {form}, {tail}, {'with' if self.checksums else 'no'} .crc"
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the table is to be made anew: with the writer, where that is deltalog itself."""
+        body: dict[str, Any] = asdict(self)
+        if self.layout == "deltalog":
+            sources = sorted((ROOT / "deltalog").glob("*/*.py"))
+            body["writer"] = hashlib.md5(b"".join(p.read_bytes() for p in sources), usedforsecurity=False).hexdigest()
+        return json.dumps(body)
+
+    @property
+    def small_actions(self) -> SmallActions:
+        columns = (*COLUMNS, ("region", "integer"))
+        return SmallActions(self.name, columns, "region", v2_checkpoint=self.layout == "sidecars")
+
+    @property
+    def last_version(self) -> int:
+        return self.size // ADDS - 1 if self.layout == "commits" else CHECKPOINT + TAIL
+
+    def live(self) -> range:
+        """The numbers of the live files: each commit after a checkpoint adds one and removes one."""
+        return range(self.size) if self.layout == "commits" else range(TAIL, self.size + TAIL)
+
+    def totals(self, files: range | None = None) -> dict[str, int]:
+        """What is right of ``files`` (default: the live ones): how many, their bytes, their records."""
+        chosen = self.live() if files is None else files
+        numbers = np.arange(chosen.start, chosen.stop)
+        return {
+            "files": len(numbers),
+            "bytes": int(_sizes(numbers).sum()),
+            "records": int(_records(numbers).sum()),
+        }
+
+    def questions(self, call: str) -> list[dict[str, Any]]:
+        """What a call is asked, and the right answer: as much of it as the call tells."""
+        if call == "protocol":
+            small = self.small_actions
+            right = {"writer": small.protocol()["minWriterVersion"], "id": small.metadata()["id"]}
+            return [{"ask": [], "right": right}]
+        if call == "prune":
+            first = self.size // 2
+            ten = range(first, first + 10)
+            return [{"ask": [ten.start * IDS, ten.stop * IDS], "right": self.totals(ten)}]
+        return [{"ask": [], "right": self.totals()}]
+
+    def write(self, root: Path) -> None:
+        log = root / "_delta_log"
+        writer = {"commits": _write_commits, "deltalog": _write_deltalog}.get(self.layout, _write_checkpointed)
+        writer(self, log)
+
+
+# ------------------------------------------------------------------------------------------------ actions
+
+
+def _sizes(numbers: Any) -> Any:
+    return FILE_BYTES + numbers % 4096
+
+
+def _records(numbers: Any) -> Any:
+    return IDS - numbers % 100
+
+
+def _texts(*parts: Any) -> pa.Array:
+    """The parts, constants or arrays, side by side."""
+    return pc.binary_join_element_wise(*(p if isinstance(p, str) else p.cast(pa.string()) for p in parts), "")
+
+
+def _uuids(numbers: Any) -> pa.Array:
+    """One for each number, always the same: a multiplicative hash twice, written as text."""
+    wide = numbers.astype(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = np.stack([(wide + np.uint64(i)) * np.uint64(m) for i, m in enumerate(_MULTIPLIERS, 1)])
+    mixed ^= mixed >> np.uint64(29)
+    digits = np.frombuffer(np.ascontiguousarray(mixed.T).tobytes().hex().encode(), np.uint8).reshape(-1, 32)
+    dash = np.full((len(digits), 1), ord("-"), np.uint8)
+    cuts = [digits[:, a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))]
+    columns = [part for cut in cuts for part in (cut, dash)][:-1]
+    text = np.ascontiguousarray(np.concatenate(columns, axis=1))
+    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), len(text), [None, pa.py_buffer(text)])
+    return fixed.cast(pa.binary()).cast(pa.string())
+
+
+def _times(numbers: Any, plus_ms: int) -> pa.Array:
+    at = pa.array(BEGIN_MS + numbers % 200 * 86_400_000 + numbers % 60 * 1000 + plus_ms).cast(pa.timestamp("ms"))
+    return pc.strftime(at, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _stats(numbers: Any, names: pa.Array) -> pa.Array:
+    first = numbers * IDS
+    begins, ends = _times(numbers, 0), _times(numbers, 86_000_000)
+    days = pc.utf8_slice_codeunits(begins, 0, 10)
+    cents = pa.array(numbers % 97 + 0.25)
+    return _texts(
+        '{"numRecords":', pa.array(_records(numbers)),
+        ',"minValues":{"id":', pa.array(first), ',"ts":"', begins, '","name":"0', names,
+        '","price":', cents, ',"day":"', days,
+        '"},"maxValues":{"id":', pa.array(first + IDS - 1), ',"ts":"', ends, '","name":"f', names,
+        '","price":', pc.add(cents, 1000.5), ',"day":"', days,
+        '"},"nullCount":{"id":0,"ts":0,"name":', pa.array(numbers % 7), ',"price":', pa.array(numbers % 11),
+        ',"day":0}}',
+    )  # fmt: skip
+
+
+def adds(numbers: Any) -> pa.Table:
+    """The add actions of these files, as columns named as the protocol names them."""
+    uuids = _uuids(numbers)
+    regions = pa.array(numbers % REGIONS).cast(pa.string())
+    number = pc.utf8_lpad(pa.array(numbers % 200).cast(pa.string()), 5, "0")
+    return pa.table(
+        {
+            "path": _texts("region=", regions, "/part-", number, "-", uuids, ".c000.snappy.parquet"),
+            "partitionValues": _partition_values(regions),
+            "size": pa.array(_sizes(numbers)),
+            "modificationTime": pa.array(BEGIN_MS + numbers),
+            "dataChange": pa.repeat(False, len(numbers)),
+            "stats": _stats(numbers, pc.utf8_slice_codeunits(uuids, 0, 18)),
+        }
+    )
+
+
+def _partition_values(regions: pa.Array) -> pa.Array:
+    offsets = pa.array(np.arange(len(regions) + 1, dtype=np.int32))
+    return pa.MapArray.from_arrays(offsets, pa.repeat("region", len(regions)), regions)
+
+
+def _removes(numbers: Any) -> pa.Table:
+    added = adds(numbers)
+    deleted = pa.array(np.full(len(numbers), BEGIN_MS + 86_400_000))
+    kept = added.select(["path", "dataChange", "partitionValues", "size"])
+    return kept.append_column("deletionTimestamp", deleted).append_column(
+        "extendedFileMetadata", pa.repeat(True, len(numbers))
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- commits
+
+
+def add_lines(numbers: Any) -> list[str]:
+    """The add actions of new files as lines of a commit."""
+    table = adds(numbers)
+    escaped = pc.replace_substring(table["stats"], '"', '\\"')
+    regions = pa.array(numbers % REGIONS).cast(pa.string())
+    lines = _texts(
+        '{"add":{"path":"', table["path"].combine_chunks(), '","partitionValues":{"region":"', regions, '"},"size":',
+        table["size"].combine_chunks(), ',"modificationTime":', table["modificationTime"].combine_chunks(),
+        ',"dataChange":true,"stats":"', escaped.combine_chunks(), '"}}',
+    )  # fmt: skip
+    found: list[str] = lines.to_pylist()
+    return found
+
+
+def _write_commit(table: FilesTable, log: Path, version: int, lines: Sequence[str], live: range) -> None:
+    """A commit and, where the table has them, its checksum of the ``live`` files."""
+    small, at_ms = table.small_actions, BEGIN_MS + 90_000_000 + version * 1000
+    first = [{"commitInfo": small.commit_info(version, at_ms, len(lines))}]
+    if version == 0:
+        first += [{"protocol": small.protocol()}, {"metaData": small.metadata()}]
+    text = "\n".join([*map(to_json, first), *lines])
+    (log / f"{version:020d}.json").write_text(f"{text}\n")
+    if table.checksums:
+        totals = table.totals(live)
+        checksum = small.checksum(version, at_ms, totals["files"], totals["bytes"])
+        (log / f"{version:020d}.crc").write_bytes(checksum)
+
+
+def _write_commits(table: FilesTable, log: Path) -> None:
+    lines = add_lines(np.arange(table.size))
+    for version in range(table.size // ADDS):
+        end = (version + 1) * ADDS
+        _write_commit(table, log, version, lines[end - ADDS : end], range(end))
+
+
+def _write_tail(table: FilesTable, log: Path) -> None:
+    new = add_lines(np.arange(table.size, table.size + TAIL))
+    old = _removes(np.arange(TAIL)).to_pylist()
+    for number in range(TAIL):
+        body = {**old[number], "partitionValues": dict(old[number]["partitionValues"]), "dataChange": True}
+        live = range(number + 1, table.size + number + 1)
+        _write_commit(table, log, CHECKPOINT + 1 + number, [to_json({"remove": body}), new[number]], live)
+
+
+# ------------------------------------------------------------------------------------------------ checkpoints
+
+
+def _write_checkpointed(table: FilesTable, log: Path) -> None:
+    _write_commit(table, log, CHECKPOINT, [], range(table.size))
+    {"classic": _write_classic, "parts": _write_parts, "sidecars": _write_sidecars}[table.layout](table, log)
+    _write_tail(table, log)
+
+
+def _write_deltalog(table: FilesTable, log: Path) -> None:
+    before = CHECKPOINT - 1
+    _write_classic(table, log, before)
+    _write_commit(table, log, CHECKPOINT, [], range(table.size))
+    # In a process of its own: neither this one nor a measured one has deltalog loaded.
+    subprocess.run([sys.executable, "-m", __name__, str(log.parent)], cwd=ROOT, check=True)
+    (log / f"{before:020d}.checkpoint.parquet").unlink()
+    _write_tail(table, log)
+
+
+def _write_classic(table: FilesTable, log: Path, version: int = CHECKPOINT) -> None:
+    name = f"{version:020d}.checkpoint.parquet"
+    rows = _mixed([_small_rows(table), _file_actions(np.arange(table.size), _tombstones(table))])
+    _write_parquet(rows, log / name)
+    _write_hint(table, log, name)
+
+
+def _write_parts(table: FilesTable, log: Path) -> None:
+    names = [f"{CHECKPOINT:020d}.checkpoint.{n + 1:010d}.{PARTS:010d}.parquet" for n in range(PARTS)]
+    for number, name in enumerate(names):
+        files = _nth_part(table, number)
+        _write_parquet(_mixed([files] if number else [_small_rows(table), files]), log / name)
+    _write_hint(table, log, names[0], parts=PARTS)
+
+
+def _write_sidecars(table: FilesTable, log: Path) -> None:
+    (log / "_sidecars").mkdir()
+    sidecars = []
+    for number in range(PARTS):
+        name = f"{text_uuid(f'{table.name} {number}')}.parquet"
+        _write_parquet(_mixed([_nth_part(table, number)]), log / "_sidecars" / name)
+        size = (log / "_sidecars" / name).stat().st_size
+        sidecars.append({"path": name, "sizeInBytes": size, "modificationTime": BEGIN_MS})
+    manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
+    version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
+    rows = pa.concat_tables([version, _small_rows(table), manifest], promote_options="default")
+    name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(table.name)}.parquet"
+    _write_parquet(rows, log / name)
+    _write_hint(table, log, name)
+
+
+def _nth_part(table: FilesTable, number: int) -> pa.Table:
+    return _file_actions(np.arange(number, table.size, PARTS), _tombstones(table)[number::PARTS])
+
+
+def _tombstones(table: FilesTable) -> Any:
+    """Files that were removed before the checkpoint, a twentieth as many as there are."""
+    return np.arange(10_000_000, 10_000_000 + table.size // 20)
+
+
+def _small_rows(table: FilesTable) -> pa.Table:
+    """Two rows: metaData and protocol."""
+    rows = table.small_actions.rows()
+    return pa.table(
+        {name: pa.array([b if n == name else None for n, b in rows], ROWS.field(name).type) for name, _ in rows}
+    )
+
+
+def _file_actions(live: Any, dead: Any) -> pa.Table:
+    """A row for each, with an add or a remove."""
+    added = pa.table({"add": _struct(adds(live), ROWS.field("add").type)})
+    removed = pa.table({"remove": _struct(_removes(dead), ROWS.field("remove").type)})
+    return pa.concat_tables([added, removed], promote_options="default")
+
+
+def _struct(table: pa.Table, kind: pa.StructType) -> pa.Array:
+    rows = table.num_rows
+    children = [
+        table[field.name].combine_chunks() if field.name in table.schema.names else pa.nulls(rows, field.type)
+        for field in kind
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(kind))
+
+
+def _mixed(tables: Sequence[pa.Table]) -> pa.Table:
+    """Their rows, in an order that has nothing to do with the actions, as Spark leaves them."""
+    rows = pa.concat_tables(tables, promote_options="default")
+    return rows.take(pa.array(np.random.default_rng(rows.num_rows).permutation(rows.num_rows)))
+
+
+def _write_parquet(rows: pa.Table, path: Path) -> None:
+    pq.write_table(rows, path, compression="snappy", row_group_size=ROW_GROUP)
+
+
+def _write_hint(table: FilesTable, log: Path, name: str, **more: Any) -> None:
+    body = {
+        "version": int(name[:20]), "size": table.size + table.size // 20 + 2,
+        "sizeInBytes": (log / name).stat().st_size, "numOfAddFiles": table.size, **more,
+    }  # fmt: skip
+    (log / "_last_checkpoint").write_text(to_json(body))
+
+
+if __name__ == "__main__":
+    from deltalog import DeltaTable
+
+    DeltaTable.open(sys.argv[1]).checkpoint()

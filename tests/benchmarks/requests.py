@@ -1,0 +1,25 @@
+"""Counted calls of a store under the names that docs/store-calls.md has for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+
+def by_kind(calls: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """Of (method, path) pairs: how many listings, reads of commits, of checkpoints and so on."""
+    kinds: Counter[str] = Counter()
+    for (method, path), count in calls.items():
+        kinds[_kind(method, path)] += count
+    return dict(kinds)
+
+
+def _kind(method: str, path: str) -> str:
+    name = path.rsplit("/", 1)[-1]
+    if method == "list_from":
+        return "LIST"
+    if method == "get":
+        return {"_last_checkpoint": "GET hint"}.get(name, "GET .crc" if name.endswith(".crc") else "GET commit")
+    if method == "open_input":
+        return "open checkpoint" if path.startswith("_delta_log/") else "open data"
+    return {"put_if_absent": "PUT", "put": "PUT", "open_output": "data PUT"}.get(method, method.upper())
