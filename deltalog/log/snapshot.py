@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.errors import InvalidCheckpointError, MissingVersionError, VersionNotFoundError
+from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log import statistics
 from deltalog.log.checkpoint_rows import Wanted
 from deltalog.log.checksum import Totals, check_against
@@ -218,11 +218,14 @@ class Snapshot:
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
         """A row per live file; columns as deltalog.log.replay.FILES, or those of them that are named.
 
-        Cost: the columns in the checkpoint and one GET for each commit after it; all columns are kept for the next
-        call, and named ones are read anew.
+        Raises CallError for a name that is not one of them. Cost: the columns in the checkpoint and one GET for each
+        commit after it; all columns are kept for the next call, and named ones are read anew.
         """
         if columns is None:
             return self._files
+        unknown = [name for name in columns if name not in FILES.names]
+        if unknown:
+            raise CallError(f"The list of files has no column {unknown[0]!r}. It has {', '.join(FILES.names)}.")
         schema = pa.schema([FILES.field(name) for name in columns])
         pieces = self.file_pieces(lambda piece: piece.select(schema.names), columns)
         return pa.concat_tables([empty(schema), *pieces])

@@ -7,6 +7,7 @@ import pytest
 
 from deltalog import (
     AddFile,
+    CallError,
     CorruptTableError,
     DeltaTable,
     InvalidCheckpointError,
@@ -375,3 +376,14 @@ def test_now_is_not_needed_for_reading() -> None:
     before = clock.readings
     table.snapshot().files()
     assert clock.readings == before
+
+
+def test_columns_of_the_files_by_name() -> None:
+    store = memory()
+    put_commit(store, 0, info_action(NOW), protocol_action(), metadata_action(), add_action("a"), add_action("b"))
+    DeltaTable.open(store).checkpoint()
+    put_commit(store, 1, info_action(NOW + 1), remove_action("a"))
+    snapshot = DeltaTable.open(store).snapshot()
+    assert snapshot.files(["size", "path"]).to_pylist() == snapshot.files().select(["size", "path"]).to_pylist()
+    with pytest.raises(CallError, match="no column 'min'"):
+        snapshot.files(["min"])
