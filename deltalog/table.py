@@ -200,7 +200,7 @@ class DeltaTable:
 
         Cost: 1 LIST and 1 GET of 4 KiB for each commit returned.
         """
-        return LogHistory(self._reader).entries(limit)
+        return LogHistory(self._reader, stat=limit is None).entries(limit)
 
     def changes(
         self,

@@ -12,7 +12,6 @@ from typing import Any
 
 from deltalog.errors import (
     CallError,
-    InvalidCommitError,
     InvalidEnablementError,
     TimestampOutOfRangeError,
     VersionNotFoundError,
@@ -43,12 +42,13 @@ _FEW = 8
 class LogHistory:
     """One listing of the whole log, and the latest snapshot that tells which clock counts.
 
-    Cost of creation: 1 LIST, and what the latest snapshot costs (2 GETs with a sound ``.crc``).
+    ``stat``: list with the files' times, for whoever needs those of most commits. Cost of creation: 1 LIST, and what
+    the latest snapshot costs (2 GETs with a sound ``.crc``).
     """
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: LogReader, *, stat: bool = False) -> None:
         self.reader = reader
-        self.listing: Listing = reader.list_from()
+        self.listing: Listing = reader.list_from(stat=stat)
         self.latest: Snapshot = load(reader, self.listing, None)
         # What was read to load the latest version is not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
@@ -178,9 +178,9 @@ class LogHistory:
         )
         self._stat_all(chosen)
         entries = []
-        for version in reversed(chosen):
+        newest_first = chosen[::-1]
+        for version, info in zip(newest_first, self.reader.commit_infos(newest_first), strict=True):
             in_ict_era = log.ict_from is not None and version >= log.ict_from
-            info = self._info(version)
             size_bytes, file_time_ms = self._file_meta(version)
             ict_ms = None if info is None else info.in_commit_timestamp_ms
             time_ms = ict_ms if in_ict_era else file_times[version]
@@ -188,12 +188,6 @@ class LogHistory:
             body = {} if info is None else info.body
             entries.append(CommitEntry(version, time_ms, clock, file_time_ms, size_bytes, body))
         return entries
-
-    def _info(self, version: int) -> CommitInfo | None:
-        try:
-            return self.reader.commit_info(version)
-        except InvalidCommitError:
-            return None  # a damaged commit still has its place in the history
 
     def explain(self, timestamp_ms: int) -> TimestampExplanation:
         """How an instant is resolved, and why. Never raises TimestampOutOfRangeError: it explains it."""

@@ -36,7 +36,6 @@ from deltalog.spec.paths import (
     LAST_CHECKPOINT,
     LOG_DIRECTORY,
     checksum_path,
-    commit_name,
     commit_path,
     log_path,
     version_prefix,
@@ -45,6 +44,7 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
 HEAD_BYTES = 4096
+_HEADS_AT_ONCE = 1000
 _PIECE_ROWS = 32_768
 # Decoding is the processor's work: more threads than it has cores only hold more pieces.
 _THREADS, _PIECES_AHEAD = min(4, os.cpu_count() or 4), 4
@@ -100,9 +100,9 @@ class LogReader:
         files = self._commit_files(versions)
         return [decode_commit(data, version) for version, data in zip(versions, files, strict=True)]
 
-    def _commit_files(self, versions: Sequence[int]) -> list[bytes]:
+    def _commit_files(self, versions: Sequence[int], length: int | None = None) -> list[bytes]:
         try:
-            return self.store.get_many([commit_path(v) for v in versions])
+            return self.store.get_many([commit_path(v) for v in versions], length)
         except ObjectNotFoundError as error:
             raise self._gone(error.path.rsplit("/", 1)[-1]) from error  # type: ignore[attr-defined]
 
@@ -133,16 +133,27 @@ class LogReader:
         Cost: 1 GET of 4 KiB; 1 more of the whole file when commitInfo is longer or not first. Raises
         MissingVersionError.
         """
-        path = commit_path(version)
-        try:
-            head = self.store.get(path, HEAD_BYTES)
-            info = first_commit_info(head, whole=len(head) < HEAD_BYTES)
-            if info is not None:
-                return info
-            data = head if len(head) < HEAD_BYTES else self.store.get(path)
-        except ObjectNotFoundError as error:
-            raise self._gone(commit_name(version)) from error
-        return decode_commit(data, version).commit_info
+        return self._info_of(version, self._commit_files([version], HEAD_BYTES)[0])
+
+    def commit_infos(self, versions: Sequence[int]) -> list[CommitInfo | None]:
+        """As ``commit_info`` of several commits; None also where a commit is damaged. Cost: 1 GET of 4 KiB each, in
+        parallel where the store does that."""
+        found: list[CommitInfo | None] = []
+        for start in range(0, len(versions), _HEADS_AT_ONCE):
+            some = versions[start : start + _HEADS_AT_ONCE]
+            for version, head in zip(some, self._commit_files(some, HEAD_BYTES), strict=True):
+                try:
+                    found.append(self._info_of(version, head))
+                except InvalidCommitError:
+                    found.append(None)
+        return found
+
+    def _info_of(self, version: int, head: bytes) -> CommitInfo | None:
+        whole = len(head) < HEAD_BYTES
+        info = first_commit_info(head, whole)
+        if info is not None:
+            return info
+        return decode_commit(head if whole else self._commit_files([version])[0], version).commit_info
 
     def in_commit_timestamp_ms(self, version: int) -> int:
         """Raises MissingInCommitTimestampError when the commit has none. Cost: as ``commit_info``."""

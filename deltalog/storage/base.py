@@ -61,9 +61,10 @@ class LogStore(ABC):
     def get(self, path: str, length: int | None = None) -> bytes:
         """The object, or its first ``length`` bytes. Raises ObjectNotFoundError. Cost: 1 GET."""
 
-    def get_many(self, paths: Sequence[str]) -> list[bytes]:
-        """Several objects, in the order asked for; stores with latency override it with parallel requests."""
-        return [self.get(path) for path in paths]
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        """As ``get`` of several objects, in the order asked for; stores with latency override it with parallel
+        requests."""
+        return [self.get(path, length) for path in paths]
 
     @abstractmethod
     def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:

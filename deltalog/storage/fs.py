@@ -81,10 +81,15 @@ class LocalStore(LogStore):
 
     def get(self, path: str, length: int | None = None) -> bytes:
         target = self._absolute(path)
-        with _store_errors("read", target), open(target, "rb", buffering=0) as file:
-            if length is None:
-                return file.readall()
-            return file.read(length) or b""
+        # Not open(): a history of 10,000 commits is 10,000 small reads, and file objects cost twice the system calls.
+        try:
+            descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.read(descriptor, length) if length is not None else _read_all(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _store_error("read", target, error) from error
 
     def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
         if not stat:
@@ -299,11 +304,23 @@ def _store_errors(verb: str, path: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ObjectNotFoundError(f"Cannot {verb} {path}: there is no such file.", path=path) from error
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreError(
-            f"Cannot {verb} {path}: {reason}. Nothing was changed; check the path, its permissions and free space.",
-            path=path,
-        ) from error
+        raise _store_error(verb, path, error) from error
+
+
+def _store_error(verb: str, path: str, error: OSError) -> StoreError:
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return ObjectNotFoundError(f"Cannot {verb} {path}: there is no such file.", path=path)
+    reason = error.strerror or str(error)
+    return StoreError(
+        f"Cannot {verb} {path}: {reason}. Nothing was changed; check the path, its permissions and free space.",
+        path=path,
+    )
+
+
+def _read_all(descriptor: int) -> bytes:
+    pieces: list[bytes] = []
+    # One more byte than the file has: a read that comes short is the last one.
+    while piece := os.read(descriptor, max(os.fstat(descriptor).st_size, 0) + 1 if not pieces else 1 << 20):
+        pieces.append(piece)
+    return b"".join(pieces)

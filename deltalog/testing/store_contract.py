@@ -146,6 +146,9 @@ class LogStoreTests:
             store.put(path, path.encode())
         wanted = paths[::-1]
         assert store.get_many(wanted) == [path.encode() for path in wanted]
+        assert store.get_many(wanted, 4) == [path.encode()[:4] for path in wanted]
+        store.put("empty", b"")
+        assert store.get_many(["empty", wanted[0]], 4) == [b"", wanted[0].encode()[:4]]
         assert store.get_many([]) == []
         with pytest.raises(ObjectNotFoundError):
             store.get_many([*paths, f"{LOG}/absent"])
