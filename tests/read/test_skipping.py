@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltalog import AddFile, DeltaTable, Predicate, StructType, col
-from deltalog.read.predicates import bind, matches
+from deltalog.read.predicates import Comparison, bind, matches
 from tests.core_env import environment, memory
 
 UTC = datetime.timezone.utc
@@ -21,6 +21,8 @@ NTZ = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))
 TEXT = st.text(max_size=3) | st.text(min_size=30, max_size=40) | st.sampled_from(["a" * 33, "😀" * 40])
 VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "byte": (pa.int8(), st.integers(-128, 127)),
+    "short": (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    "integer": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
     "long": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
     "double": (pa.float64(), st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf])),
     "float": (pa.float32(), st.floats(width=32)),
@@ -30,6 +32,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "wall": (pa.timestamp("us"), NTZ),
     "money": (pa.decimal128(38, 10), st.decimals(-(10**27), 10**27, places=10, allow_nan=False)),
     "flag": (pa.bool_(), st.booleans()),
+    "bytes": (pa.binary(), st.binary(max_size=3)),
 }  # fmt: skip
 # Where the statistics are: in commits as text, in a checkpoint as text, as structs or both.
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
@@ -64,7 +67,8 @@ def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate
 
     def leaf(name: str, path: str) -> st.SearchStrategy[Predicate]:
         comparison = st.builds(lambda op, v: getattr(col(path), op)(v), st.sampled_from(OPERATORS), values(name))
-        options = [comparison, st.just(col(path).is_null())]
+        null_safe = st.builds(lambda v: Comparison("<=>", col(path), v), st.none() | values(name))
+        options = [comparison, null_safe, st.just(col(path).is_null())]
         options.append(st.lists(st.none() | values(name), max_size=3).map(lambda v: col(path).isin(v)))
         if name == "text":
             options.append(st.text(max_size=4).map(lambda v: col(path).startswith(v)))
