@@ -129,7 +129,7 @@ def _map(values: pa.StructArray, names: Sequence[str]) -> pa.MapArray:
     if width == 0:
         return strings_map([{}] * rows)
     if width == 1:
-        return _entries(pa.repeat(pa.scalar(names[0]), rows), values.field(0), width)
+        return _entries(pa.repeat(strings(names)[0], rows), values.field(0), width)
     by_row = int64s([name * rows + row for row in range(rows) for name in range(width)])
     items = pa.concat_arrays([values.field(index) for index in range(width)]).take(by_row)
     keys = strings(names).take(int64s(list(range(width)) * rows))

@@ -78,7 +78,10 @@ def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, d
         if column.null_count == len(column):
             continue
         for row in column.filter(pc.is_valid(column)).to_pylist():
-            body = {k: dict(v) if k == "configuration" and key == "metaData" and v else v for k, v in row.items()}
+            body = {
+                k: dict(v) if k == "configuration" and key == "metaData" and v is not None else v
+                for k, v in row.items()
+            }
             if not any(v is not None for v in body.values()):
                 continue  # some writers store a struct of nulls for an absent action
             if key == "metaData":
@@ -92,8 +95,6 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
         "provider": stored.get("provider") or "parquet",
         "options": dict(stored.get("options") or ()),
     }
-    body["partitionColumns"] = body.get("partitionColumns") or []
-    body["configuration"] = body.get("configuration") or {}
     return body
 
 

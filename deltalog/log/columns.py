@@ -80,3 +80,18 @@ def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
         if bit:
             packed[index >> 3] |= 1 << (index & 7)
     return pa.py_buffer(bytes(packed))
+
+
+def scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A value of a type; of whole numbers, text and truth values without ``pyarrow.scalar``, which imports pandas too.
+    Raises pyarrow.ArrowInvalid."""
+    if type(value) is int and -(2**63) <= value < 2**63 and pa.types.is_integer(kind):
+        return int64s([value])[0].cast(kind)
+    if type(value) is str and kind == pa.string():
+        return strings([value])[0]
+    if type(value) is bool and kind == pa.bool_():
+        return booleans([value])[0]
+    return pa.scalar(value, kind)
+
+
+TRUE, FALSE, ZERO = booleans([True])[0], booleans([False])[0], int64s([0])[0]

@@ -214,15 +214,18 @@ def tombstones(base: pa.Table | None, commits: Sequence[CommitActions], keep_aft
     return table.filter(pc.invert(pc.is_in(_keys(table), value_set=pc.unique(_keys(live)))))
 
 
+_AT, _NOTHING, _NUL = strings(["@", "", "\0"])
+
+
 def _keys(files: pa.Table) -> Any:
     """``file_key`` of every row."""
     vectors = files["deletion_vector"].combine_chunks()
     if vectors.null_count == len(vectors):
         return files["path"]
     storage, inline, offset = (vectors.field(i) for i in range(3))
-    suffix = pc.binary_join_element_wise("@", pc.cast(offset, pa.string()), "")
-    unique = pc.binary_join_element_wise(storage, inline, pc.fill_null(suffix, ""), "")
-    keyed = pc.binary_join_element_wise(files["path"].combine_chunks(), unique, "\0")
+    suffix = pc.binary_join_element_wise(_AT, pc.cast(offset, pa.string()), _NOTHING)
+    unique = pc.binary_join_element_wise(storage, inline, pc.fill_null(suffix, _NOTHING), _NOTHING)
+    keyed = pc.binary_join_element_wise(files["path"].combine_chunks(), unique, _NUL)
     return pc.if_else(vectors.is_valid(), keyed, files["path"].combine_chunks())
 
 

@@ -34,6 +34,7 @@ _BOUNDED = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
 )
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
+_LINE_FEED = strings(["\n"])[0]
 _TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
@@ -199,6 +200,8 @@ def _sayable(value: Any) -> Any:
 
 
 def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
+    if len(texts) == 0:
+        return _table(0, {}, leaves)
     lines = _one_line_each(texts)
     try:
         parsed = _parse_lines(lines, _json_schema(leaves))
@@ -256,9 +259,8 @@ def _stored_type(data_type: DataType) -> pa.DataType:
 
 
 def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
-    lines = pc.binary_join(pa.ListArray.from_arrays(int64s([0, len(texts)]).cast(pa.int32()), texts), "\n")[
-        0
-    ].as_buffer()
+    ends = int64s([0, len(texts)]).cast(pa.int32())
+    lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts), _LINE_FEED)[0].as_buffer()
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     # Its own threads gain nothing: the pieces of a checkpoint are parsed side by side as they are.
     read = pj.ReadOptions(block_size=max(len(lines), 1) + 1, use_threads=False)

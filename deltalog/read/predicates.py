@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CallError, InvalidTimestampError
+from deltalog.log.columns import scalar
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.schema import DataType, StructField, StructType
 from deltalog.spec.timestamps import parse_iso
@@ -378,7 +379,7 @@ def coerce(value: Any, bound: Bound) -> Any:
     try:
         converted = _coerce(value, name)
         if converted is not None:
-            pa.scalar(converted, _comparable_type(bound.data_type))
+            scalar(converted, _comparable_type(bound.data_type))
             return converted
     except (ValueError, TypeError, ArithmeticError, InvalidTimestampError, pa.ArrowException):
         pass
@@ -436,7 +437,7 @@ def matches(predicate: Predicate, table: pa.Table, schema: StructType) -> Any:
     if isinstance(predicate, Not):
         return pc.invert(matches(predicate.operand, table, schema))
     if isinstance(predicate, Constant):
-        return pa.repeat(pa.scalar(predicate.value, pa.bool_()), table.num_rows)
+        return pa.repeat(scalar(predicate.value, pa.bool_()), table.num_rows)
     if isinstance(predicate, IsNull):
         return pc.is_null(_values(predicate.column, table))
     if isinstance(predicate, StartsWith):
@@ -467,7 +468,7 @@ def compare(values: Any, operator: Operator, value: Any, data_type: DataType) ->
     """Values of a type against a literal, with NaN as the greatest number. Null where a value is null."""
     wide = _comparable_type(data_type)
     values = values if values.type == wide else values.cast(wide)
-    literal = pa.scalar(value, wide)
+    literal = scalar(value, wide)
     if pa.types.is_floating(wide):
         return _compare_floats(values, operator, value, literal)
     return _KERNELS[operator](values, literal)

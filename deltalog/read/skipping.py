@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.log import statistics
+from deltalog.log.columns import FALSE, TRUE, ZERO, scalar
 from deltalog.log.statistics import Group, Leaf
 from deltalog.read.predicates import (
     And,
@@ -54,12 +55,12 @@ def prune(
     """
     partitioned = set(partition_columns)
     by_partition = _PartitionJudge(files, schema, partitioned, mapping)
-    files = files.filter(pc.fill_null(by_partition.may_match(predicate), True))
+    files = files.filter(pc.fill_null(by_partition.may_match(predicate), TRUE))
     leaves = statistics_leaves(predicate, schema, partition_columns, mapping)
     if not leaves or files.num_rows == 0:
         return files
     by_statistics = _StatisticsJudge(files, schema, partitioned, mapping, leaves)
-    return files.filter(pc.fill_null(by_statistics.may_match(predicate), True))
+    return files.filter(pc.fill_null(by_statistics.may_match(predicate), TRUE))
 
 
 class _PartitionJudge:
@@ -87,12 +88,12 @@ class _PartitionJudge:
     def leaf(self, predicate: Predicate) -> Any:
         """The verdict on a predicate without AND and OR."""
         if isinstance(predicate, Constant):
-            return pa.repeat(bool(predicate.value), self.files.num_rows)
+            return pa.repeat(TRUE if predicate.value else FALSE, self.files.num_rows)
         names = {column.path[0] for column in columns_of(predicate)}
         if not names <= self.partitioned:
             return pa.nulls(self.files.num_rows, pa.bool_())
         table = pa.table({name: self.values(name) for name in names})
-        return pc.fill_null(matches(predicate, table, self.schema), False)
+        return pc.fill_null(matches(predicate, table, self.schema), FALSE)
 
     def values(self, name: str) -> Any:
         """Typed values of a partition column, one for each file."""
@@ -124,7 +125,7 @@ class _StatisticsJudge(_PartitionJudge):
         elif isinstance(predicate, StartsWith):
             verdict = self._starts_with(predicate)
         elif isinstance(predicate, IsNull):
-            verdict = pc.greater(self._column("nullCount", column), 0)
+            verdict = pc.greater(self._column("nullCount", column), ZERO)
         elif isinstance(predicate, Not) and isinstance(predicate.operand, IsNull):
             verdict = self._has_values(column)
         return self.unknown if verdict is None else verdict
@@ -155,7 +156,7 @@ class _StatisticsJudge(_PartitionJudge):
         return pc.and_kleene(verdict, self._has_values(predicate.column))
 
     def _is_in(self, predicate: In) -> Any:
-        verdict: Any = pa.repeat(False, len(self.unknown))
+        verdict: Any = pa.repeat(FALSE, len(self.unknown))
         for value in predicate.values:
             if value is not None:
                 verdict = pc.or_kleene(verdict, self.leaf(Comparison("=", predicate.column, value)))
@@ -178,10 +179,8 @@ class _StatisticsJudge(_PartitionJudge):
         low, high = self._column("minValues", column), self._column("maxValues", column)
         data_type = self.leaves[column.path].data_type if column.path in self.leaves else None
         if str(data_type) in ("timestamp", "timestamp_ntz"):
-            latest = pa.scalar(_LATEST, pa.int64()).cast(high.type)
-            return low, pc.add(
-                pc.if_else(pc.less(high, latest), high, None), pa.scalar(_MILLISECOND, pa.duration("us"))
-            )
+            late = pc.greater(high, _LATEST.cast(high.type))  # they have no room above them
+            return low, pc.add(pc.if_else(late, pa.nulls(len(high), high.type), high), _MILLISECOND)
         if isinstance(data_type, DecimalType):
             return _decimals(low, data_type, upper=False), _decimals(high, data_type, upper=True)
         return low, high
@@ -195,7 +194,7 @@ class _StatisticsJudge(_PartitionJudge):
 
 
 # In microseconds; later ones have no room above them. Not Arrow scalars: making one imports pandas.
-_LATEST, _MILLISECOND = 2**63 - 2000, 1000
+_LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64()).cast(pa.duration("us"))
 
 
 def _decimals(values: Any, data_type: DecimalType, upper: bool) -> Any:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -113,3 +116,18 @@ UTC = datetime.timezone.utc
 def test_bounds_in_the_type_of_the_column(kind: str, low: str, high: str, expected: tuple[Any, Any]) -> None:
     (row,) = read([bounds(low, high)], kind)
     assert (row["low"], row["high"]) == expected
+
+
+def test_no_first_read_waits_for_pandas(tmp_path: Path) -> None:
+    """Arrow imports it, where it is installed, to convert Python values: a third of a second."""
+    DeltaTable.create(tmp_path / "t", SCHEMA, partition_by=["part"]).append(pa.Table.from_pylist(ROWS, schema=SCHEMA))
+    program = """
+import sys
+from deltalog import DeltaTable, col
+snapshot = DeltaTable.open(sys.argv[1]).snapshot()
+snapshot.files()
+snapshot.statistics()
+assert snapshot.scan(where=(col("whole") >= 0) & (col("text") < "z")).files().num_rows == 1
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=True)
