@@ -27,7 +27,7 @@ from deltalog.log.checksum import VersionChecksum, decode_checksum
 from deltalog.log.columns import empty
 from deltalog.log.footer import check_footer
 from deltalog.log.last_checkpoint import read_hint
-from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, advance, files_table, tombstones_table
+from deltalog.log.replay import TOMBSTONES, Commits, PartialState, advance, files_table, tombstones_table
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, parse_listing, parse_names
 from deltalog.parallel import in_order
 from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
@@ -206,12 +206,6 @@ class LogReader:
                 "it are all there, delete it and the state is rebuilt from them."
             )
         return PartialState(protocol, metadata, transactions, domains)
-
-    def checkpoint_files(self, checkpoint: Checkpoint) -> pa.Table:
-        """The add actions of a checkpoint, schema FILES. Statistics stay JSON text."""
-        return pa.concat_tables(
-            [empty(FILES), *self.file_pieces(checkpoint, Wanted("add", FILES), lambda piece: piece)]
-        )
 
     def checkpoint_tombstones(self, checkpoint: Checkpoint) -> pa.Table:
         """The remove actions of a checkpoint, schema TOMBSTONES."""

@@ -15,7 +15,9 @@ from deltalog import (
     MissingInCommitTimestampError,
     MissingVersionError,
 )
+from deltalog.log.checkpoint_rows import Wanted
 from deltalog.log.reader import HEAD_BYTES, LogReader
+from deltalog.log.replay import FILES
 from deltalog.log.segment import Checkpoint
 from deltalog.spec.paths import LogFileKind, checkpoint_path
 from deltalog.testing.stores import CountingStore
@@ -151,7 +153,7 @@ def test_an_absent_checksum_and_a_torn_one() -> None:
 def test_a_checkpoint_that_is_no_parquet_file(data: bytes) -> None:
     store = memory()
     store.put(checkpoint_path(3), data)
-    for read in (LogReader(store).checkpoint_state, LogReader(store).checkpoint_files):
+    for read in (LogReader(store).checkpoint_state, LogReader(store).checkpoint_tombstones):
         with pytest.raises(InvalidCheckpointError, match=r"3\.checkpoint\.parquet.*cannot be read") as caught:
             read(checkpoint(3))
         assert caught.value.version == 3  # type: ignore[attr-defined]
@@ -227,6 +229,7 @@ def test_the_columns_of_other_writers() -> None:
     assert state.protocol is not None and state.protocol.min_writer_version == 2
     assert state.metadata is not None and state.metadata.configuration == {"k": "v"}
     assert not state.transactions and not state.domains
-    (row,) = reader.checkpoint_files(checkpoint(3)).to_pylist()
+    (piece,) = reader.file_pieces(checkpoint(3), Wanted("add", FILES), lambda piece: piece)
+    (row,) = piece.to_pylist()
     assert (row["path"], row["partition_values"], row["size"], row["stats"]) == ("a", [("p", "1")], 5, None)
     assert reader.checkpoint_tombstones(checkpoint(3)).num_rows == 0
