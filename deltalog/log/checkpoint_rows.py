@@ -77,11 +77,7 @@ def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, d
         column = table.column(key)
         if column.null_count == len(column):
             continue
-        for row in column.filter(pc.is_valid(column)).to_pylist():
-            body = {
-                k: dict(v) if k == "configuration" and key == "metaData" and v is not None else v
-                for k, v in row.items()
-            }
+        for body in column.filter(pc.is_valid(column)).to_pylist():
             if not any(v is not None for v in body.values()):
                 continue  # some writers store a struct of nulls for an absent action
             if key == "metaData":
@@ -95,6 +91,7 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
         "provider": stored.get("provider") or "parquet",
         "options": dict(stored.get("options") or ()),
     }
+    body["configuration"] = dict(body.get("configuration") or ())
     return body
 
 

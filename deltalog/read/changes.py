@@ -13,13 +13,14 @@ from typing import Literal
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError
+from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, SchemaMismatchError
 from deltalog.log.snapshot import Snapshot
 from deltalog.parallel import in_order
 from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
 from deltalog.spec import column_mapping, schema_changes
 from deltalog.spec.actions import AddCDCFile, AddFile, DeletionVector, Metadata, RemoveFile
 from deltalog.spec.codec import CommitActions
+from deltalog.spec.paths import commit_name
 from deltalog.spec.properties import ENABLE_CHANGE_DATA_FEED
 from deltalog.spec.schema import PrimitiveType, StructField, StructType
 from deltalog.spec.timestamps import CommitAt
@@ -30,6 +31,10 @@ _CHANGE_TYPE_FIELD = StructField(
     CHANGE_TYPE, PrimitiveType("string"), True, {column_mapping.PHYSICAL_NAME_KEY: CHANGE_TYPE}
 )
 _COMMITS_AT_ONCE = 64
+_WHEN_MAPPED = "Read the range in parts, one that ends before that change of the schema and one that begins after it"
+_WHEN_NOT_MAPPED = (
+    "Without column mapping changes always have the latest columns: begin the range after that change of the schema"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class Changes:
         self._last = last
         mapped = any(column_mapping.mode_of(s.metadata.configuration) != "none" for s in (first, last, latest))
         self._read = last if mapped else latest
+        self._advice = _WHEN_MAPPED if mapped else _WHEN_NOT_MAPPED
         self._commit_at = commit_at
         self._mapping = column_mapping.mode_of(self._read.metadata.configuration)
 
@@ -116,7 +122,8 @@ class Changes:
     def files(self) -> Iterator[tuple[CommitAt, ChangeFile]]:
         """The files that tell the changes, commit by commit, for engines that read them themselves.
 
-        Raises CallError, SchemaMismatchError as ``batches``. Cost: 1 GET for each commit, and its time.
+        Raises CallError, SchemaMismatchError, InvalidCommitError as ``batches``. Cost: 1 GET for each commit, and its
+        time.
         """
         if not self.versions:
             return
@@ -128,6 +135,7 @@ class Changes:
             at = self._commit_at(commit.version) if planned else None
             for file in planned:
                 assert at is not None
+                self._check_partition_values(file, commit.version)
                 yield at, file
 
     def _commits(self) -> Iterator[CommitActions]:
@@ -149,7 +157,8 @@ class Changes:
         """The changes, batch by batch; memory is bounded as that of ``Scan.batches``, whatever the size of the files.
 
         Raises CallError when the feed was off in the range, SchemaMismatchError when the schema changed in it so
-        that old rows do not fit, InvalidDataFileError. Cost: 1 GET for each commit, and its files.
+        that old rows do not fit, InvalidCommitError when a commit does not tell the partition of what it removes,
+        InvalidDataFileError. Cost: 1 GET for each commit, and its files.
         """
         yield from in_order(partial(self._read_changes, at, planned) for at, planned in self.files())
 
@@ -173,9 +182,20 @@ class Changes:
         if why is not None:
             raise SchemaMismatchError(
                 f"{url}: the changes have the columns of version {self._read.version}, and rows of version {version} "
-                f"do not fit them: {why}. Read the range in two parts, up to version {version - 1} and from "
-                f"{version} on, or read the rows of both ends with snapshot(version=...).scan()."
+                f"do not fit them: {why}. {self._advice}, or read the rows of both ends with "
+                "snapshot(version=...).scan()."
             )
+
+    def _check_partition_values(self, planned: ChangeFile, version: int) -> None:
+        """A remove need not hold them, and its rows would come out as deleted from the null partition."""
+        if planned.file.partition_values is None and self._read.partition_columns:
+            name = commit_name(version)
+            raise InvalidCommitError(
+                f"{self._read.url}: commit {name} removes {planned.file.path} without partitionValues, so the values "
+                f"of {', '.join(self._read.partition_columns)} in its deleted rows are not known. Read changes from a "
+                f"version after {version}, or compare the rows of snapshot(version=...).scan().",
+                version=version, path=name,
+            )  # fmt: skip
 
     def _read_changes(self, at: CommitAt, planned: ChangeFile) -> Iterator[pa.RecordBatch]:
         for kind, batch in self._rows(planned):

@@ -268,7 +268,9 @@ def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
 
 
 def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
-    """The positions that a deletion vector deletes. Cost: 1 GET unless it is inline."""
+    """The positions that a deletion vector deletes. Cost: 1 GET unless it is inline or deletes nothing."""
+    if vector.cardinality == 0:
+        return BitMap64()  # delta-spark's empty vector has no bitmap, not even an empty one
     if vector.storage_type == "i":
         return deletion_vectors.from_inline(vector)
     relative = vector.storage_type == "u"
@@ -352,6 +354,8 @@ def _conform_variant(values: Any) -> Any:
     wanted = type_to_arrow(VARIANT)
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
+    if not pa.types.is_struct(values.type):
+        raise InvalidDataFileError(f"It holds {values.type} where the table has a variant.")
     stored = {field.name: index for index, field in enumerate(values.type.fields)}
     metadata = values.field(stored["metadata"]).cast(pa.binary())
     if "typed_value" in stored:

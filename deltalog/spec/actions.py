@@ -63,6 +63,9 @@ class Format(msgspec.Struct, frozen=True):
     options: dict[str, str] = field(default_factory=dict)
 
 
+_EMPTY: dict[str, Any] = {"format": {}, "partitionColumns": [], "configuration": {}}
+
+
 class Metadata(Action, frozen=True, kw_only=True):
     """Spec: PROTOCOL.md#change-metadata."""
 
@@ -75,6 +78,13 @@ class Metadata(Action, frozen=True, kw_only=True):
     partition_columns: tuple[str, ...]
     configuration: dict[str, str]
     created_time: Long | None = None
+
+    @classmethod
+    def from_json(cls, body: Any) -> Metadata:
+        """As for every action; what some writers leave out where it is empty, or set to null, is empty."""
+        if isinstance(body, dict):
+            body = {**body, **{key: empty for key, empty in _EMPTY.items() if body.get(key) is None}}
+        return super().from_json(body)
 
     @property
     def schema(self) -> StructType:

@@ -39,6 +39,8 @@ _TYPES = {
 
 
 _ABSENT = msgspec.Raw(b"null")
+# Editors of some systems put it before UTF-8; RFC 8259 lets readers pass over it.
+_BOM = b"\xef\xbb\xbf"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # Inside a string the quotes are escaped, so this counts keys, at whatever depth.
 _PATH, _PARTITIONS, _VECTOR = b'"path":', b'"partitionValues":', b'"deletionVector":'
@@ -86,6 +88,7 @@ def decode_commit(data: bytes, version: int) -> CommitActions:
     cap, has two metaData or two protocol actions, or says a thing twice in one action.
     """
     name = commit_name(version)
+    data = data.removeprefix(_BOM)
     if not data.strip():
         raise InvalidCommitError(
             f"Commit {name} is empty. A writer died while writing it, or it was truncated later; "
@@ -270,7 +273,7 @@ def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
 def decode_actions(data: bytes) -> list[AnyAction | CommitInfo]:
     """Every line as an action, unknown fields and unknown actions kept, in the order of the file."""
     actions: list[AnyAction | CommitInfo] = []
-    for line in data.splitlines():
+    for line in data.removeprefix(_BOM).splitlines():
         if not line.strip():
             continue
         try:

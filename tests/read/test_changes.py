@@ -6,7 +6,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import CallError, CorruptTableError, DeltaTable, InvalidDataFileError, SchemaMismatchError
+from deltalog import (
+    CallError,
+    CorruptTableError,
+    DeltaTable,
+    InvalidCommitError,
+    InvalidDataFileError,
+    SchemaMismatchError,
+)
 from deltalog.read.changes import plan
 from deltalog.spec.codec import decode_commit
 from deltalog.spec.paths import checksum_path, commit_path
@@ -126,6 +133,16 @@ def test_a_schema_that_old_rows_do_not_fit_is_refused_with_the_version() -> None
     assert {r["id"] for r in made.changes(2).to_arrow().to_pylist() if r["_change_type"] == "insert"} == {"text"}
 
 
+def test_where_columns_are_not_mapped_only_a_later_begin_is_advised() -> None:
+    """A range that ends before the change is refused too: its columns are the latest ones as well."""
+    made = table(Clock())
+    made.append(rows(1))
+    made.overwrite(pa.table({"id": ["text"]}), overwrite_schema=True)
+    for last in (1, 2):
+        with pytest.raises(SchemaMismatchError, match="begin the range after that change"):
+            made.changes(0, last).to_arrow()
+
+
 def test_the_feed_must_be_on_from_the_first_version_to_the_last() -> None:
     made = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
     made.set_properties(CDF)
@@ -160,6 +177,23 @@ def test_change_files_give_partition_values_from_the_log() -> None:
         {"id": 1, "name": "p", "_change_type": "update_preimage"},
         {"id": 2, "name": "p", "_change_type": "update_postimage"},
     ]
+
+
+@pytest.mark.parametrize("values", [{"name": "n1"}, None])
+def test_a_remove_without_partition_values_is_refused_where_rows_have_some(values: dict[str, str] | None) -> None:
+    made = DeltaTable.create(
+        memory(), SCHEMA, partition_by=["name"], environment=environment(), properties=CDF, data=rows(1)
+    )
+    store = made._reader.store
+    (path,) = made.snapshot().files()["path"].to_pylist()
+    put_commit(store, 1, info_action(), remove_action(path, **({"partitionValues": values} if values else {})))
+    changes = DeltaTable.open(store).changes(1)
+    if values:
+        assert changes.to_arrow()["name"].to_pylist() == ["n1"]
+        return
+    with pytest.raises(InvalidCommitError, match=r"00001\.json removes .* without partitionValues.* name ") as caught:
+        changes.to_arrow()
+    assert caught.value.facts["version"] == 1
 
 
 @pytest.mark.parametrize(("ict", "readable"), [((2**63 - 1) // 1000, True), ((2**63 - 1) // 1000 + 1, False)])

@@ -303,6 +303,13 @@ def test_positions_are_those_in_the_file_whatever_row_groups_are_read(
     assert found == [{**({"a": i} if columns else {}), "_metadata.row_id": 1000 + i} for i in expected]
 
 
+@pytest.mark.parametrize("vector", [DeletionVector("i", "", 0, 0), DeletionVector("u", "", 0, 0), inline([])])
+def test_a_vector_that_deletes_nothing_needs_no_bitmap(vector: DeletionVector) -> None:
+    store = memory()
+    put(store, "x", pa.table({"a": range(3)}))
+    assert rows_of(TableFiles(store), "x", {}, vector, layout(NUMBERS))["a"].to_pylist() == [0, 1, 2]
+
+
 def test_row_groups_without_a_wanted_row_are_not_fetched() -> None:
     store = memory()
     noise = pa.array([secrets(i) for i in range(4000)], pa.binary())
@@ -434,12 +441,19 @@ def test_a_shredded_variant_is_the_variant_it_was() -> None:
     ]
 
 
-def test_a_malformed_variant_is_named_with_its_file() -> None:
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        (pa.array([{"metadata": b"\x01\x00\x00", "value": b"\xff"}]), "A variant value is malformed"),
+        (pa.array([7]), "It holds int64 where the table has a variant"),
+        (pa.array([{"value": b"\x00"}]), "'metadata'"),
+    ],
+)
+def test_a_malformed_variant_is_named_with_its_file(stored: pa.Array, says: str) -> None:
     store = memory()
-    kind = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
-    put(store, "x.parquet", pa.table({"v": pa.array([{"metadata": b"\x01\x00\x00", "value": b"\xff"}], kind)}))
+    put(store, "x.parquet", pa.table({"v": stored}))
     columns = variants_as_text(StructType((StructField("v", VARIANT),)))
-    with pytest.raises(InvalidDataFileError, match=r"the data file x\.parquet cannot be read: A variant value is malf"):
+    with pytest.raises(InvalidDataFileError, match=rf"the data file x\.parquet cannot be read: {says}"):
         rows_of(TableFiles(store), "x.parquet", {}, None, FileLayout(columns, ()))
 
 

@@ -99,7 +99,8 @@ def test_a_field_named_like_an_internal_one_is_kept_apart() -> None:
         (AddFile, None, "object"),
         (Protocol, {"minReaderVersion": "1", "minWriterVersion": 2}, "minReaderVersion"),
         (Protocol, {"minReaderVersion": 1}, "minWriterVersion"),
-        (Metadata, {"id": "x"}, "format"),
+        (Metadata, {"format": {}}, "id"),
+        (Metadata, {"id": "x", "configuration": []}, "configuration"),
         (SetTransaction, {"appId": "x", "version": 2**63}, "version"),
         (SetTransaction, {"appId": "x", "version": 1.5}, "version"),
         (DomainMetadata, {"domain": "x", "configuration": "y"}, "removed"),
@@ -152,6 +153,15 @@ def test_commit_info_is_free_form() -> None:
     info = CommitInfo({"txnId": 7, "operation": ["x"]})
     assert info.txn_id is None and info.operation is None
     assert CommitInfo({"txnId": "t", "operation": "WRITE"}).txn_id == "t"
+
+
+@pytest.mark.parametrize("key", ["format", "partitionColumns", "configuration"])
+def test_metadata_that_leaves_out_what_is_empty_is_read_and_written_whole(key: str) -> None:
+    empty = {"id": "x", "format": {}, "partitionColumns": [], "configuration": {}}
+    whole = Metadata.from_json(empty).to_json()
+    for body in ({**empty, key: None}, {k: v for k, v in empty.items() if k != key}):
+        assert Metadata.from_json(body).to_json() == whole
+    assert key in whole
 
 
 def test_metadata_without_a_schema_has_no_columns() -> None:

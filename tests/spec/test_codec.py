@@ -137,6 +137,17 @@ def test_two_of_what_can_be_there_once(twice: dict[str, Any]) -> None:
         codec.decode_commit(commit(info_action(), twice, add_action("a"), twice), 7)
 
 
+def test_a_byte_order_mark_before_the_first_line_is_passed_over() -> None:
+    data = commit(info_action(NOW), add_action("x"))
+    marked = b"\xef\xbb\xbf" + data
+    assert codec.decode_commit(marked, 3) == codec.decode_commit(data, 3)
+    assert codec.decode_actions(marked) == codec.decode_actions(data)
+    with pytest.raises(InvalidCommitError, match="is empty"):
+        codec.decode_commit(b"\xef\xbb\xbf\n", 3)
+    with pytest.raises(InvalidCommitError, match="line 2"):
+        codec.decode_commit(data.replace(b"\n", b"\n\xef\xbb\xbf", 1), 3)
+
+
 def test_harmless_oddities_are_read() -> None:
     data = b'\n{"commitInfo":{"operation":"x"}}\r\n\n  {"add":null,"txn":{"appId":"a","version":1}}\n{"cdc":null}'
     data += b'\n{"new":1}'
