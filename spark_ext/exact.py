@@ -55,7 +55,7 @@ def _value(column: Column, have: Any, want: Any) -> Column:
         return column
     if isinstance(want, spark_types.NullType):
         return F.lit(None)
-    if not _must_be_rebuilt(want):
+    if not _must_be_rebuilt(have, want):
         return column.cast(want)
     if isinstance(want, spark_types.StructType):
         pairs = zip(have.fields, want.fields, strict=True)
@@ -78,16 +78,18 @@ def _value(column: Column, have: Any, want: Any) -> Column:
     return F.transform_values(column, every)
 
 
-def _must_be_rebuilt(data_type: Any) -> bool:
-    """Whether a cast cannot make it: something inside is NOT NULL or void."""
-    if isinstance(data_type, spark_types.StructType):
-        return any(not f.nullable or _must_be_rebuilt(f.dataType) for f in data_type.fields)
-    if isinstance(data_type, spark_types.ArrayType):
-        return not data_type.containsNull or _must_be_rebuilt(data_type.elementType)
-    if isinstance(data_type, spark_types.MapType):
-        inner = _must_be_rebuilt(data_type.keyType) or _must_be_rebuilt(data_type.valueType)
-        return inner or not data_type.valueContainsNull
-    return isinstance(data_type, spark_types.NullType)
+def _must_be_rebuilt(have: Any, want: Any) -> bool:
+    """Whether a cast cannot make it: something inside is NOT NULL or void, or a map has other keys, which Spark
+    does not cast where the result could be null for it, as from date to timestamp_ntz."""
+    if isinstance(want, spark_types.StructType):
+        pairs = zip(have.fields, want.fields, strict=True)
+        return any(not f.nullable or _must_be_rebuilt(stored.dataType, f.dataType) for stored, f in pairs)
+    if isinstance(want, spark_types.ArrayType):
+        return not want.containsNull or _must_be_rebuilt(have.elementType, want.elementType)
+    if isinstance(want, spark_types.MapType):
+        same_keys = have.keyType == want.keyType
+        return not (same_keys and want.valueContainsNull) or _must_be_rebuilt(have.valueType, want.valueType)
+    return isinstance(want, spark_types.NullType)
 
 
 def _not_null(column: Column, data_type: spark_types.DataType, name: str) -> Column:

@@ -32,6 +32,9 @@ _NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<"
 _MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
+_COLLATIONS = "__COLLATIONS"
+
+
 class Predicate:
     """A condition on a row. Combine with ``&``, ``|`` and ``~``."""
 
@@ -312,16 +315,16 @@ def _bind(predicate: Predicate, schema: StructType, negate: bool) -> Predicate:
     if isinstance(predicate, Constant):
         return Constant(None if predicate.value is None else predicate.value != negate)
     if isinstance(predicate, Comparison):
-        bound = find(predicate.column, schema)
+        bound = _comparable(find(predicate.column, schema))
         value = coerce(predicate.value, bound)
         return _bind_comparison(predicate.operator, bound.column, value, negate)
     if isinstance(predicate, In):
-        bound = find(predicate.column, schema)
+        bound = _comparable(find(predicate.column, schema))
         leaf: Predicate = In(bound.column, tuple(coerce(v, bound) for v in predicate.values))
     elif isinstance(predicate, IsNull):
         leaf = IsNull(find(predicate.column, schema).column)
     elif isinstance(predicate, StartsWith):
-        bound = find(predicate.column, schema)
+        bound = _comparable(find(predicate.column, schema))
         if str(bound.data_type) != "string":
             raise CallError(f"Column {bound.column.name} is {bound.data_type}, and only text begins with a prefix.")
         leaf = StartsWith(bound.column, predicate.prefix)
@@ -354,6 +357,16 @@ def find(column: Column, schema: StructType) -> Bound:
         fields.append(found)
         level = found.data_type
     return Bound(Column(tuple(f.name for f in fields)), tuple(fields))
+
+
+def _comparable(bound: Bound) -> Bound:
+    """Raises CallError for text with a collation, whose order is not that of its bytes."""
+    if any(_COLLATIONS in field.metadata for field in bound.fields):
+        raise CallError(
+            f"Column {bound.column.name} has a collation, by which deltalog cannot compare. Leave it out of where, "
+            "and filter the rows with an engine that knows collations."
+        )
+    return bound
 
 
 def columns_of(predicate: Predicate) -> list[Column]:

@@ -29,14 +29,17 @@ _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^ <>|")
 
 
 def serialize(value: Any, data_type: DataType) -> str | None:
-    """The text for a Python value of a partition column. Cost: none."""
+    """The text for a Python value of a partition column.
+
+    Raises SchemaMismatchError for binary values that are not UTF-8. Cost: none.
+    """
     if value is None or value == "":
         return None
     name = str(data_type)
     if name == "boolean":
         return "true" if value else "false"
     if name == "binary":
-        return "".join(chr(byte) for byte in value)
+        return _utf8(value)
     if name in ("float", "double") and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if name == "timestamp":
@@ -73,7 +76,7 @@ def parse(text: str | None, data_type: DataType, column: str) -> Any:
         if name == "timestamp_ntz":
             return parse_iso(text).replace(tzinfo=None)
         if name == "binary":
-            return text.encode("utf-8") if any(ord(c) > 255 for c in text) else bytes(ord(c) for c in text)
+            return text.encode("utf-8")  # as delta-spark and the Delta kernels do; the protocol leaves it open
         if isinstance(data_type, DecimalType):
             exponent = decimal.Decimal(1).scaleb(-data_type.scale)
             context = decimal.Context(prec=data_type.precision)
@@ -83,6 +86,16 @@ def parse(text: str | None, data_type: DataType, column: str) -> Any:
             f"The partition value {text!r} of column {column} is not a {data_type}: {error}."
         ) from None
     raise CorruptTableError(f"Column {column} of type {data_type} cannot be a partition column.")
+
+
+def _utf8(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SchemaMismatchError(
+            f"The partition value {value!r} is not UTF-8, and readers of Delta tables take binary partition values for "
+            "UTF-8 text. Partition by a string, for example the value in hex."
+        ) from None
 
 
 def _like(pattern: re.Pattern[str], text: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from deltalog import DeltaTable, StructType
@@ -53,6 +54,16 @@ def test_columns_of_every_type(delta: DeltaSpark, tmp_path: Path) -> None:
     assert plain_rows(delta.table(path)) == plain_rows(ROWS)
     frame = delta.spark.read.format("delta").load(str(path))
     assert StructType.from_json(frame.schema.json()).to_json() == DeltaTable.open(str(path)).snapshot().schema.to_json()
+
+
+def test_binary_partition_values_are_utf8_text_to_both(delta: DeltaSpark, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    delta.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, raw BINARY) USING delta PARTITIONED BY (raw)")
+    delta.sql(f"INSERT INTO delta.`{path}` VALUES (1, X'C3A9'), (2, X'01'), (3, NULL)")
+    raw = pa.array(["é".encode(), "€😀".encode()], pa.binary())
+    DeltaTable.open(str(path)).append(pa.table({"id": [4, 5], "raw": raw}))
+    assert_same_rows(delta, path)
+    assert delta.table(path).filter(pc.field("id") > 3).sort_by("id")["raw"].to_pylist() == raw.to_pylist()
 
 
 def test_partitions_of_every_type(delta: DeltaSpark, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, StructType, col
+from deltalog import CallError, PrimitiveType, StructField, StructType, col
 from deltalog.read.predicates import Comparison, as_predicate, bind, matches, parse
 
 UTC = datetime.timezone.utc
@@ -102,3 +102,11 @@ def test_python_and_and_or_are_refused() -> None:
 
 def test_text_and_objects_say_the_same() -> None:
     assert repr(parse("a.b >= 3")) == repr(col("a.b") >= 3) == repr(Comparison(">=", col("a.b"), 3))
+
+
+@pytest.mark.parametrize("where", ["name = 'a'", "name in ('a')", "name like 'a%'", "name > 'a' and name is null"])
+def test_text_with_a_collation_is_not_compared_by_its_bytes(where: str) -> None:
+    field = StructField("name", PrimitiveType("string"), True, {"__COLLATIONS": {"name": "spark.UTF8_LCASE"}})
+    with pytest.raises(CallError, match="name has a collation"):
+        bind(parse(where), StructType((field,)))
+    assert bind(parse("name is null"), StructType((field,))) is not None

@@ -111,7 +111,7 @@ def test_partitioned_rows_come_back_with_their_types() -> None:
         "s": "a/b=c d%é\n\"'", "i": -5, "d": datetime.date(1, 1, 1),
         "t": datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
         "n": datetime.datetime(1, 1, 1, 0, 0, 0, 1), "x": decimal.Decimal("1234567890123456789012345678.0123456789"),
-        "b": False, "y": b"\x00\xff", "f": 0.10000000149011612, "v": 1,
+        "b": False, "y": "\0é".encode(), "f": 0.10000000149011612, "v": 1,
     }  # fmt: skip
     nothing: dict[str, Any] = {**dict.fromkeys(schema.names), "v": 2}
     table = DeltaTable.create(

@@ -273,6 +273,21 @@ def test_files_from_before_a_type_was_widened(spark: Any, table: str) -> None:
     assert df.where("a = 5000000000").count() == 1 and df.where("a = 1 and c = 1.5").count() == 1
 
 
+def test_keys_of_maps_from_before_their_type_was_widened(spark: Any, table: str) -> None:
+    """Spark casts no map whose keys the cast may make null, as from date to timestamp_ntz."""
+    kind = {"type": "map", "keyType": "timestamp_ntz", "valueType": "long", "valueContainsNull": True}
+    inner = struct_of(field("m", kind))
+    data = pa.table(
+        {
+            "m": pa.array([[(dt.date(1500, 2, 28), 1)], None], pa.map_(pa.date32(), pa.int32())),
+            "st": pa.array([{"m": [(dt.date(2020, 2, 29), None)]}, None], pa.struct({"m": pa.map_("date32", "int32")})),
+        }
+    )
+    make_raw(table, [field("m", kind), field("st", inner)], [("a.parquet", {}, data)])
+    found = [tuple(row) for row in spark_ext.read(spark).load(table).collect()]
+    assert found == [({dt.datetime(1500, 2, 28): 1}, ({dt.datetime(2020, 2, 29): None},)), (None, None)]
+
+
 def test_void_columns_are_null_at_every_depth(spark: Any, table: str) -> None:
     inner = struct_of(field("x", "integer", False), field("nothing", "void"))
     fields = [
