@@ -48,7 +48,13 @@ _HEADS_AT_ONCE = 1000
 _PIECE_ROWS = 32_768
 # Decoding is the processor's work: more threads than it has cores only hold more pieces.
 _THREADS, _PIECES_AHEAD = min(4, os.cpu_count() or 4), 4
-_SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata")
+# The small actions, and a field of each that is never null.
+_SINGLETONS = {
+    "protocol": "protocol.minReaderVersion",
+    "metaData": "metaData.id",
+    "txn": "txn.appId",
+    "domainMetadata": "domainMetadata.domain",
+}
 Piece = TypeVar("Piece")
 
 
@@ -184,10 +190,7 @@ class LogReader:
         transactions: dict[str, SetTransaction] = {}
         domains: dict[str, DomainMetadata] = {}
         for name in checkpoint.names:
-            with contextlib.ExitStack() as stack:
-                pieces = self._parquet(self._open(log_path(name), checkpoint, stack), checkpoint, _SINGLETONS)
-                found = [row for piece in pieces for row in small_actions(piece, _SINGLETONS)]
-            for key, body in found:
+            for key, body in self._small_actions(log_path(name), checkpoint):
                 if key == "protocol":
                     protocol = Protocol.from_json(body)
                 elif key == "metaData":
@@ -206,6 +209,18 @@ class LogReader:
                 "it are all there, delete it and the state is rebuilt from them."
             )
         return PartialState(protocol, metadata, transactions, domains)
+
+    def _small_actions(self, path: str, checkpoint: Checkpoint) -> list[tuple[str, dict[str, Any]]]:
+        """The few rows that are no file actions. One column of each kind tells which row groups have them."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        with contextlib.ExitStack() as stack:
+            file = self._open(path, checkpoint, stack)
+            for group in range(file.footer.num_row_groups):
+                required = self._parquet(file, checkpoint, list(_SINGLETONS.values()), [group])
+                if any(column.null_count < len(column) for piece in required for column in piece.flatten().columns):
+                    for piece in self._parquet(file, checkpoint, list(_SINGLETONS), [group]):
+                        found.extend(small_actions(piece, _SINGLETONS))
+        return found
 
     def checkpoint_tombstones(self, checkpoint: Checkpoint) -> pa.Table:
         """The remove actions of a checkpoint, schema TOMBSTONES."""
