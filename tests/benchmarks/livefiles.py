@@ -281,7 +281,8 @@ def _write_sidecars(table: FilesTable, log: Path) -> None:
         sidecars.append({"path": name, "sizeInBytes": size, "modificationTime": BEGIN_MS})
     manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
     version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
-    rows = pa.concat_tables([version, _small_rows(table), manifest], promote_options="default")
+    no_files = _nth_part(table, 0).slice(0, 0)  # delta-spark learns the columns of the sidecars here
+    rows = pa.concat_tables([version, _small_rows(table), manifest, no_files], promote_options="default")
     name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(table.name)}.parquet"
     _write_parquet(rows, log / name)
     _write_hint(table, log, name)
