@@ -16,6 +16,7 @@ from deltalog.errors import (
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
+from deltalog.log.bulk import without_collector
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Listing, recreatable_versions
 from deltalog.log.snapshot import Snapshot, load
@@ -179,7 +180,9 @@ class LogHistory:
         self._stat_all(chosen)
         entries = []
         newest_first = chosen[::-1]
-        for version, info in zip(newest_first, self.reader.commit_infos(newest_first), strict=True):
+        with without_collector():
+            infos = self.reader.commit_infos(newest_first)
+        for version, info in zip(newest_first, infos, strict=True):
             in_ict_era = log.ict_from is not None and version >= log.ict_from
             size_bytes, file_time_ms = self._file_meta(version)
             ict_ms = None if info is None else info.in_commit_timestamp_ms

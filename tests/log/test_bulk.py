@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -126,3 +127,22 @@ def test_what_is_wrong_is_refused_as_it_is_alone(line: str) -> None:
 def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(InvalidCommitError, match="00000000000000000020"):
         decode_commits(range(41), log(lines(PLAIN).replace(b'"x"', b'"\xff"')))
+
+
+def test_the_collector_is_left_as_it_was() -> None:
+    with bulk.without_collector():
+        assert not gc.isenabled()
+        with bulk.without_collector():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(InvalidCommitError):
+        decode_commits([0], [b"{"])
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with bulk.without_collector():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
