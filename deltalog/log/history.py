@@ -181,15 +181,14 @@ class LogHistory:
         entries = []
         newest_first = chosen[::-1]
         with without_collector():
-            infos = self.reader.commit_infos(newest_first)
-        for version, info in zip(newest_first, infos, strict=True):
-            in_ict_era = log.ict_from is not None and version >= log.ict_from
-            size_bytes, file_time_ms = self._file_meta(version)
-            ict_ms = None if info is None else info.in_commit_timestamp_ms
-            time_ms = ict_ms if in_ict_era else file_times[version]
-            clock: Clock = "in-commit" if in_ict_era else "file-modification"
-            body = {} if info is None else info.body
-            entries.append(CommitEntry(version, time_ms, clock, file_time_ms, size_bytes, body))
+            for version, info in zip(newest_first, self.reader.commit_infos(newest_first), strict=True):
+                in_ict_era = log.ict_from is not None and version >= log.ict_from
+                size_bytes, file_time_ms = self._file_meta(version)
+                ict_ms = None if info is None else info.in_commit_timestamp_ms
+                time_ms = ict_ms if in_ict_era else file_times[version]
+                clock: Clock = "in-commit" if in_ict_era else "file-modification"
+                body = {} if info is None else info.body
+                entries.append(CommitEntry(version, time_ms, clock, file_time_ms, size_bytes, body))
         return entries
 
     def explain(self, timestamp_ms: int) -> TimestampExplanation:
