@@ -90,7 +90,7 @@ def checkpoint_tables(snapshot: Snapshot, files: pa.Table, tombstones: pa.Table)
         "txn": _transactions(snapshot),
         "domainMetadata": _domains(snapshot),
     }
-    large = {"add": (files, _add_columns(snapshot)), "remove": (tombstones, lambda rows: _action_columns(rows))}
+    large = {"add": (files, _add_columns(snapshot)), "remove": (tombstones, _action_columns)}
     types = {name: array.type for name, array in small.items()}
     types |= {name: _struct(columns(rows.slice(0, 0))).type for name, (rows, columns) in large.items()}
     schema = pa.schema([(n, types[n]) for n in ("txn", "add", "remove", "metaData", "protocol", "domainMetadata")])

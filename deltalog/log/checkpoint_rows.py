@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.log import statistics
-from deltalog.log.columns import empty
+from deltalog.log.columns import combined, empty
 from deltalog.log.footer import check_file_rows
 from deltalog.log.statistics import Leaf
 
@@ -29,9 +29,12 @@ class Wanted:
     schema: pa.Schema
     leaves: Sequence[Leaf] | None = None
 
-    def reads(self, column: str) -> bool:
-        """Whether a column of FILES or TOMBSTONES is needed."""
-        return column in self.schema.names or (column == "stats" and self.leaves is not None)
+    @property
+    def text_schema(self) -> pa.Schema:
+        """The columns of rows whose statistics, where they are wanted, are text."""
+        if self.leaves is None or "stats" in self.schema.names:
+            return self.schema
+        return self.schema.append(pa.field("stats", pa.string()))
 
     def stored(self, paths: Collection[str]) -> list[str]:
         """The Parquet columns that hold it in a file with the leaves ``paths``. Statistics are read in one form."""
@@ -100,11 +103,11 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
     (``stats_parsed`` or ``stats``) where they are wanted and the schema has none. Raises ValueError."""
     columns = {f.name: f.type for f in wanted.schema}
     if wanted.action not in table.schema.names:
-        return empty(wanted.schema)
+        return empty(wanted.text_schema)
     column = table.column(wanted.action)
     stored = {f.name: i for i, f in enumerate(column.type.fields)}
     if "path" not in stored:
-        return empty(wanted.schema)
+        return empty(wanted.text_schema)
     children = column.flatten()
     rows = len(column)
     arrays = {}
@@ -143,7 +146,7 @@ def _cast(values: Any, wanted: pa.DataType) -> Any:
     if values.null_count == len(values):
         return pa.nulls(len(values), wanted)
     if pa.types.is_struct(wanted):
-        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        values = combined(values)
         stored = {f.name: i for i, f in enumerate(values.type.fields)}
         children = []
         for child in wanted.fields:

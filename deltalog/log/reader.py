@@ -357,4 +357,4 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
 
 def _of_json(actions: CommitActions, wanted: Wanted) -> pa.Table:
     table = files_table(actions.adds) if wanted.action == "add" else tombstones_table(actions.removes)
-    return table.select([name for name in table.schema.names if wanted.reads(name)])
+    return table.select(wanted.text_schema.names)

@@ -58,6 +58,10 @@ class Leaf:
         bounded = str(self.data_type) in _BOUNDED or isinstance(self.data_type, DecimalType)
         return GROUPS if bounded else ("nullCount",)
 
+    def kind(self, group: Group) -> pa.DataType:
+        """The Arrow type of what a group says of it."""
+        return pa.int64() if group == "nullCount" else type_to_arrow(self.data_type)
+
 
 def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] = ()) -> list[Leaf]:
     """The leaves of a schema without its partition columns, depth first."""
@@ -134,8 +138,7 @@ def _table(rows: int, columns: dict[str, Any], leaves: Sequence[Leaf]) -> pa.Tab
     wanted = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
     for leaf in leaves:
         for group in leaf.groups:
-            kind = pa.int64() if group == "nullCount" else type_to_arrow(leaf.data_type)
-            wanted.append((column_name(group, leaf), kind))
+            wanted.append((column_name(group, leaf), leaf.kind(group)))
     schema = pa.schema(dict(wanted))
     return pa.Table.from_arrays([columns.get(f.name, pa.nulls(rows, f.type)) for f in schema], schema=schema)
 
@@ -154,8 +157,7 @@ def _from_structs(values: Any, leaves: Sequence[Leaf]) -> pa.Table:
         for group in leaf.groups:
             found = _child(values, (group, *leaf.physical))
             if found is not None:
-                kind = pa.int64() if group == "nullCount" else type_to_arrow(leaf.data_type)
-                columns[column_name(group, leaf)] = _fit(found, kind)
+                columns[column_name(group, leaf)] = _fit(found, leaf.kind(group))
     return _table(len(values), columns, leaves)
 
 

@@ -19,6 +19,7 @@ from deltalog.log.checkpoint_rows import Wanted
 from deltalog.log.reader import HEAD_BYTES, LogReader
 from deltalog.log.replay import FILES
 from deltalog.log.segment import Checkpoint
+from deltalog.log.statistics import of_files
 from deltalog.spec.paths import LogFileKind, checkpoint_path
 from deltalog.testing.stores import CountingStore
 from tests.core_env import (
@@ -233,3 +234,15 @@ def test_the_columns_of_other_writers() -> None:
     (row,) = piece.to_pylist()
     assert (row["path"], row["partition_values"], row["size"], row["stats"]) == ("a", [("p", "1")], 5, None)
     assert reader.checkpoint_tombstones(checkpoint(3)).num_rows == 0
+
+
+def test_a_checkpoint_file_whose_adds_have_no_path_still_has_columns_for_statistics() -> None:
+    store = memory()
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"add": [{"size": 1}]}), sink)
+    store.put(checkpoint_path(3), sink.getvalue().to_pybytes())
+    wanted = Wanted("add", FILES, [])
+    sizes_only = Wanted("add", pa.schema([FILES.field("path"), FILES.field("size")]), [])
+    for each in (wanted, sizes_only):
+        (piece,) = LogReader(store).file_pieces(checkpoint(3), each, lambda rows: of_files(rows, []))
+        assert piece.num_rows == 0
