@@ -5,10 +5,12 @@ from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitConflictError,
     CommitStateUnknownError,
+    CommitTableError,
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,
     ConcurrentDeleteReadError,
     ConcurrentTransactionError,
+    ConstraintViolationError,
     CorruptTableError,
     DeltaLogError,
     InvalidActionError,
@@ -34,6 +36,7 @@ from deltalog.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from deltalog.log.cleanup import CleanupReport, FileFate
 from deltalog.log.history import CommitEntry, TimestampExplanation
 from deltalog.log.snapshot import Snapshot
 from deltalog.read.changes import ChangeFile, Changes
@@ -52,10 +55,14 @@ from deltalog.spec.schema import (
 from deltalog.spec.timestamps import CommitAt, Enablement
 from deltalog.spec.variant import variant_to_python
 from deltalog.storage.base import LogStore
+from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
+from deltalog.storage.dynamodb import DynamoCommit
 from deltalog.storage.registry import open_store
+from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
 from deltalog.table import DeltaTable
 from deltalog.version import VERSION as __version__
 from deltalog.write.commit import ClockDriftWarning, CommitResult, Environment, RetryPolicy
+from deltalog.write.restore import RestoreResult
 from deltalog.write.transaction import Transaction
 
 __all__ = [
@@ -64,6 +71,7 @@ __all__ = [
     "CallError",
     "ChangeFile",
     "Changes",
+    "CleanupReport",
     "ClockDriftWarning",
     "CommitAt",
     "CommitAttemptsExhaustedError",
@@ -71,17 +79,22 @@ __all__ = [
     "CommitEntry",
     "CommitResult",
     "CommitStateUnknownError",
+    "CommitTable",
+    "CommitTableError",
     "ConcurrentAppendError",
     "ConcurrentDeleteDeleteError",
     "ConcurrentDeleteReadError",
     "ConcurrentTransactionError",
+    "ConstraintViolationError",
     "CorruptTableError",
     "DecimalType",
     "DeletionVector",
     "DeltaLogError",
     "DeltaTable",
+    "DynamoCommit",
     "Enablement",
     "Environment",
+    "FileFate",
     "InvalidActionError",
     "InvalidCheckpointError",
     "InvalidCommitError",
@@ -101,7 +114,9 @@ __all__ = [
     "PrimitiveType",
     "Protocol",
     "ProtocolChangedError",
+    "RestoreResult",
     "RetryPolicy",
+    "S3DynamoDBCommit",
     "Scan",
     "SchemaMismatchError",
     "Snapshot",
@@ -119,6 +134,8 @@ __all__ = [
     "VersionNotFoundError",
     "__version__",
     "col",
+    "create_commit_table",
+    "describe_commit_table",
     "merge_schemas",
     "open_store",
     "variant_to_python",

@@ -5,6 +5,7 @@
     │   ├── InvalidTimestampError           naive, out of range or not a point in time
     │   ├── InvalidPropertyError            a table property that cannot be set so
     │   ├── SchemaMismatchError             the data does not fit the table
+    │   ├── ConstraintViolationError        rows that the table does not allow
     │   ├── InvalidActionError              an action that must not be committed
     │   └── UnsafeStoreError                the store cannot promise exclusive creation
     ├── NotThereError (LookupError)         ask for something else
@@ -31,6 +32,7 @@
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
     └── StoreError (OSError)                look at the store
+        ├── CommitTableError                the DynamoDB table of a commit protocol is not as it must be
         └── ObjectNotFoundError (FileNotFoundError)
 
 Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened,
@@ -39,7 +41,7 @@ where, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -88,6 +90,19 @@ class SchemaMismatchError(CallError):
     """Data or a new schema does not fit the table's schema."""
 
     code = "SCHEMA_MISMATCH"
+
+
+class ConstraintViolationError(CallError):
+    """New rows break a CHECK constraint, an invariant, a generated column or a length of the table.
+
+    ``constraint`` names it, ``expression`` is its text, ``violations`` the number of rows (None where a row has no
+    value).
+    """
+
+    code = "CONSTRAINT_VIOLATION"
+    constraint: str
+    expression: str
+    violations: int | None
 
 
 class InvalidActionError(CallError):
@@ -196,13 +211,16 @@ class UnsafePathError(CorruptTableError):
 class CommitConflictError(DeltaLogError):
     """Another writer's commit makes this one invalid; nothing was committed.
 
-    ``winning_version`` and ``winning_operation`` tell who won. ``retryable``: reading the table again and
-    planning again can succeed.
+    ``winning_version`` and ``winning_operation`` tell who won; ``path`` and ``partition_values`` which file it was
+    about, where it was about one. ``retryable``: reading the table again and planning again can succeed, as
+    ``DeltaTable.retrying`` does.
     """
 
     code = "COMMIT_CONFLICT"
     winning_version: int
     winning_operation: str | None
+    path: str | None = None
+    partition_values: Mapping[str, str | None] | None = None
     retryable: bool = True
 
 
@@ -279,6 +297,13 @@ class StoreError(DeltaLogError, OSError):
     """The store refused or failed, and the request had no effect. Has ``path``."""
 
     code = "STORE_ERROR"
+
+
+class CommitTableError(StoreError):
+    """The DynamoDB table of a commit protocol is missing, has other keys, or disagrees with the log. Has ``table``."""
+
+    code = "COMMIT_TABLE"
+    table: str
 
 
 class ObjectNotFoundError(StoreError, FileNotFoundError):

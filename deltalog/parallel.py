@@ -6,10 +6,11 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 # What a reader of files may hold: so many at once, and of each so many batches that wait for the caller.
 THREADS, AHEAD = 4, 2
@@ -39,6 +40,30 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
         yield from _Reader[T](ahead).read(itertools.chain(first, waiting), threads)
     elif first:
         yield from first[0]()
+
+
+def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
+    """``function`` of each item, in order, by threads; the items are taken by the caller's.
+
+    At most ``threads + ahead`` items are at work or done and waiting. An error comes in its place. A single item needs
+    no thread, and without ``threads`` there is none.
+    """
+    waiting = iter(items)
+    first = list(itertools.islice(waiting, 2 if threads else 0))
+    if len(first) < 2:
+        yield from map(function, itertools.chain(first, waiting))
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="deltalog-map")
+    results: deque[Future[R]] = deque()
+    try:
+        for item in itertools.chain(first, waiting):
+            results.append(pool.submit(function, item))
+            if len(results) >= threads + ahead:
+                yield results.popleft().result()
+        while results:
+            yield results.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Reader(Generic[T]):

@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from deltalog.errors import CallError, TableExistsError, TableNotFoundError
-from deltalog.log.checkpoint import write_checkpoint
+from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError
+from deltalog.log.checkpoint import SIDECAR_ROWS, TopLevel, write_checkpoint
+from deltalog.log.cleanup import CleanupReport, clean_up
+from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.read.changes import Changes
+from deltalog.read.predicates import Predicate
 from deltalog.spec import features
 from deltalog.spec.paths import commit_path
 from deltalog.spec.properties import ENABLE_IN_COMMIT_TIMESTAMPS
-from deltalog.spec.schema import StructType
-from deltalog.spec.timestamps import CommitAt, to_epoch_ms
+from deltalog.spec.schema import DataType, StructType
+from deltalog.spec.timestamps import CommitAt, to_epoch_ms, to_iso
 from deltalog.storage.base import FileMeta, LogStore
 from deltalog.storage.registry import open_store
-from deltalog.write import operations
+from deltalog.write import alterations, constraints, operations, protocol_changes
 from deltalog.write.commit import CommitResult, Environment
+from deltalog.write.conflicts import IsolationLevel
+from deltalog.write.restore import RestoreResult, restore
 from deltalog.write.transaction import Transaction
 
 Location = str | os.PathLike[str] | LogStore
 PointInTime = datetime.datetime | int | str
+T = TypeVar("T")
+
+# For how long a handle takes the table to be the one it saw, where looking costs a request.
+_WARM_MS = 10_000
+
+log = logging.getLogger(__name__)
 
 
 class DeltaTable:
@@ -42,6 +54,8 @@ class DeltaTable:
         self._environment = environment
         self._latest = latest
         self._tip: tuple[int, FileMeta] | None = None  # the tip's commit file as it was seen last
+        self._seen_ms = 0  # when the log was last seen to be this table's, where that saves requests
+        self._mark_seen()
 
     def __repr__(self) -> str:
         return f"DeltaTable(url={self.url!r}, version={self.version})"
@@ -234,9 +248,42 @@ class DeltaTable:
 
     # ------------------------------------------------------------------------------------------- writing
 
-    def transaction(self) -> Transaction:
-        """A transaction on the latest version. Cost: as ``snapshot``."""
-        return Transaction(self._reader, self._environment, self._refresh(), on_commit=self._advance)
+    def transaction(self, *, isolation_level: IsolationLevel | None = None) -> Transaction:
+        """A transaction on the latest version. Cost: as ``snapshot``.
+
+        ``isolation_level``: ``Serializable`` counts every row that another writer adds meanwhile among those read;
+        ``WriteSerializable`` not those of blind appends, which may be thought to come later; ``SnapshotIsolation``
+        is for transactions that only move rows to other files, and theirs in any case. None: as the table property
+        delta.isolationLevel says, else Serializable.
+        """
+        return Transaction(
+            self._reader,
+            self._environment,
+            self._refresh(),
+            isolation_level=isolation_level,
+            on_commit=self._advance,
+        )
+
+    def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
+        """``work(table)``, once more from the start after each conflict with another writer, at most ``retry_count``
+        times: it reads the table again and plans again, so it must not keep what it read before.
+
+            table.retrying(lambda t: t.delete("day = '2026-11-20'"))
+
+        The waits between are those of ``RetryPolicy``. Raises what ``work`` raises, and the last conflict. A
+        CommitStateUnknownError is not a conflict: nothing is repeated after it.
+        """
+        if isinstance(retry_count, bool) or not isinstance(retry_count, int) or retry_count < 0:
+            raise CallError(f"retry_count is a number of repetitions from 0 on; got {retry_count!r}.")
+        for number in range(1, retry_count + 1):
+            try:
+                return work(self)
+            except CommitConflictError as error:
+                if not error.retryable:
+                    raise
+                log.info("planning again (%d of %d) after a conflict: %s", number, retry_count, error)
+            self._environment.back_off(number)
+        return work(self)
 
     def append(
         self,
@@ -252,23 +299,84 @@ class DeltaTable:
         an application id and a version: when the table has recorded that version or a later one, nothing is
         written and the result's ``skipped`` is true. Raises SchemaMismatchError and as Transaction.commit.
         """
-        with self.transaction() as transaction:
+        transaction = self.transaction() if merge_schema or txn is not None else self._appending()
+        with transaction:
             return operations.append(transaction, data, merge_schema, user_metadata, txn)
+
+    def _appending(self) -> Transaction:
+        """A transaction for new rows only. What others did since this handle saw the table a moment ago shows when the
+        version is taken, so no request is spent to look first."""
+        return Transaction(
+            self._reader,
+            self._environment,
+            self._latest if self._is_warm() else self._refresh(),
+            on_commit=self._advance,
+            refresh=self._refresh,
+        )
+
+    def _mark_seen(self) -> None:
+        if self._reader.store.is_remote:
+            self._seen_ms = self._environment.clock_ms()
+
+    def _is_warm(self) -> bool:
+        """Whether requests cost time here and the table was there a moment ago."""
+        if not self._reader.store.is_remote:
+            return False
+        return 0 <= self._environment.clock_ms() - self._seen_ms < _WARM_MS
 
     def overwrite(
         self,
         data: Any,
         *,
+        where: Predicate | str | None = None,
+        partitions: Literal["dynamic"] | None = None,
         overwrite_schema: bool = False,
         user_metadata: str | Mapping[str, Any] | None = None,
         txn: tuple[str, int] | None = None,
     ) -> CommitResult:
-        """Replace all rows in one commit; with ``overwrite_schema=True`` the columns too.
+        """Replace rows in one commit: all of them, or those that one of these says.
 
-        Properties, and in-commit timestamps with them, are kept. Conflicts with any change of rows meanwhile.
+        ``where``: SQL text or a predicate made with ``col``; the rows for which it is true are replaced (Spark's
+        replaceWhere), and it must be true for the new rows, or SchemaMismatchError. Other rows in the files stay,
+        as with ``delete``. ``partitions="dynamic"``: all rows of the partitions that occur in ``data``, and no others.
+        With ``overwrite_schema=True`` the columns are replaced too, and then all rows.
+
+        Properties, and in-commit timestamps with them, are kept. Without new rows and without rows to replace there
+        is no commit for these two (the result's ``skipped``). Conflicts with changes meanwhile of the rows that are
+        replaced. Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
+        """
+        if (where is not None) + (partitions is not None) + overwrite_schema > 1:
+            raise CallError("where=, partitions= and overwrite_schema= exclude each other: give at most one.")
+        if partitions not in (None, "dynamic"):
+            raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
+        with self.transaction() as transaction:
+            if where is not None:
+                return operations.replace_where(transaction, data, where, user_metadata, txn)
+            if partitions is not None:
+                return operations.replace_partitions(transaction, data, user_metadata, txn)
+            return operations.overwrite(transaction, data, overwrite_schema, user_metadata, txn)
+
+    def delete(
+        self,
+        where: Predicate | str | None = None,
+        *,
+        user_metadata: str | Mapping[str, Any] | None = None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
+        """Delete the rows for which ``where`` is true (SQL text or a predicate made with ``col``; None: all rows).
+
+        Files whose rows all match, by their partition values or statistics, go without being read. In other files
+        rows are masked by deletion vectors where the table has them (delta.enableDeletionVectors), else the rows
+        that stay are moved to new files; change files are written where the change data feed needs them. When no row
+        matches there is no commit, and the result's ``skipped`` is true.
+
+        Conflicts with other writers' changes of files that may hold matching rows. Raises CallError,
+        InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns that ``where`` looks
+        at of each file it leaves open, all columns of the files to be rewritten and 1 PUT for each new one; with
+        deletion vectors at most 1 PUT; then the commit.
         """
         with self.transaction() as transaction:
-            return operations.overwrite(transaction, data, overwrite_schema, user_metadata, txn)
+            return operations.delete(transaction, where, user_metadata, txn)
 
     def set_properties(
         self, properties: Mapping[str, str], *, user_metadata: str | Mapping[str, Any] | None = None
@@ -283,6 +391,26 @@ class DeltaTable:
         """Remove table properties; absent ones are no error."""
         with self.transaction() as transaction:
             return operations.unset_properties(transaction, list(keys), user_metadata)
+
+    def add_constraint(
+        self, name: str, expression: str, *, user_metadata: str | Mapping[str, Any] | None = None
+    ) -> CommitResult:
+        """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
+
+        Rows that the table has are checked first. Raises ConstraintViolationError, CallError for an expression that
+        is not supported, and CommitConflictError when rows come in meanwhile. Cost: a read of the columns that the
+        condition looks at, and one commit. Spec: PROTOCOL.md#check-constraints.
+        """
+        with self.transaction() as transaction:
+            return constraints.add_constraint(transaction, name, expression, user_metadata)
+
+    def drop_constraint(
+        self, name: str, *, if_exists: bool = False, user_metadata: str | Mapping[str, Any] | None = None
+    ) -> CommitResult:
+        """Drop a CHECK constraint. Raises CallError for an absent one; with ``if_exists`` no commit is made then (the
+        result's ``skipped`` is true). Cost: one commit."""
+        with self.transaction() as transaction:
+            return constraints.drop_constraint(transaction, name, if_exists, user_metadata)
 
     def enable_in_commit_timestamps(self) -> CommitResult:
         """Turn in-commit timestamps on from the next commit on, with the enablement pair where older commits
@@ -301,12 +429,186 @@ class DeltaTable:
             properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true" if on else "false"}
             return operations.set_properties(transaction, properties, None)
 
-    def checkpoint(self) -> None:
-        """Write a checkpoint of the latest version now. Raises UnsupportedFeatureError, StoreError. Cost: the whole
-        state is read and written once."""
+    def add_columns(
+        self, columns: alterations.NewColumns, *, user_metadata: str | Mapping[str, Any] | None = None
+    ) -> CommitResult:
+        """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.
+
+        Names are paths: ``a.b`` is a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
+        lead into arrays and maps, and backticks are round names with dots. Rows that the table has are null there.
+        Raises SchemaMismatchError, CallError, MetadataChangedError.
+        """
+        with self.transaction() as transaction:
+            return alterations.add_columns(transaction, columns, user_metadata)
+
+    def rename_column(
+        self, old: alterations.ColumnPath, new: str, *, user_metadata: str | Mapping[str, Any] | None = None
+    ) -> CommitResult:
+        """Give a column another name; no file is written. ``old`` is a path, ``new`` only the name.
+
+        Needs column mapping. Raises CallError without it, SchemaMismatchError where a constraint, an invariant or a
+        generated column speaks of the column, MetadataChangedError.
+        """
+        with self.transaction() as transaction:
+            return alterations.rename_column(transaction, old, new, user_metadata)
+
+    def drop_columns(
+        self, columns: Sequence[alterations.ColumnPath], *, user_metadata: str | Mapping[str, Any] | None = None
+    ) -> CommitResult:
+        """Take columns away, each given as a path; no file is written, and older versions still have them.
+
+        Needs column mapping. Raises CallError without it, SchemaMismatchError for columns by which the table is
+        partitioned or clustered or of which an expression speaks, MetadataChangedError.
+        """
+        if isinstance(columns, str):
+            raise CallError(f"drop_columns takes a list of columns: drop_columns([{columns!r}]).")
+        with self.transaction() as transaction:
+            return alterations.drop_columns(transaction, columns, user_metadata)
+
+    def set_column(
+        self,
+        column: alterations.ColumnPath,
+        *,
+        nullable: bool | None = None,
+        comment: str | None = None,
+        data_type: DataType | pa.DataType | None = None,
+        user_metadata: str | Mapping[str, Any] | None = None,
+    ) -> CommitResult:
+        """Change one column, given as a path: allow nulls, set a comment ("" takes it away), make its type wider.
+
+        Wider types need the table property delta.enableTypeWidening; which ones there are: PROTOCOL.md#type-widening.
+        What is not given stays, and no commit is made when nothing changes. Raises SchemaMismatchError,
+        MetadataChangedError.
+        """
+        with self.transaction() as transaction:
+            return alterations.set_column(transaction, column, nullable, comment, data_type, user_metadata)
+
+    def set_table(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        user_metadata: str | Mapping[str, Any] | None = None,
+    ) -> CommitResult:
+        """Set the table's name or description; what is not given stays. Raises MetadataChangedError."""
+        with self.transaction() as transaction:
+            return alterations.set_table(transaction, name, description, user_metadata)
+
+    def set_domain_metadata(
+        self,
+        domain: str,
+        configuration: str | Mapping[str, Any],
+        *,
+        user_metadata: str | Mapping[str, Any] | None = None,
+    ) -> CommitResult:
+        """Keep a text, or a mapping as JSON, in the table under a name of your own; read back by
+        ``snapshot().domain_metadata``. Adds the feature domainMetadata.
+
+        Raises CallError for names that begin with ``delta.``, ConcurrentTransactionError.
+        """
+        with self.transaction() as transaction:
+            return alterations.set_domain_metadata(transaction, domain, configuration, user_metadata)
+
+    def remove_domain_metadata(
+        self, domain: str, *, user_metadata: str | Mapping[str, Any] | None = None
+    ) -> CommitResult:
+        """Remove what ``set_domain_metadata`` kept. No commit is made when it is not there."""
+        with self.transaction() as transaction:
+            return alterations.remove_domain_metadata(transaction, domain, user_metadata)
+
+    def add_feature(self, name: str, *, user_metadata: str | Mapping[str, Any] | None = None) -> CommitResult:
+        """Add a table feature, and those that it requires, to the protocol. Clients without it are locked out.
+
+        No commit is made when it is there. Raises InvalidPropertyError for a name that Delta has not,
+        UnsupportedFeatureError, ProtocolChangedError.
+        """
+        with self.transaction() as transaction:
+            return protocol_changes.add_feature(transaction, name, user_metadata)
+
+    def drop_feature(self, name: str, *, user_metadata: str | Mapping[str, Any] | None = None) -> CommitResult:
+        """Drop a table feature, so that clients without it can use the table again: first the properties that turn
+        it on, in a commit of their own, then the feature.
+
+        A feature that readers honour can only go when no version that the log still has uses it, and any feature
+        only when the table holds nothing of it: else CallError says what is in the way and what to do, and the first
+        commit stands. Raises UnsupportedFeatureError, ProtocolChangedError. Cost: two commits; for features of
+        readers 1 GET for each commit of the log.
+        """
+        return protocol_changes.drop_feature(self.transaction, name, user_metadata)
+
+    def restore(
+        self,
+        version: int | None = None,
+        timestamp: PointInTime | None = None,
+        *,
+        ignore_missing_files: bool = False,
+        dry_run: bool = False,
+        user_metadata: str | Mapping[str, Any] | None = None,
+    ) -> RestoreResult:
+        """Bring back rows, schema, properties and metadata domains of an earlier version, in a new commit.
+
+        In-commit timestamps, the protocol and the progress of applications stay as they are. Files that are gone
+        from the store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True``
+        does without their rows; ``dry_run=True`` lists them and commits nothing. Conflicts with any change of rows
+        meanwhile. Raises VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each
+        file that comes back, a commit.
+        """
+        if (version is None) == (timestamp is None):
+            raise CallError("Give the version or the timestamp to restore.")
+        target = self.snapshot(version, timestamp)
+        asked_for = None if timestamp is None else to_iso(to_epoch_ms(timestamp))
+        with self.transaction() as transaction:
+            return restore(transaction, target, asked_for, ignore_missing_files, dry_run, user_metadata)
+
+    def checkpoint(self, *, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS) -> None:
+        """Write a checkpoint of the latest version now: a classic one, or where delta.checkpointPolicy is v2 a
+        UUID-named file of the form ``top_level``, with the file actions in sidecars of ``sidecar_rows`` each where
+        there are more of them.
+
+        Raises UnsupportedFeatureError, StoreError. Cost: the whole state is read and written once, some hundred
+        thousand files at a time.
+        """
         snapshot = self._refresh()
         features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
-        self._advance(snapshot.rebased_on(write_checkpoint(snapshot, self._environment.clock_ms())))
+        environment = self._environment
+        written = write_checkpoint(
+            snapshot,
+            environment.clock_ms(),
+            new_uuid=environment.new_uuid,
+            top_level=top_level,
+            sidecar_rows=sidecar_rows,
+        )
+        self._advance(snapshot.rebased_on(written))
+
+    def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
+        """Write a log compaction file: a run of commits as one file, which readers may read in their place.
+
+        Default: the commits after the last checkpoint, up to the latest. Returns the first and the last version, or
+        None where these are less than two. Raises CallError for a range that is none, MissingVersionError where its
+        commits are gone, UnsupportedFeatureError, StoreError. Cost: as ``snapshot``, 1 GET for each commit, 1 PUT.
+        """
+        snapshot = self._refresh()
+        features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
+        start = snapshot.segment.checkpoint_version + 1 if from_version is None else from_version
+        end = snapshot.version if to_version is None else to_version
+        if from_version is None and to_version is None and end <= start:
+            return None
+        if end > snapshot.version:
+            raise CallError(f"{self.url} has no version {end} yet; its latest is {snapshot.version}.")
+        compaction = write_compaction(self._reader, start, end)
+        return compaction.start, compaction.end
+
+    def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
+        """Delete the files of the log that no version within the retention needs; with ``dry_run`` only say which.
+
+        ``retention``: default delta.logRetentionDuration, 30 days. Age is judged by in-commit timestamps where the
+        table has them. Kept are the newest checkpoint at or before the last midnight UTC before the retention, and all
+        that follows. The report says what becomes unreachable, and why each file goes or stays. It happens by itself
+        after a checkpoint that a commit has written, unless delta.enableExpiredLogCleanup is false. Raises
+        UnsupportedFeatureError, MissingInCommitTimestampError, StoreError. Cost: docs/log-files.md.
+        """
+        retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
+        return clean_up(self._reader, self._environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)
 
     # ------------------------------------------------------------------------------------------- the tip
 
@@ -319,12 +621,15 @@ class DeltaTable:
             tip = store.head(commit_path(latest.version))
             if tip is not None and self._tip in (None, (latest.version, tip)):
                 self._tip = (latest.version, tip)
+                self._mark_seen()
                 return latest
         fresh = load_latest(self._reader)
         self._latest, self._tip = fresh, None
+        self._mark_seen()
         return fresh
 
     def _advance(self, snapshot: Snapshot) -> None:
         if snapshot.version >= self._latest.version:
             self._latest = snapshot
             self._tip = None
+            self._mark_seen()

@@ -17,9 +17,16 @@ from spark_ext import paths
 
 
 def collect(
-    directory: str, name: str, target: deltalog.StructType, partition_columns: Sequence[str]
+    directory: str,
+    name: str,
+    target: deltalog.StructType,
+    partition_columns: Sequence[str],
+    stored_columns: Sequence[str],
 ) -> list[tuple[str, dict[str, str | None]]]:
-    """The data files of the job with their partition values; Spark's by-products are removed."""
+    """The data files of the job with their partition values; Spark's by-products are removed.
+
+    ``stored_columns``: the names that the log has for ``partition_columns``.
+    """
     found: list[tuple[str, dict[str, str | None]]] = []
     for parent, directories, files in os.walk(directory):
         directories.sort()
@@ -31,7 +38,8 @@ def collect(
                 os.unlink(path)
             elif _has_rows(path, segments):
                 values = _partition_values(segments, target, partition_columns)
-                found.append(("/".join([name, *segments, file]), values))
+                logged = dict(zip(stored_columns, values, strict=True))
+                found.append(("/".join([name, *segments, file]), logged))
             else:
                 os.unlink(path)
     return found
@@ -46,12 +54,12 @@ def _has_rows(path: str, segments: Sequence[str]) -> bool:
 
 def _partition_values(
     segments: Sequence[str], target: deltalog.StructType, partition_columns: Sequence[str]
-) -> dict[str, str | None]:
-    values: dict[str, str | None] = {}
+) -> list[str | None]:
+    values: list[str | None] = []
     for segment, name in zip(segments, partition_columns, strict=True):
         text = segment.partition("=")[2]
         value = None if text == paths.HIVE_NULL else paths.hive_unescape(text)
-        values[name] = None if value is None else _as_logged(value, target.field(name))
+        values.append(None if value is None else _as_logged(value, target.field(name)))
     return values
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pyspark
 from pyspark.errors import PySparkValueError
@@ -87,3 +88,8 @@ def _remedy(data_type: spark_types.DataType) -> str:
     if isinstance(data_type, spark_types.StringType):
         return "Cast it to a plain string; collations are not supported."
     return "Cast it to a type such as string or bigint, or drop the column."
+
+
+def spark_type(data_type: Any) -> Any:
+    """The type of a table as Spark has it."""
+    return to_spark(deltalog.StructType((deltalog.StructField("x", data_type),)))["x"].dataType

@@ -18,8 +18,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 import deltalog
-from spark_ext import paths
-from spark_ext.conform import REFUSAL, as_table, check_unique, conformed, problems, stored_schema
+from spark_ext import mapped, paths, rules
+from spark_ext.conform import as_table, check_unique, conformed, problems, stored_schema
 from spark_ext.files import collect, make_durable, remove, rows_of
 from spark_ext.session import session_settings, spark_version
 from spark_ext.types import from_spark
@@ -40,15 +40,12 @@ _OPTIONS = {
         "maxRecordsPerFile",
         "mergeSchema",
         "overwriteSchema",
+        "partitionOverwriteMode",
+        "replaceWhere",
         "txnAppId",
         "txnVersion",
         "userMetadata",
     )
-}
-_LATER = {
-    "replacewhere": "replaceWhere",
-    "partitionoverwritemode": "partitionOverwriteMode",
-    "dynamicpartitionoverwrite": "dynamicPartitionOverwrite",
 }
 _CODECS = ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli")
 # What Parquet files of a Delta table must be, whatever the session says: Spark's default INT96 timestamps have
@@ -99,7 +96,8 @@ class Writer:
 
     Options, in any case: ``mergeSchema``, ``overwriteSchema``, ``userMetadata``, ``txnAppId`` with
     ``txnVersion``, ``maxRecordsPerFile``, ``compression``, and where the write creates the table any table
-    property ``delta.*``. An unknown option is an error.
+    property ``delta.*``. An unknown option is an error. With mode ``overwrite``, ``replaceWhere`` (a condition on
+    partition columns) and ``partitionOverwriteMode`` (``dynamic``) replace a part of the table.
     """
 
     def __init__(self, df: DataFrame) -> None:
@@ -129,11 +127,6 @@ class Writer:
         folded = key.lower()
         if folded.startswith("delta."):
             self._properties[key] = _text(value)
-        elif folded in _LATER:
-            raise deltalog.CallError(
-                f"The option {_LATER[folded]} is not supported yet. Without it, overwrite replaces every row of "
-                "the table; DeltaTable.transaction() can remove chosen files."
-            )
         elif folded not in _OPTIONS:
             raise deltalog.CallError(
                 f"Unknown write option {key!r}. Known: {', '.join(sorted(_OPTIONS.values()))}, and table "
@@ -195,26 +188,27 @@ class Writer:
             raise deltalog.CallError("overwriteSchema needs mode('overwrite'); to add columns use mergeSchema.")
         if options.get("overwriteSchema") and options.get("mergeSchema"):
             raise deltalog.CallError("overwriteSchema and mergeSchema contradict each other. Give one of them.")
+        partial = [name for name in ("replaceWhere", "partitionOverwriteMode") if options.get(name)]
+        if partial and self._mode != "overwrite":
+            raise deltalog.CallError(f"{partial[0]} needs mode('overwrite').")
+        if len(partial) + bool(options.get("overwriteSchema")) > 1:
+            raise deltalog.CallError("replaceWhere, partitionOverwriteMode and overwriteSchema exclude each other.")
 
     def _creation(self, url: str, data: deltalog.StructType) -> _Plan:
+        if self._options.get("replaceWhere"):
+            raise deltalog.CallError(f"There is no table at {url} in which replaceWhere could replace rows.")
         columns = self._partition_by or ()
         transaction = deltalog.DeltaTable.create_transaction(
             url, data, partition_by=columns, properties=self._properties
         )
         names = [data.field(name).name for name in columns]
-        return _Plan(transaction, data, data, names)
+        return _Plan(transaction, data, transaction.schema, names)
 
     def _change(self, table: deltalog.DeltaTable, data: deltalog.StructType) -> _Plan:
         transaction = table.transaction()
         snapshot = transaction.snapshot
         assert snapshot is not None
         self._check_properties(snapshot)
-        mapping = snapshot.metadata.configuration.get("delta.columnMapping.mode", "none")
-        if mapping.lower() != "none":
-            raise deltalog.UnsupportedFeatureError(
-                f"The table at {table.url} uses column mapping (mode {mapping}), which spark_ext cannot write yet.",
-                features=("columnMapping",),
-            )
         if self._mode == "overwrite" and snapshot.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
             raise deltalog.InvalidActionError(
                 f"{table.url} is append-only (delta.appendOnly=true) and cannot be overwritten. Use mode('append')."
@@ -223,7 +217,7 @@ class Writer:
             names = [data.field(name).name for name in self._partition_by or ()]
             if data != snapshot.schema or names != list(snapshot.partition_columns):
                 transaction.set_schema(data, partition_by=names)
-            return _Plan(transaction, data, data, names)
+            return _Plan(transaction, data, transaction.schema, names)
         names = list(snapshot.partition_columns)
         given = names if self._partition_by is None else list(self._partition_by)
         if [name.lower() for name in given] != [name.lower() for name in names]:
@@ -243,7 +237,7 @@ class Writer:
             target = deltalog.merge_schemas(target, as_table(target, data))
             if target != snapshot.schema:
                 transaction.set_schema(target)
-        return _Plan(transaction, data, target, names)
+        return _Plan(transaction, data, transaction.schema, names)
 
     def _check_properties(self, snapshot: deltalog.Snapshot) -> None:
         for key, value in self._properties.items():
@@ -281,11 +275,11 @@ class Writer:
         created = make_durable(table_directory)
         try:
             self._write_parquet(plan, directory)
-            files = collect(directory, name, plan.target, plan.partition_columns)
-            adds = plan.transaction.add_parquet_files(files)
+            files = collect(directory, name, plan.target, plan.partition_columns, plan.stored_partition_columns)
+            adds = plan.transaction.add_parquet_files(files, checked=True)
             removed = 0
             if self._mode == "overwrite" and plan.transaction.snapshot is not None:
-                removed = plan.transaction.remove_all_files()
+                removed = self._remove_replaced(plan)
             if not plan.changes_anything(adds, removed, "txnAppId" in self._options):
                 remove(directory, created)
                 snapshot = plan.transaction.snapshot
@@ -306,6 +300,10 @@ class Writer:
             parameters["canOverwriteSchema"] = True
         if self._options.get("mergeSchema"):
             parameters["canMergeSchema"] = True
+        if self._options.get("replaceWhere"):
+            parameters["predicate"] = self._options["replaceWhere"]
+        elif self._replaces_partitions(plan):
+            parameters["isDynamicPartitionOverwrite"] = True
         try:
             result = plan.transaction.commit("WRITE", parameters, metrics, self._options.get("userMetadata"))
         except (
@@ -331,8 +329,24 @@ class Writer:
             txn_id=result.txn_id,
         )
 
+    def _remove_replaced(self, plan: _Plan) -> int:
+        """What an overwrite takes away; the new files are staged already."""
+        if self._options.get("replaceWhere"):
+            return plan.transaction.replace_where(self._options["replaceWhere"])
+        if self._replaces_partitions(plan):
+            return plan.transaction.replace_partitions()
+        return plan.transaction.remove_all_files()
+
+    def _replaces_partitions(self, plan: _Plan) -> bool:
+        """As in Spark, a table without partitions is overwritten whole."""
+        dynamic = self._options.get("partitionOverwriteMode") and plan.transaction.snapshot is not None
+        return bool(dynamic and plan.partition_columns)
+
     def _write_parquet(self, plan: _Plan, directory: str) -> None:
-        frame = conformed(self._df, plan.data, plan.target, plan.partition_columns)
+        demands = plan.transaction.rules()
+        frame = conformed(self._df, plan.data, plan.target, plan.partition_columns, demands)
+        if mapped.is_mapped(plan.transaction):
+            frame = mapped.under_stored_names(frame, plan.target)
         options: dict[str, Any] = dict(_WRITE_OPTIONS)
         for name in ("compression", "maxRecordsPerFile"):
             if name in self._options:
@@ -345,13 +359,13 @@ class Writer:
             with session_settings(spark, settings):
                 writer = frame.write.mode("error").options(**options)
                 if plan.partition_columns:
-                    writer = writer.partitionBy(*plan.partition_columns)
+                    writer = writer.partitionBy(*plan.stored_partition_columns)
                 writer.parquet(paths.uri(directory))
         except Exception as error:
-            refusal = REFUSAL.search(str(error))
+            refusal = rules.REFUSAL.search(str(error))
             if refusal is None:
                 raise
-            raise deltalog.SchemaMismatchError(refusal[1]) from error
+            raise rules.violation(refusal[1], demands) or deltalog.SchemaMismatchError(refusal[1]) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +376,13 @@ class _Plan:
     data: deltalog.StructType
     target: deltalog.StructType
     partition_columns: list[str]
+
+    @property
+    def stored_partition_columns(self) -> list[str]:
+        """The partition columns under the names that paths and the log have for them."""
+        if mapped.is_mapped(self.transaction):
+            return mapped.stored_names(self.target, self.partition_columns)
+        return self.partition_columns
 
     def changes_anything(self, adds: Sequence[Any], removed: int, records_transaction: bool) -> bool:
         """As delta-spark: no rows in, none out and nothing else staged makes no commit."""
@@ -390,6 +411,10 @@ def _parsed(name: str, value: Any) -> Any:
         return int(text)
     if name == "compression" and text.lower() not in _CODECS:
         raise deltalog.CallError(f"The option compression is {value!r}. Known: {', '.join(_CODECS)}.")
+    if name == "partitionOverwriteMode":
+        if text.lower() not in ("static", "dynamic"):
+            raise deltalog.CallError(f"The option {name} is {value!r}. Known: static, dynamic.")
+        return text.lower() == "dynamic"
     if name == "txnAppId" and not text:
         raise deltalog.CallError("The option txnAppId is empty.")
     return text

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from deltalog.parallel import in_order
+from deltalog.parallel import in_order, mapped
 
 
 class Sources:
@@ -124,3 +124,33 @@ def test_an_iterator_that_the_collector_ends_in_one_of_its_own_threads() -> None
         assert no_thread_is_left()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+@pytest.mark.parametrize("count", [0, 1, 2, 20])
+def test_what_is_mapped_comes_in_order_whichever_thread_is_done_first(threads: int, count: int) -> None:
+    def slower_first(number: int) -> int:
+        time.sleep(0.002 if number % 3 == 0 else 0)
+        return number * number
+
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(count):
+            taken.append(number)
+            yield number
+
+    found = []
+    for square in mapped(items(), slower_first, threads, 1):
+        found.append(square)
+        assert len(taken) <= len(found) + max(threads + 1, 2)
+    assert found == [number * number for number in range(count)]
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_error_while_mapping_comes_in_its_place(threads: int) -> None:
+    found = []
+    with pytest.raises(ZeroDivisionError):
+        for value in mapped([4, 2, 0, 1], lambda number: 8 // number, threads, 1):
+            found.append(value)
+    assert found == [2, 4]

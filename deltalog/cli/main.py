@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from deltalog.cli import commit_tables
+from deltalog.cli.options import Commands, storage_options
 from deltalog.cli.output import Output, report_error, report_warning
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def _own_warnings(as_json: bool) -> Iterator[None]:
         yield
 
 
-app = typer.Typer(
+app = Commands(
     cls=_Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -96,7 +98,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
-_Table = Annotated[str, typer.Argument(metavar="TABLE", help="Where the table is: a path, file:///… or memory://….")]
+_Table = Annotated[
+    str, typer.Argument(metavar="TABLE", help="Where the table is: a path, file:///…, memory://… or s3://….")
+]
 _Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
 _AtVersion = Annotated[
     int | None,
@@ -131,9 +135,9 @@ def _examples(*lines: str) -> str:
 
 
 def _open(table: str) -> DeltaTable:
-    from deltalog import DeltaTable
+    from deltalog import DeltaTable, open_store
 
-    return DeltaTable.open(table)
+    return DeltaTable.open(open_store(table, **storage_options()))
 
 
 def _snapshot(table: str, version: int | None, timestamp: str | None, timestamp_ms: int | None) -> Snapshot:
@@ -395,6 +399,112 @@ def enable_ict(table: _Table, as_json: _Json = False) -> None:
 
 
 @app.command(
+    epilog=_examples(
+        "deltalog restore events --version 3 --dry-run",
+        "deltalog restore events --timestamp 2026-11-20T10:00:00Z",
+    )
+)
+def restore(
+    table: _Table,
+    version: _AtVersion = None,
+    timestamp: _AtTime = None,
+    timestamp_ms: _AtTimeMs = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and commit nothing.")] = False,
+    ignore_missing_files: Annotated[
+        bool, typer.Option("--ignore-missing-files", help="Do without the rows of files that are gone.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Bring rows, columns and properties of an earlier version back, in a new commit.
+
+    Nothing is lost by it: the versions in between stay, and can be restored in turn.
+    """
+    from deltalog.cli import views
+
+    _at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    if version is None and timestamp is None and timestamp_ms is None:
+        raise typer.BadParameter("Name what to restore: --version N, --timestamp ISO or --timestamp-ms MS.")
+    out = Output(as_json)
+    with out.working("Restoring"):
+        result = _open(table).restore(
+            version,
+            timestamp if timestamp_ms is None else timestamp_ms,
+            ignore_missing_files=ignore_missing_files,
+            dry_run=dry_run,
+        )
+    if as_json:
+        out.document(views.restored(result))
+    else:
+        views.print_restored(out, result)
+
+
+@app.command(epilog=_examples("deltalog checkpoint events", "deltalog checkpoint events --v2-json"))
+def checkpoint(
+    table: _Table,
+    v2_json: Annotated[
+        bool, typer.Option("--v2-json", help="Where delta.checkpointPolicy is v2, a top-level file in JSON.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Write a checkpoint of the latest version, so that readers need not replay the commits before it."""
+    out = Output(as_json)
+    with out.working("Writing the checkpoint"):
+        opened = _open(table)
+        opened.checkpoint(top_level="json" if v2_json else "parquet")
+        snapshot = opened.snapshot()
+    found = snapshot.segment.checkpoint
+    assert found is not None
+    if as_json:
+        out.document({"version": found.version, "names": list(found.names), "num_files": snapshot.num_files})
+    else:
+        out.print(f"Checkpoint of version {found.version}, {snapshot.num_files:,} files: {', '.join(found.names)}")
+
+
+@app.command(epilog=_examples("deltalog compact events", "deltalog compact events --from 10 --to 19"))
+def compact(
+    table: _Table,
+    start: Annotated[
+        int | None, typer.Option("--from", min=0, metavar="N", help="The first version. Default: after the checkpoint.")
+    ] = None,
+    end: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="N", help="The last version. Default: the latest.")
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Write a log compaction file: a run of commits as one file, which readers may read in their place."""
+    out = Output(as_json)
+    with out.working("Reading the commits"):
+        found = _open(table).compact_log(start, end)
+    if as_json:
+        out.document({"from": None if found is None else found[0], "to": None if found is None else found[1]})
+    elif found is None:
+        out.print("There are no two commits after the last checkpoint; nothing was written.")
+    else:
+        out.print(f"Versions {found[0]} to {found[1]} are in one file now, beside the commits.")
+
+
+@app.command(
+    epilog=_examples("deltalog cleanup events --dry-run", "deltalog cleanup events --dry-run --json | jq .files")
+)
+def cleanup(
+    table: _Table,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and delete nothing.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Delete the files of the log that no version within delta.logRetentionDuration needs.
+
+    Age is judged by in-commit timestamps where the table has them. Older versions can no longer be read then.
+    """
+    out = Output(as_json)
+    with out.working("Looking through the log"):
+        report = _open(table).cleanup_log(dry_run=dry_run)
+    if as_json:
+        out.document(report.to_json())
+    else:
+        out.print(str(report))
+
+
+@app.command(
     epilog=_examples("deltalog demo", "deltalog demo --path /data/flights-demo --months 4", "deltalog demo --overwrite")
 )
 def demo(
@@ -414,6 +524,9 @@ def demo(
     from deltalog.cli.demo import run
 
     run(path, months, overwrite, as_json)
+
+
+app.add_typer(commit_tables.app, name="commit-table")
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from deltalog.log.history import LogHistory
 from deltalog.spec.timestamps import describe, to_iso
 
 if TYPE_CHECKING:
-    from deltalog import CommitAt, CommitEntry, Snapshot, TimestampExplanation
+    from deltalog import CommitAt, CommitEntry, RestoreResult, Snapshot, TimestampExplanation
 
 _CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
 
@@ -347,3 +347,43 @@ def print_explanation(out: Output, explained: TimestampExplanation, clamped: Com
             label, text = "Clamped", f"to version {clamped.version}, committed at {describe(clamped.timestamp_ms)}"
         facts.append((label, plain(text, styles.get(label, ""))))
     out.print(facts_of(facts))
+
+
+# --------------------------------------------------------------------------------------------------- restore
+
+
+def restored(result: RestoreResult) -> dict[str, Any]:
+    """What a restore did, or would do, as a document."""
+    commit = result.commit
+    return {
+        "restored_version": result.version,
+        "version": None if commit is None else commit.version,
+        "committed": commit is not None and not commit.skipped,
+        "added_files": result.added_files,
+        "added_bytes": result.added_bytes,
+        "removed_files": result.removed_files,
+        "removed_bytes": result.removed_bytes,
+        "files_after": result.files_after,
+        "bytes_after": result.bytes_after,
+        "changes_metadata": result.changes_metadata,
+        "missing_files": list(result.missing_files),
+    }
+
+
+def print_restored(out: Output, result: RestoreResult) -> None:
+    """The same for people."""
+    commit = result.commit
+    if result.changes_nothing:
+        out.print(f"The table is as at version {result.version} already; there is nothing to commit.")
+        return
+    would = "would be " if commit is None else ""
+    facts = [
+        ("Files added", f"{count(result.added_files)}, {bytes_text(result.added_bytes)}"),
+        ("Files removed", f"{count(result.removed_files)}, {bytes_text(result.removed_bytes)}"),
+        ("Files after", f"{count(result.files_after)}, {bytes_text(result.bytes_after)}"),
+        ("Columns and properties", "as then" if result.changes_metadata else "unchanged"),
+    ]
+    if result.missing_files:
+        facts.append(("Files that are gone", f"{count(len(result.missing_files))}, such as {result.missing_files[0]}"))
+    at = "" if commit is None else f" as version {commit.version}"
+    out.print(f"Version {result.version} {would}restored{at}.", facts_of(facts))

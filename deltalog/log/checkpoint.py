@@ -1,227 +1,317 @@
-"""Writes classic checkpoints: the whole state of a version in one Parquet file.
+"""Writes checkpoints: the whole state of a version, so that readers need not replay the log before it.
 
-Spec: PROTOCOL.md#classic-checkpoint, #checkpoint-schema.
+Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec. The file actions pass through in row groups, from the last
+checkpoint and the commits after it into the new one; a table is never held whole.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltalog.errors import InvalidCheckpointError, StoreError
-from deltalog.log import statistics
-from deltalog.log.checkpoint_rows import camel
-from deltalog.log.columns import combined, strings_map
+from deltalog.log.checkpoint_schema import CheckpointSchema, json_lines, widened, with_dictionary
 from deltalog.log.last_checkpoint import encode_hint
+from deltalog.log.reader import LEAN, THREADS
 from deltalog.log.segment import Checkpoint
-from deltalog.log.snapshot import Snapshot
-from deltalog.log.statistics import Leaf
-from deltalog.spec import column_mapping
-from deltalog.spec.actions import Metadata, Protocol
-from deltalog.spec.paths import LAST_CHECKPOINT, LogFileKind, checkpoint_path, log_path
-from deltalog.spec.properties import (
-    CHECKPOINT_STATS_AS_JSON,
-    CHECKPOINT_STATS_AS_STRUCT,
-    DELETED_FILE_RETENTION_MS,
-)
-from deltalog.spec.schema import StructType
-from deltalog.storage.base import FileMeta, PutOutcome
+from deltalog.log.snapshot import NewCheckpoint, Snapshot
+from deltalog.log.totals import NO_FILES, Totals, totals_of
+from deltalog.parallel import mapped
+from deltalog.spec import features
+from deltalog.spec.actions import Metadata, Protocol, Sidecar
+from deltalog.spec.paths import LAST_CHECKPOINT, LogFileKind, checkpoint_path, log_path, new_sidecar_path
+from deltalog.spec.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION_MS
+from deltalog.storage.base import LogStore, PutOutcome
 
-_GROUP_ROWS = 100_000
-_STRING_LIST = pa.list_(pa.field("element", pa.string()))
+TopLevel = Literal["parquet", "json"]
+SIDECAR_ROWS = 100_000
+_GROUP_ROWS = 65_536
 
 
-def write_checkpoint(snapshot: Snapshot, clock_ms: int) -> Checkpoint:
-    """Write the checkpoint of a snapshot and point ``_last_checkpoint`` at it.
+def write_checkpoint(
+    snapshot: Snapshot,
+    clock_ms: int,
+    *,
+    new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    top_level: TopLevel = "parquet",
+    sidecar_rows: int = SIDECAR_ROWS,
+) -> NewCheckpoint:
+    """Write the checkpoint of a snapshot, check that it arrived whole, and point ``_last_checkpoint`` at it.
 
-    ``clock_ms`` judges which tombstones are still within delta.deletedFileRetentionDuration. The hint is
-    written only after the checkpoint was read back whole. Raises StoreError. Cost: the snapshot's files, 2 PUTs,
-    1 ranged GET.
+    Where delta.checkpointPolicy is v2 and the protocol has the feature, that is a UUID-named file of the form
+    ``top_level``, and with more than ``sidecar_rows`` file actions these in sidecars of so many each; else a classic
+    one. ``clock_ms`` judges which tombstones and transactions have expired. Raises StoreError,
+    InvalidCheckpointError. Cost: the live files and tombstones are read; 2 PUTs and a ranged GET, for each sidecar
+    one of either more. Memory: some hundred thousand file actions, on stores without ``put_stream_if_absent`` of
+    their own the finished file too.
     """
-    retention_ms = DELETED_FILE_RETENTION_MS.read(snapshot.metadata.configuration)
-    tombstones = snapshot.tombstones(clock_ms - retention_ms)
-    files = snapshot.files()
-    buffer = io.BytesIO()
-    rows_written = _write(buffer, checkpoint_tables(snapshot, files, tombstones))
-    data = buffer.getvalue()
-    path = checkpoint_path(snapshot.version)
-    store = snapshot.reader.store
-    outcome = store.put_if_absent(path, data)
-    # Only a doubtful answer needs a look: it may be another writer's file that lies there, or none.
-    meta = FileMeta(path, len(data), None) if outcome is PutOutcome.COMMITTED else store.head(path)
-    if meta is None:
-        raise StoreError(f"{store.location(path)}: the store did not answer; the checkpoint is not there.", path=path)
-    # Another writer's checkpoint of this version holds the same state, so whatever is there now is kept.
-    with pq.ParquetFile(store.open_input(path)) as written:
-        rows = written.metadata.num_rows
-    if outcome is PutOutcome.COMMITTED and rows != rows_written:
-        raise InvalidCheckpointError(
-            f"{store.location(path)} has {rows} rows instead of {rows_written}.", version=snapshot.version
-        )
-    store.put(log_path(LAST_CHECKPOINT), encode_hint(snapshot.version, rows, meta.size_bytes or 0, files.num_rows))
-    name = path.rsplit("/", 1)[-1]
-    return Checkpoint(snapshot.version, LogFileKind.CLASSIC_CHECKPOINT, (name,))
+    while True:
+        writing = _Writing(snapshot, clock_ms, new_uuid)
+        try:
+            written = writing.v2(top_level, sidecar_rows) if writing.is_v2 else writing.classic()
+            break
+        except InvalidCheckpointError as error:  # of the one that is read
+            snapshot = snapshot.passing_over(error)
+    writing.check(written)
+    writing.point_at(written)
+    return NewCheckpoint(written.checkpoint, writing.counted)
 
 
-def _write(buffer: io.BytesIO, tables: Iterable[pa.Table]) -> int:
-    writer, rows = None, 0
-    for table in tables:
-        if writer is None:
-            writer = pq.ParquetWriter(
-                buffer, table.schema, compression="zstd", use_dictionary=False, write_page_checksum=True
+def uses_v2(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether the checkpoints of a table are to be UUID-named."""
+    listed = set(features.reader_features(protocol)) & set(features.writer_features(protocol))
+    return "v2Checkpoint" in listed and CHECKPOINT_POLICY.read(metadata.configuration) == "v2"
+
+
+class _Written:
+    """A checkpoint that lies in the store: how many rows each of its files must have, unless another writer made it,
+    its bytes, and its actions."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.expected: dict[str, int] = {}
+        self.is_anothers = False
+        self.top_level_bytes = 0
+        self.num_actions = 0
+        self.sidecars: list[Sidecar] = []
+
+    @property
+    def path(self) -> str:
+        return log_path(self.checkpoint.names[0])
+
+    @property
+    def size_bytes(self) -> int:
+        return self.top_level_bytes + sum(sidecar.size_in_bytes for sidecar in self.sidecars)
+
+
+class _Writing:
+    """The making of one checkpoint."""
+
+    def __init__(self, snapshot: Snapshot, clock_ms: int, new_uuid: Callable[[], str]) -> None:
+        self._snapshot = snapshot
+        self._store: LogStore = snapshot.reader.store
+        self._clock_ms = clock_ms
+        self._new_uuid = new_uuid
+        self.is_v2 = uses_v2(snapshot.protocol, snapshot.metadata)
+        self._schema = CheckpointSchema(snapshot.state, clock_ms, v2=self.is_v2)
+        self.counted: Totals | None = None
+
+    # ------------------------------------------------------------------------------------------- contents
+
+    def _file_actions(self) -> Iterator[pa.Table]:
+        """The live files, then the tombstones, counted on the way."""
+        self.counted = None
+        counted = NO_FILES
+        schema = self._schema
+        pieces = self._snapshot.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
+        # Statistics are parsed by threads of their own: a checkpoint of one row group is read by one. Of a few files
+        # they are parsed before threads have begun.
+        known = self._snapshot.known_totals
+        threads = 0 if known is not None and known.num_files <= LEAN.rows else THREADS
+        for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
+            counted += totals
+            yield rows
+        retention_ms = DELETED_FILE_RETENTION_MS.read(self._snapshot.metadata.configuration)
+        for tombstones in self._snapshot.stream_tombstones(self._clock_ms - retention_ms):
+            yield schema.removes(tombstones)
+        self.counted = counted
+
+    # --------------------------------------------------------------------------------------------- forms
+
+    def classic(self) -> _Written:
+        path = checkpoint_path(self._snapshot.version)
+        name = path.rsplit("/", 1)[-1]
+        written = _Written(Checkpoint(self._snapshot.version, LogFileKind.CLASSIC_CHECKPOINT, (name,)))
+
+        def write(file: BinaryIO) -> None:
+            small = self._schema.small(self._snapshot.version)
+            groups = _row_groups(itertools.chain([small], self._file_actions()), self._schema.whole, _GROUP_ROWS)
+            written.expected[path] = write_parquet(file, self._schema.whole, groups)
+            written.top_level_bytes = file.tell()
+
+        outcome = self._store.put_stream_if_absent(path, write)
+        if outcome is not PutOutcome.COMMITTED:
+            # It may be another writer's, which holds the same state: whatever is there is kept.
+            written.expected[path], written.is_anothers = 0, True
+        self._find(written, outcome)
+        return written
+
+    def v2(self, top_level: TopLevel, sidecar_rows: int) -> _Written:
+        version = self._snapshot.version
+        name = f"{checkpoint_path(version).rsplit('/', 1)[-1].removesuffix('parquet')}{self._new_uuid()}.{top_level}"
+        written = _Written(Checkpoint(version, LogFileKind.UUID_CHECKPOINT, (name,)))
+        groups = _row_groups(self._file_actions(), self._schema.file_actions, min(_GROUP_ROWS, sidecar_rows))
+        first = list(itertools.islice(groups, 1 + sidecar_rows // min(_GROUP_ROWS, sidecar_rows)))
+        inline = first if sum(group.num_rows for group in first) <= sidecar_rows else []
+        try:
+            if not inline:
+                self._write_sidecars(written, itertools.chain(first, groups), sidecar_rows)
+            del first
+            rows = self._top_level(written, inline)
+        except Exception:
+            self._discard(written.sidecars)  # nothing names them
+            raise
+        outcome = self._put_top_level(written, rows, top_level)
+        self._find(written, outcome)
+        return written
+
+    def _top_level(self, written: _Written, inline: Sequence[pa.Table]) -> list[pa.Table]:
+        assert self.counted is not None
+        tags = {"numOfAddFiles": str(self.counted.num_files)}
+        if written.sidecars:
+            tags["sidecarNumActions"] = str(written.num_actions)
+            tags["sidecarSizeInBytes"] = str(sum(sidecar.size_in_bytes for sidecar in written.sidecars))
+        small = self._schema.small(self._snapshot.version, written.sidecars, tags)
+        return [widened(rows, self._schema.whole) for rows in (small, *inline)]
+
+    def _put_top_level(self, written: _Written, rows: Sequence[pa.Table], top_level: TopLevel) -> PutOutcome:
+        written.num_actions += sum(group.num_rows for group in rows)
+        if top_level == "json":
+            data = b"".join(line + b"\n" for group in rows for line in json_lines(group))
+            written.expected[written.path] = written.num_actions - sum(written.expected.values())
+            written.top_level_bytes = len(data)
+            return self._store.put_if_absent(written.path, data)
+
+        def write(file: BinaryIO) -> None:
+            written.expected[written.path] = write_parquet(file, self._schema.whole, rows)
+            written.top_level_bytes = file.tell()
+
+        return self._store.put_stream_if_absent(written.path, write)
+
+    def _write_sidecars(self, written: _Written, groups: Iterator[pa.Table], rows: int) -> None:
+        schema = self._schema.file_actions
+        for first in groups:
+            path = new_sidecar_path(self._new_uuid())
+            some = itertools.chain([first], _while_below(groups, rows - first.num_rows))
+            with self._store.open_output(path) as file:
+                # Named before it is whole, so that it is taken away where the next one fails.
+                written.sidecars.append(Sidecar(path=path, size_in_bytes=0, modification_time=self._clock_ms))
+                written.expected[path] = write_parquet(file, schema, some)
+                size_bytes = file.tell()
+            name = path.rsplit("/", 1)[-1]
+            written.sidecars[-1] = Sidecar(path=name, size_in_bytes=size_bytes, modification_time=self._clock_ms)
+            written.num_actions += written.expected[path]
+
+    def _discard(self, sidecars: Iterable[Sidecar]) -> None:
+        for sidecar in sidecars:
+            with contextlib.suppress(StoreError):
+                self._store.delete(new_sidecar_path(sidecar.path.rsplit("/", 1)[-1].removesuffix(".parquet")))
+
+    # ------------------------------------------------------------------------------------- after the writing
+
+    def _find(self, written: _Written, outcome: PutOutcome) -> None:
+        """After a doubtful answer, whether it is there, and its size. Raises StoreError."""
+        if outcome is PutOutcome.COMMITTED:
+            return
+        meta = self._store.head(written.path)
+        if meta is None:
+            raise StoreError(
+                f"{self._store.location(written.path)}: the store said {outcome.value}, and no checkpoint is there.",
+                path=written.path,
             )
-        writer.write_table(table, row_group_size=table.num_rows)
-        rows += table.num_rows
-    assert writer is not None
-    writer.close()
+        written.top_level_bytes = meta.size_bytes or 0
+
+    def check(self, written: _Written) -> None:
+        """Read every file back, Parquet as far as its footer. Raises InvalidCheckpointError."""
+        for path, expected in written.expected.items():
+            rows = self._rows_in(path)
+            if rows != expected and not (path == written.path and written.is_anothers):
+                raise InvalidCheckpointError(
+                    f"{self._store.location(path)} has {rows} rows instead of {expected}.",
+                    version=self._snapshot.version,
+                )
+            if not self.is_v2:
+                written.num_actions = rows
+
+    def _rows_in(self, path: str) -> int:
+        if path.endswith(".json"):
+            return self._store.get(path).count(b"\n")
+        try:
+            with pq.ParquetFile(self._store.open_input(path)) as file:
+                return int(file.metadata.num_rows)
+        except StoreError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InvalidCheckpointError(
+                f"{self._store.location(path)} cannot be read back: {error}. It was left out of use; delete it, and "
+                "write the checkpoint again.",
+                version=self._snapshot.version,
+            ) from error
+
+    def point_at(self, written: _Written) -> None:
+        num_add_files = None if self.counted is None else self.counted.num_files
+        v2: dict[str, Any] | None = None
+        if self.is_v2:
+            v2 = {
+                "path": written.checkpoint.names[0],
+                "sizeInBytes": written.top_level_bytes,
+                "modificationTime": self._clock_ms,
+            }
+        hint = encode_hint(self._snapshot.version, written.num_actions, written.size_bytes, num_add_files, v2)
+        self._store.put(log_path(LAST_CHECKPOINT), hint)
+
+
+# --------------------------------------------------------------------------------------------- Parquet
+
+
+def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table]) -> int:
+    """Row groups to a Parquet file; the number of rows.
+
+    zstd at its first level, and dictionaries for the columns with few values: of what was tried, the smallest and
+    as fast as any (docs/log-files.md).
+    """
+    dictionary: Any = with_dictionary(path for field in schema for path in _leaves(field.type, field.name)) or False
+    rows = 0
+    with pq.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=dictionary, write_page_checksum=True
+    ) as writer:
+        for group in groups:
+            writer.write_table(group, row_group_size=max(group.num_rows, 1))
+            rows += group.num_rows
     return rows
 
 
-def checkpoint_tables(snapshot: Snapshot, files: pa.Table, tombstones: pa.Table) -> Iterator[pa.Table]:
-    """A row per action, a struct column per kind of action; in parts of one schema, so that statistics are parsed
-    a part at a time. Pure."""
-    small = {
-        "protocol": _protocols([snapshot.protocol]),
-        "metaData": _metadatas([snapshot.metadata]),
-        "txn": _transactions(snapshot),
-        "domainMetadata": _domains(snapshot),
-    }
-    large = {"add": (files, _add_columns(snapshot)), "remove": (tombstones, _action_columns)}
-    types = {name: array.type for name, array in small.items()}
-    types |= {name: _struct(columns(rows.slice(0, 0))).type for name, (rows, columns) in large.items()}
-    schema = pa.schema([(n, types[n]) for n in ("txn", "add", "remove", "metaData", "protocol", "domainMetadata")])
-    waiting = [_rows(schema, name, array) for name, array in small.items()]
-    for name, (rows, columns) in large.items():
-        for start in range(0, rows.num_rows, _GROUP_ROWS):
-            waiting.append(_rows(schema, name, _struct(columns(rows.slice(start, _GROUP_ROWS)))))
-            yield pa.concat_tables(waiting)
-            waiting.clear()
+def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
+    """The dotted paths that Parquet has for the columns of a type."""
+    if pa.types.is_struct(kind):
+        for field in kind.fields:
+            yield from _leaves(field.type, f"{path}.{field.name}")
+    elif pa.types.is_map(kind):
+        yield from (f"{path}.key_value.key", f"{path}.key_value.value")
+    else:
+        yield f"{path}.list.element" if pa.types.is_list(kind) else path
+
+
+def _row_groups(pieces: Iterable[pa.Table], schema: pa.Schema, size: int) -> Iterator[pa.Table]:
+    """The rows of all pieces, ``size`` at a time, with the columns of ``schema``."""
+    waiting: list[pa.Table] = []
+    free = size
+    for piece in pieces:
+        while piece.num_rows >= free:
+            waiting.append(piece.slice(0, free))
+            piece, free = piece.slice(free), size
+            yield _joined(waiting, schema)
+        if piece.num_rows:
+            waiting.append(piece)
+            free -= piece.num_rows
     if waiting:
-        yield pa.concat_tables(waiting)
+        yield _joined(waiting, schema)
 
 
-def _rows(schema: pa.Schema, name: str, array: pa.StructArray) -> pa.Table:
-    """Actions of one kind, the other columns null."""
-    columns = [array if field.name == name else pa.nulls(len(array), field.type) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
+def _joined(waiting: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    rows = pa.concat_tables([widened(rows, schema) for rows in waiting])
+    waiting.clear()
+    return rows
 
 
-def _struct(columns: Mapping[str, Any]) -> pa.StructArray:
-    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
-
-
-def _action_columns(rows: pa.Table) -> dict[str, Any]:
-    """Rows of FILES or TOMBSTONES under the protocol's names. dataChange is false in a checkpoint."""
-    columns = {camel(name): _camel_struct(combined(rows.column(name))) for name in rows.schema.names}
-    return {**columns, "dataChange": pa.repeat(False, rows.num_rows)}
-
-
-def _add_columns(snapshot: Snapshot) -> Callable[[pa.Table], dict[str, Any]]:
-    """From live files to the fields of add: statistics in the forms that the table's properties ask for."""
-    configuration, schema = snapshot.metadata.configuration, snapshot.schema
-    mapping = column_mapping.mode_of(configuration)
-    partitioned = [schema.field(name) for name in snapshot.partition_columns]
-    data_schema = StructType(tuple(column for column in schema if column not in partitioned))
-    leaves = statistics.indexed_leaves(data_schema, mapping, configuration)
-    as_text, as_struct = (p.read(configuration) for p in (CHECKPOINT_STATS_AS_JSON, CHECKPOINT_STATS_AS_STRUCT))
-
-    def columns(files: pa.Table) -> dict[str, Any]:
-        found = _action_columns(files)
-        if as_struct:
-            found["stats_parsed"] = _parsed_statistics(files, leaves)
-            values = {
-                column_mapping.physical_name(c, mapping): statistics.partition_values(files, c, mapping)
-                for c in partitioned
-            }
-            if values:
-                found["partitionValues_parsed"] = _struct(values)
-        if not as_text:
-            del found["stats"]
-        return found
-
-    return columns
-
-
-def _parsed_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> pa.StructArray:
-    flat = statistics.of_files(files, leaves)
-    columns = {name: combined(flat.column(name)) for name in ("numRecords", "tightBounds")}
-    columns |= statistics.nested(flat, leaves, lambda leaf: leaf.physical)
-    absent = combined(files.column("stats")).is_null()
-    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=absent)
-
-
-def _camel_struct(values: Any) -> Any:
-    """Deletion vectors with the protocol's names and widths."""
-    if not pa.types.is_struct(values.type):
-        return values
-    narrow = {"offset": pa.int32(), "size_in_bytes": pa.int32()}
-    children = [
-        child.cast(narrow.get(f.name, f.type)) for f, child in zip(values.type.fields, values.flatten(), strict=True)
-    ]
-    fields = [pa.field(camel(f.name), child.type) for f, child in zip(values.type.fields, children, strict=True)]
-    return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
-
-
-def _protocols(protocols: Sequence[Protocol]) -> pa.StructArray:
-    return pa.StructArray.from_arrays(
-        [
-            pa.array([p.min_reader_version for p in protocols], pa.int32()),
-            pa.array([p.min_writer_version for p in protocols], pa.int32()),
-            pa.array([p.reader_features for p in protocols], _STRING_LIST),
-            pa.array([p.writer_features for p in protocols], _STRING_LIST),
-        ],
-        names=["minReaderVersion", "minWriterVersion", "readerFeatures", "writerFeatures"],
-    )
-
-
-def _metadatas(metadatas: Sequence[Metadata]) -> pa.StructArray:
-    formats = pa.StructArray.from_arrays(
-        [
-            pa.array([m.format.provider for m in metadatas]),
-            strings_map([m.format.options for m in metadatas]),
-        ],
-        names=["provider", "options"],
-    )
-    return pa.StructArray.from_arrays(
-        [
-            pa.array([m.id for m in metadatas], pa.string()),
-            pa.array([m.name for m in metadatas], pa.string()),
-            pa.array([m.description for m in metadatas], pa.string()),
-            formats,
-            pa.array([m.schema_string for m in metadatas], pa.string()),
-            pa.array([m.partition_columns for m in metadatas], _STRING_LIST),
-            strings_map([m.configuration for m in metadatas]),
-            pa.array([m.created_time for m in metadatas], pa.int64()),
-        ],
-        names=[
-            "id", "name", "description", "format", "schemaString", "partitionColumns", "configuration", "createdTime"
-        ],
-    )  # fmt: skip
-
-
-def _transactions(snapshot: Snapshot) -> pa.StructArray:
-    rows = snapshot.set_transactions
-    return pa.StructArray.from_arrays(
-        [
-            pa.array([t.app_id for t in rows], pa.string()),
-            pa.array([t.version for t in rows], pa.int64()),
-            pa.array([t.last_updated for t in rows], pa.int64()),
-        ],
-        names=["appId", "version", "lastUpdated"],
-    )
-
-
-def _domains(snapshot: Snapshot) -> pa.StructArray:
-    rows = snapshot.domain_metadata
-    return pa.StructArray.from_arrays(
-        [
-            pa.array([d.domain for d in rows], pa.string()),
-            pa.array([d.configuration for d in rows], pa.string()),
-            pa.array([d.removed for d in rows], pa.bool_()),
-        ],
-        names=["domain", "configuration", "removed"],
-    )
+def _while_below(groups: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Groups as long as ``rows`` are left."""
+    while rows > 0 and (group := next(groups, None)) is not None:
+        rows -= group.num_rows
+        yield group

@@ -14,18 +14,17 @@ import msgspec
 
 from deltalog.errors import CorruptTableError, InvalidCommitError
 from deltalog.log.replay import PartialState, State, advance
-from deltalog.spec import limits
+from deltalog.log.totals import DELETED_BINS, SIZE_BINS, Deletions, FileSizes, Totals
+from deltalog.spec import features, limits
 from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.spec.codec import CommitActions
 from deltalog.spec.paths import checksum_path
+from deltalog.spec.properties import SET_TRANSACTION_RETENTION_MS
 
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Number and bytes of the live files."""
-
-    num_files: int
-    size_bytes: int
+# With more of them, as PROTOCOL.md leaves to the writer, they are left out, and readers ask the log.
+MAX_TRANSACTIONS = 10_000
+MAX_DOMAINS = 10_000
+__all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "encode_checksum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,10 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
         return None
     try:
         body = msgspec.json.decode(data)
-        totals = Totals(body["numFiles"], body["tableSizeBytes"])
-        if not all(type(n) is int and 0 <= n < 2**63 for n in (totals.num_files, totals.size_bytes)):
+        counts = (body["numFiles"], body["tableSizeBytes"])
+        if not _are_counts(counts):
             return None
+        totals = Totals(*counts, _sizes_in(body), _deletions_in(body))
         transactions, domains = body.get("setTransactions"), body.get("domainMetadata")
         return VersionChecksum(
             totals,
@@ -81,6 +81,38 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
         return None
     except (KeyError, TypeError, AttributeError, InvalidCommitError):
         return None
+
+
+def _are_counts(values: Any) -> bool:
+    return all(type(n) is int and 0 <= n < 2**63 for n in values)
+
+
+def _sizes_in(body: dict[str, Any]) -> FileSizes | None:
+    """The histogram of sizes, where it has the usual bins; delta-spark has had two names for it."""
+    found = body.get("fileSizeHistogram") or body.get("histogramOpt")
+    if not isinstance(found, dict) or found.get("sortedBinBoundaries") != list(SIZE_BINS):
+        return None
+    counts, sizes = (_counts_in(found, key, len(SIZE_BINS)) for key in ("fileCounts", "totalBytes"))
+    if not (counts and sizes) or (sum(counts), sum(sizes)) != (body["numFiles"], body["tableSizeBytes"]):
+        return None
+    return FileSizes(counts, sizes)
+
+
+def _counts_in(body: dict[str, Any], key: str, length: int) -> tuple[int, ...]:
+    """So many counts, or none at all where they are not that."""
+    found = body.get(key)
+    sound = isinstance(found, list) and len(found) == length and _are_counts(found)
+    return tuple(found or ()) if sound else ()
+
+
+def _deletions_in(body: dict[str, Any]) -> Deletions | None:
+    numbers = [body.get(key) for key in ("numDeletedRecordsOpt", "numDeletionVectorsOpt")]
+    histogram = body.get("deletedRecordCountsHistogramOpt")
+    if not isinstance(histogram, dict) or not _are_counts(numbers):
+        return None
+    counts = _counts_in(histogram, "deletedRecordCounts", len(DELETED_BINS))
+    records, vectors = (number or 0 for number in numbers)
+    return Deletions(records, vectors, counts) if counts and sum(counts) == body["numFiles"] else None
 
 
 def check_against(state: State, commits: Sequence[CommitActions], table: str, version: int) -> None:
@@ -109,7 +141,10 @@ def _essence(state: State | PartialState) -> dict[str, object]:
 
 
 def encode_checksum(state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None) -> bytes:
-    """The ``.crc`` of a version."""
+    """The ``.crc`` of a version. What is not known, or has no meaning for the table, is left out."""
+    configuration = state.metadata.configuration
+    # With a retention the answer depends on when it is asked, so it is no part of a checksum.
+    few = len(state.transactions) <= MAX_TRANSACTIONS and SET_TRANSACTION_RETENTION_MS.key not in configuration
     body: dict[str, Any] = {
         "txnId": txn_id,
         "tableSizeBytes": totals.size_bytes,
@@ -117,9 +152,20 @@ def encode_checksum(state: State, totals: Totals, txn_id: str, in_commit_timesta
         "numMetadata": 1,
         "numProtocol": 1,
         "inCommitTimestampOpt": in_commit_timestamp_ms,
-        "setTransactions": [t.to_json() for t in state.transactions.values()],
-        "domainMetadata": [d.to_json() for d in state.domains.values()],
+        "setTransactions": [t.to_json() for t in state.transactions.values()] if few else None,
+        "domainMetadata": [d.to_json() for d in state.domains.values()] if len(state.domains) <= MAX_DOMAINS else None,
         "metadata": state.metadata.to_json(),
         "protocol": state.protocol.to_json(),
+        "fileSizeHistogram": _sizes_body(totals.sizes),
     }
+    if "deletionVectors" in features.writer_features(state.protocol) and totals.deletions is not None:
+        body["numDeletedRecordsOpt"] = totals.deletions.num_records
+        body["numDeletionVectorsOpt"] = totals.deletions.num_vectors
+        body["deletedRecordCountsHistogramOpt"] = {"deletedRecordCounts": totals.deletions.counts}
     return msgspec.json.encode({key: value for key, value in body.items() if value is not None})
+
+
+def _sizes_body(sizes: FileSizes | None) -> dict[str, Any] | None:
+    if sizes is None:
+        return None
+    return {"sortedBinBoundaries": SIZE_BINS, "fileCounts": sizes.counts, "totalBytes": sizes.sizes}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -65,8 +66,9 @@ def combined(values: Any) -> Any:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
+@lru_cache(maxsize=64)
 def empty(schema: pa.Schema) -> pa.Table:
-    """A table without rows."""
+    """A table without rows. Tables do not change, so one for each of the few schemas that are asked for is enough."""
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
@@ -80,6 +82,16 @@ def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
         if bit:
             packed[index >> 3] |= 1 << (index & 7)
     return pa.py_buffer(bytes(packed))
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
+    """Values of a type; of whole numbers, text and truth values without ``pyarrow.array``. Raises
+    pyarrow.ArrowInvalid."""
+    if pa.types.is_integer(kind):
+        return int64s(values).cast(kind)
+    if kind == pa.string():
+        return strings(values)
+    return booleans(values) if kind == pa.bool_() else pa.array(values, kind)
 
 
 def scalar(value: Any, kind: pa.DataType) -> pa.Scalar:

@@ -30,14 +30,18 @@ def read_hint(data: bytes) -> int | None:
     return version if sound and whole and 0 <= version < 2**63 else None
 
 
-def encode_hint(version: int, size: int, size_bytes: int, num_add_files: int) -> bytes:
-    """The file for a checkpoint of ``size`` actions."""
+def encode_hint(
+    version: int, size: int, size_bytes: int, num_add_files: int | None, v2: Mapping[str, Any] | None = None
+) -> bytes:
+    """The file for a checkpoint of ``size`` actions. ``v2``: what delta-spark wants to know of a UUID-named one, which
+    it then need not look for."""
     body: dict[str, Any] = {
         "version": version,
         "size": size,
         "sizeInBytes": size_bytes,
-        "numOfAddFiles": num_add_files,
     }
+    body |= {"numOfAddFiles": num_add_files} if num_add_files is not None else {}
+    body |= {"v2Checkpoint": dict(v2)} if v2 is not None else {}
     return json.dumps({**body, "checksum": checksum(body)}, separators=(",", ":")).encode()
 
 

@@ -24,10 +24,9 @@ from deltalog.errors import (
 from deltalog.log.bulk import decode_commits
 from deltalog.log.checkpoint_rows import Wanted, file_actions, present, small_actions
 from deltalog.log.checksum import VersionChecksum, decode_checksum
-from deltalog.log.columns import empty
 from deltalog.log.footer import check_footer
 from deltalog.log.last_checkpoint import read_hint
-from deltalog.log.replay import TOMBSTONES, Commits, PartialState, advance, files_table, tombstones_table
+from deltalog.log.replay import Commits, PartialState, advance, files_table, tombstones_table
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, parse_listing, parse_names
 from deltalog.parallel import in_order
 from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
@@ -45,9 +44,8 @@ from deltalog.storage.table_files import TableFiles
 
 HEAD_BYTES = 4096
 _HEADS_AT_ONCE = 1000
-_PIECE_ROWS = 32_768
 # Decoding is the processor's work: more threads than it has cores only hold more pieces.
-_THREADS, _PIECES_AHEAD = min(4, os.cpu_count() or 4), 4
+THREADS = min(4, os.cpu_count() or 4)
 # The small actions, and a field of each that is never null.
 _SINGLETONS = {
     "protocol": "protocol.minReaderVersion",
@@ -56,6 +54,18 @@ _SINGLETONS = {
     "domainMetadata": "domainMetadata.domain",
 }
 Piece = TypeVar("Piece")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How file actions are read: so many at a time, by so many threads, each so many pieces ahead of the caller."""
+
+    rows: int = 32_768
+    threads: int = THREADS
+    ahead: int = 4
+
+
+FAST, LEAN = Pace(), Pace(16_384, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +113,11 @@ class LogReader:
 
     def commits(self, versions: Sequence[int]) -> list[CommitActions]:
         """The actions of several commits. Cost: 1 GET each, in parallel where the store does that."""
-        files = self._commit_files(versions)
+        files = self.commit_files(versions)
         return [decode_commit(data, version) for version, data in zip(versions, files, strict=True)]
 
-    def _commit_files(self, versions: Sequence[int], length: int | None = None) -> list[bytes]:
+    def commit_files(self, versions: Sequence[int], length: int | None = None) -> list[bytes]:
+        """The bytes of commits, or their first ``length``. Raises MissingVersionError. Cost: 1 GET each."""
         try:
             return self.store.get_many([commit_path(v) for v in versions], length)
         except ObjectNotFoundError as error:
@@ -125,7 +136,7 @@ class LogReader:
         return found + self._in_bulk(rest)
 
     def _in_bulk(self, versions: Sequence[int]) -> Commits:
-        return decode_commits(versions, self._commit_files(versions))
+        return decode_commits(versions, self.commit_files(versions))
 
     def _compacted(self, compaction: Compaction) -> Commits | None:
         try:
@@ -139,7 +150,7 @@ class LogReader:
         Cost: 1 GET of 4 KiB; 1 more of the whole file when commitInfo is longer or not first. Raises
         MissingVersionError.
         """
-        return self._info_of(version, self._commit_files([version], HEAD_BYTES)[0])
+        return self._info_of(version, self.commit_files([version], HEAD_BYTES)[0])
 
     def commit_infos(self, versions: Sequence[int]) -> list[CommitInfo | None]:
         """As ``commit_info`` of several commits; None also where a commit is damaged. Cost: 1 GET of 4 KiB each, in
@@ -147,7 +158,7 @@ class LogReader:
         found: list[CommitInfo | None] = []
         for start in range(0, len(versions), _HEADS_AT_ONCE):
             some = versions[start : start + _HEADS_AT_ONCE]
-            for version, head in zip(some, self._commit_files(some, HEAD_BYTES), strict=True):
+            for version, head in zip(some, self.commit_files(some, HEAD_BYTES), strict=True):
                 try:
                     found.append(self._info_of(version, head))
                 except InvalidCommitError:
@@ -159,7 +170,7 @@ class LogReader:
         info = first_commit_info(head, whole)
         if info is not None:
             return info
-        return decode_commit(head if whole else self._commit_files([version])[0], version).commit_info
+        return decode_commit(head if whole else self.commit_files([version])[0], version).commit_info
 
     def in_commit_timestamp_ms(self, version: int) -> int:
         """Raises MissingInCommitTimestampError when the commit has none. Cost: as ``commit_info``."""
@@ -210,6 +221,22 @@ class LogReader:
             )
         return PartialState(protocol, metadata, transactions, domains)
 
+    def sidecars_of(self, checkpoint: Checkpoint) -> list[str]:
+        """The sidecars that a checkpoint names, as it names them. Raises InvalidCheckpointError. Cost: a ranged GET or
+        two for each part."""
+        if checkpoint.is_json:
+            return [sidecar.path for sidecar in self._json_checkpoint(checkpoint).sidecars]
+        found: list[str] = []
+        for name in checkpoint.names:
+            with contextlib.ExitStack() as stack:
+                file = self._open(log_path(name), checkpoint, stack)
+                found += self._sidecars(file, checkpoint)
+        return found
+
+    def _sidecars(self, file: _OpenFile, checkpoint: Checkpoint) -> list[str]:
+        pieces = self._parquet(file, checkpoint, ["sidecar.path"])
+        return [body["path"] for piece in pieces for _, body in small_actions(piece, ["sidecar"])]
+
     def _small_actions(self, path: str, checkpoint: Checkpoint) -> list[tuple[str, dict[str, Any]]]:
         """The few rows that are no file actions. One column of each kind tells which row groups have them."""
         found: list[tuple[str, dict[str, Any]]] = []
@@ -222,13 +249,12 @@ class LogReader:
                         found.extend(small_actions(piece, _SINGLETONS))
         return found
 
-    def checkpoint_tombstones(self, checkpoint: Checkpoint) -> pa.Table:
-        """The remove actions of a checkpoint, schema TOMBSTONES."""
-        pieces = self.file_pieces(checkpoint, Wanted("remove", TOMBSTONES), lambda piece: piece)
-        return pa.concat_tables([empty(TOMBSTONES), *pieces])
-
     def file_pieces(
-        self, checkpoint: Checkpoint, wanted: Wanted, convert: Callable[[pa.Table], Piece]
+        self,
+        checkpoint: Checkpoint,
+        wanted: Wanted,
+        convert: Callable[[pa.Table], Piece],
+        pace: Pace = FAST,
     ) -> Iterator[Piece]:
         """The file actions of a checkpoint in order, some ten thousand at a time, each piece through ``convert``.
 
@@ -245,19 +271,21 @@ class LogReader:
             else:
                 for name in checkpoint.names:
                     file = self._open(log_path(name), checkpoint, stack)
-                    read = partial(self._file_actions, file, checkpoint, wanted, convert)
-                    sources.extend(partial(read, [group]) for group in range(file.footer.num_row_groups))
-                    for piece in self._parquet(file, checkpoint, ["sidecar.path"]):
-                        sidecars += [body["path"] for _, body in small_actions(piece, ["sidecar"])]
-            sources.extend(partial(self._sidecar, name, checkpoint, wanted, convert) for name in sidecars)
-            yield from in_order(sources, _THREADS, _PIECES_AHEAD)
+                    read = partial(self._file_actions, file, checkpoint, wanted, convert, pace)
+                    groups = range(file.footer.num_row_groups)
+                    # Threads take longer to begin than one piece takes to read.
+                    parts = [list(groups)] if file.footer.num_rows <= pace.rows else [[group] for group in groups]
+                    sources.extend(partial(read, part) for part in parts)
+                    sidecars += self._sidecars(file, checkpoint)
+            sources.extend(partial(self._sidecar, name, checkpoint, wanted, convert, pace) for name in sidecars)
+            yield from in_order(sources, pace.threads, pace.ahead)
 
     def _sidecar(
-        self, named: str, checkpoint: Checkpoint, wanted: Wanted, convert: Callable[[pa.Table], Piece]
+        self, named: str, checkpoint: Checkpoint, wanted: Wanted, convert: Callable[[pa.Table], Piece], pace: Pace
     ) -> Iterator[Piece]:
         with contextlib.ExitStack() as stack:
             file = self._open(self.files.find_sidecar(named)[1], checkpoint, stack)
-            yield from self._file_actions(file, checkpoint, wanted, convert, None)
+            yield from self._file_actions(file, checkpoint, wanted, convert, pace, None)
 
     def _file_actions(
         self,
@@ -265,9 +293,10 @@ class LogReader:
         checkpoint: Checkpoint,
         wanted: Wanted,
         convert: Callable[[pa.Table], Piece],
+        pace: Pace,
         groups: Sequence[int] | None,
     ) -> Iterator[Piece]:
-        for piece in self._parquet(file, checkpoint, wanted.stored(file.paths), groups):
+        for piece in self._parquet(file, checkpoint, wanted.stored(file.paths), groups, pace.rows):
             with self._reading(file.path, checkpoint):
                 rows = file_actions(piece, wanted)
             yield convert(rows)
@@ -287,9 +316,14 @@ class LogReader:
             return _OpenFile(path, source, footer, paths)
 
     def _parquet(
-        self, file: _OpenFile, checkpoint: Checkpoint, columns: Sequence[str], groups: Sequence[int] | None = None
+        self,
+        file: _OpenFile,
+        checkpoint: Checkpoint,
+        columns: Sequence[str],
+        groups: Sequence[int] | None = None,
+        rows: int = FAST.rows,
     ) -> Iterator[pa.Table]:
-        """The rows of those of ``columns`` that the file has, in pieces."""
+        """The rows of those of ``columns`` that the file has, ``rows`` at a time."""
         columns = present(columns, file.paths)
         if not columns:
             return
@@ -302,7 +336,7 @@ class LogReader:
                 coerce_int96_timestamp_unit="us",
             ) as parquet,
         ):
-            for batch in parquet.iter_batches(_PIECE_ROWS, row_groups=groups, columns=columns, use_threads=False):
+            for batch in parquet.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False):
                 yield pa.Table.from_batches([batch])
 
     @contextlib.contextmanager

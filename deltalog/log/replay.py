@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CorruptTableError
-from deltalog.log.columns import STRINGS_MAP, booleans, int64s, strings, strings_map
+from deltalog.log.columns import STRINGS_MAP, ZERO, booleans, int64s, strings, strings_map
 from deltalog.spec.actions import (
     AddFile,
     DeletionVector,
@@ -141,27 +141,34 @@ class Commits:
 
 @dataclass(frozen=True)
 class Tail:
-    """What commits do to the files before them: those that they add (schema FILES), and the keys of all that they
-    add or remove."""
+    """What commits do to the files before them: those that they add (schema FILES), the keys of all that they
+    add or remove, and of each file that they remove and do not add again the last remove."""
 
     files: pa.Table
     keys: Collection[str]
+    removes: Sequence[RemoveFile] = ()
 
     @cached_property
     def _keys(self) -> pa.StringArray:
         return strings(list(self.keys))
 
     def on(self, files: pa.Table) -> pa.Table:
-        """Those of ``files`` (columns of FILES, path and deletion_vector among them) that the commits leave alone."""
+        """Those of ``files`` (columns of FILES or TOMBSTONES, path and deletion_vector among them) that the commits
+        leave alone."""
         if not self.keys or files.num_rows == 0:
             return files
         dead = pc.is_in(_keys(files), value_set=self._keys)
         return files.filter(pc.invert(dead)) if pc.any(dead).as_py() else files
 
+    def tombstones(self, keep_after_ms: int) -> pa.Table:
+        """The removes that are younger than a time (schema TOMBSTONES)."""
+        return tombstones_table([r for r in self.removes if (r.deletion_timestamp or 0) > keep_after_ms])
+
 
 def tail(commits: Commits) -> Tail:
     """The effect of commits: the newest action on a file wins."""
     seen: set[str] = set()
+    removes: list[RemoveFile] = []
     newest_first: list[pa.Table] = []
     adds: list[AddFile] = []
     added = {each.version: each.files for each in commits.added}
@@ -171,11 +178,15 @@ def tail(commits: Commits) -> Tail:
             if key not in seen:
                 seen.add(key)
                 adds.append(add)
-        seen.update(file_key(r.path, r.deletion_vector) for r in commit.removes)
+        for remove in reversed(commit.removes):
+            key = file_key(remove.path, remove.deletion_vector)
+            if key not in seen:
+                seen.add(key)
+                removes.append(remove)
         if commit.version in added:
             newest_first += [files_table(adds[::-1]), _unseen(added[commit.version], seen)]
             adds = []
-    return Tail(pa.concat_tables([files_table(adds[::-1]), *reversed(newest_first)]), seen)
+    return Tail(pa.concat_tables([files_table(adds[::-1]), *reversed(newest_first)]), seen, removes)
 
 
 def _unseen(files: pa.Table, seen: set[str]) -> pa.Table:
@@ -198,20 +209,18 @@ def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Ta
     return pa.concat_tables([live, after.files]) if after.files.num_rows else live
 
 
-def tombstones(base: pa.Table | None, commits: Sequence[CommitActions], keep_after_ms: int, live: pa.Table) -> pa.Table:
-    """The removes (schema TOMBSTONES) younger than ``keep_after_ms`` whose file is not live again."""
-    newest: dict[str, RemoveFile] = {}
-    for commit in commits:
-        newest.update((file_key(r.path, r.deletion_vector), r) for r in commit.removes)
-    recent = [r for r in newest.values() if (r.deletion_timestamp or 0) > keep_after_ms]
-    table = tombstones_table(recent)
-    if base is not None:
-        expired = pc.less_equal(pc.fill_null(base["deletion_timestamp"], 0), keep_after_ms)
-        unchanged = Tail(table, newest).on(base.filter(pc.invert(expired)))
-        table = pa.concat_tables([unchanged, table])
-    if table.num_rows == 0:
-        return table
-    return table.filter(pc.invert(pc.is_in(_keys(table), value_set=pc.unique(_keys(live)))))
+def younger(tombstones: pa.Table, than_ms: int) -> pa.Table:
+    """The tombstones whose file was removed after a time; one without a time was removed before any."""
+    limit = int64s([max(than_ms, -(2**63))])[0]
+    return tombstones.filter(pc.greater(pc.fill_null(tombstones["deletion_timestamp"], ZERO), limit))
+
+
+def files_without(files: pa.Table, *others: pa.Table) -> pa.Table:
+    """Those of the files (columns of FILES, path and deletion_vector among them) that are in none of ``others``."""
+    for other in others:
+        if files.num_rows and other.num_rows:
+            files = files.filter(pc.invert(pc.is_in(_keys(files), value_set=pc.unique(_keys(other)))))
+    return files
 
 
 _AT, _NOTHING, _NUL = strings(["@", "", "\0"])
@@ -304,13 +313,13 @@ def _vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
     return None if row is None else DeletionVector(**row)
 
 
-def remove_actions(files: pa.Table, deletion_timestamp_ms: int) -> list[RemoveFile]:
+def remove_actions(files: pa.Table, deletion_timestamp_ms: int, data_change: bool = True) -> list[RemoveFile]:
     """What removes these live files (schema FILES)."""
     return [
         RemoveFile(
             path=a.path,
             deletion_timestamp=deletion_timestamp_ms,
-            data_change=True,
+            data_change=data_change,
             extended_file_metadata=True,
             partition_values=a.partition_values,
             size=a.size,

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log import statistics
 from deltalog.log.checkpoint_rows import Wanted
-from deltalog.log.checksum import Totals, check_against
+from deltalog.log.checksum import check_against
 from deltalog.log.columns import empty
-from deltalog.log.reader import LogReader
-from deltalog.log.replay import FILES, Commits, PartialState, State, advance, live_files, tail, tombstones
+from deltalog.log.reader import FAST, LEAN, LogReader, Pace
+from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail, younger
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
 from deltalog.log.statistics import Leaf
+from deltalog.log.totals import Totals, totals_after, totals_of
 from deltalog.parallel import in_order
 from deltalog.spec import column_mapping, features, timestamps
 from deltalog.spec.actions import DomainMetadata, Metadata, Protocol, SetTransaction
@@ -34,6 +34,14 @@ _MAX_PENDING = 64
 _SLICE_ROWS = 131_072
 _NO_FILES = empty(FILES)
 Piece = TypeVar("Piece")
+
+
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    """A checkpoint of a snapshot, and the totals of the files that writing it has counted."""
+
+    checkpoint: Checkpoint
+    totals: Totals | None
 
 
 class Snapshot:
@@ -59,6 +67,8 @@ class Snapshot:
         self._state = state
         self._totals = totals
         self._commits = commits
+        # Checkpoints that turned out to be unreadable.
+        self._passed_over: tuple[Checkpoint, ...] = ()
         # Files of an earlier version and the commits since: what a commit of our own leaves behind.
         self._loaded = loaded
         self._known_ict_ms = in_commit_timestamp_ms
@@ -88,7 +98,8 @@ class Snapshot:
     @cached_property
     def schema(self) -> StructType:
         """The table's columns, partition columns included."""
-        return self.metadata.schema
+        text = self.metadata.schema_string
+        return StructType.from_json(text) if text else StructType()  # the caller's own
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -208,7 +219,7 @@ class Snapshot:
     def _counted(self) -> Totals:
         """The totals by the files themselves, which count more than what a ``.crc`` says of them."""
         files = self.files()
-        return Totals(files.num_rows, pc.sum(files["size"]).as_py() or 0)
+        return totals_of(files)
 
     @property
     def known_totals(self) -> Totals | None:
@@ -264,39 +275,58 @@ class Snapshot:
         ``convert`` gets the columns named, path and deletion_vector in any case, and where ``leaves`` is given
         what deltalog.log.statistics.of_files reads them from. It is called by threads. Cost: as ``files``.
         """
+        try:
+            return list(self.stream_files(convert, columns, leaves))
+        except InvalidCheckpointError as error:
+            return self.passing_over(error).file_pieces(convert, columns, leaves)
+
+    def stream_files(
+        self,
+        convert: Callable[[pa.Table], Piece],
+        columns: Sequence[str] = tuple(FILES.names),
+        leaves: Sequence[Leaf] | None = None,
+        pace: Pace = FAST,
+    ) -> Iterator[Piece]:
+        """As ``file_pieces``, one after the other.
+
+        Raises InvalidCheckpointError, after some of them it may be; ``passing_over`` then has another way.
+        """
         if "_files" in self.__dict__ or self._loaded is not None:
-            return list(in_order(_slices(self.files(), convert)))
+            yield from in_order(_slices(self.files(), convert))
+            return
         names = {"path", "deletion_vector", *columns}
         wanted = Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
         after = tail(self._tail())
-        pieces: list[Piece] = []
-        if self._segment.checkpoint is not None:
-            try:
-                base = self._reader.file_pieces(
-                    self._segment.checkpoint, wanted, lambda piece: convert(after.on(piece))
-                )
-                pieces.extend(base)
-            except InvalidCheckpointError as error:
-                twin = self._without_checkpoint(self._segment.checkpoint, error)
-                return twin.file_pieces(convert, columns, leaves)
+        checkpoint = self._segment.checkpoint
+        if checkpoint is not None:
+            yield from self._reader.file_pieces(checkpoint, wanted, lambda piece: convert(after.on(piece)), pace)
         if after.files.num_rows:
-            pieces.extend(in_order(_slices(after.files, convert)))
-        return pieces
+            yield from in_order(_slices(after.files, convert))
 
     def tombstones(self, keep_after_ms: int) -> pa.Table:
         """Removes younger than a time, for checkpoints; columns as deltalog.log.replay.TOMBSTONES."""
-        checkpoint = self._segment.checkpoint
-        if checkpoint is None:
-            return tombstones(None, self._tail().actions, keep_after_ms, self.files())
         try:
-            base = self._reader.checkpoint_tombstones(checkpoint)
+            return pa.concat_tables([empty(TOMBSTONES), *self.stream_tombstones(keep_after_ms)])
         except InvalidCheckpointError as error:
-            return self._without_checkpoint(checkpoint, error).tombstones(keep_after_ms)
-        return tombstones(base, self._tail().actions, keep_after_ms, self.files())
+            return self.passing_over(error).tombstones(keep_after_ms)
 
-    def _without_checkpoint(self, checkpoint: Checkpoint, error: InvalidCheckpointError) -> Snapshot:
-        """This version from an older checkpoint or from the commits alone; ``error`` when they are gone."""
-        return load(self._reader, self._reader.list_from(), self.version, unusable=[checkpoint], failure=error)
+    def stream_tombstones(self, keep_after_ms: int) -> Iterator[pa.Table]:
+        """As ``tombstones``, some ten thousand at a time. Raises InvalidCheckpointError, as ``stream_files``."""
+        after = tail(self._tail())
+        checkpoint = self._segment.checkpoint
+        if checkpoint is not None:
+            wanted = Wanted("remove", TOMBSTONES)
+            yield from self._reader.file_pieces(
+                checkpoint, wanted, lambda piece: after.on(younger(piece, keep_after_ms)), LEAN
+            )
+        yield after.tombstones(keep_after_ms)
+
+    def passing_over(self, error: InvalidCheckpointError) -> Snapshot:
+        """This version without the checkpoint that ``error`` is about: from an older one or from the commits alone.
+        Raises ``error`` when they are gone. Cost: 1 LIST and as ``load``."""
+        checkpoint = self._segment.checkpoint
+        bad = self._passed_over if checkpoint is None else (*self._passed_over, checkpoint)
+        return load(self._reader, self._reader.list_from(), self.version, unusable=bad, failure=error)
 
     def _tail(self) -> Commits:
         if self._commits is None:
@@ -347,7 +377,7 @@ class Snapshot:
             self._reader,
             segment,
             state,
-            totals=_totals_after(self.known_totals, commit),
+            totals=totals_after(self.known_totals, commit),
             loaded=self._loaded_after(commit),
             in_commit_timestamp_ms=in_commit_timestamp_ms,
         )
@@ -359,17 +389,17 @@ class Snapshot:
             return None
         return self._loaded[0], (*self._loaded[1], commit)
 
-    def rebased_on(self, checkpoint: Checkpoint) -> Snapshot:
-        """The same version, to be read from a checkpoint of it that was just written. Cost: none."""
-        twin = Snapshot(
+    def rebased_on(self, written: NewCheckpoint) -> Snapshot:
+        """The same version, to be read from a checkpoint of it that was just written. Files that are in memory stay
+        there, and others are not read. Cost: none."""
+        return Snapshot(
             self._reader,
-            Segment(self.version, checkpoint, (), self._segment.has_checksum),
+            Segment(self.version, written.checkpoint, (), self._segment.has_checksum),
             self._state,
-            totals=self.known_totals,
-            loaded=(self._files, ()),
+            totals=written.totals or self.known_totals,
+            loaded=(self._files, ()) if "_files" in self.__dict__ else self._loaded,
             in_commit_timestamp_ms=self._known_ict_ms,
         )
-        return twin
 
 
 def _slices(files: pa.Table, convert: Callable[[pa.Table], Piece]) -> Iterator[Callable[[], Iterator[Piece]]]:
@@ -388,18 +418,6 @@ def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
     names = {"minValues": "min_values", "maxValues": "max_values", "nullCount": "null_count"}
     nothing = pa.nulls(flat.num_rows, pa.struct([]))
     return pa.table({**columns, **{name: groups.get(group, nothing) for group, name in names.items()}})
-
-
-def _totals_after(totals: Totals | None, commit: CommitActions) -> Totals | None:
-    # A file that is added again without new rows was live already, and counts once.
-    again = any(not add.data_change for add in commit.adds)
-    if totals is None or again or any(r.size is None for r in commit.removes):
-        return None
-    removed = sum(r.size or 0 for r in commit.removes)
-    return Totals(
-        totals.num_files + len(commit.adds) - len(commit.removes),
-        totals.size_bytes + sum(a.size for a in commit.adds) - removed,
-    )
 
 
 def load_latest(reader: LogReader) -> Snapshot:
@@ -436,7 +454,9 @@ def load(
                 raise failure from None
             raise
         try:
-            return _load_segment(reader, segment)
+            found = _load_segment(reader, segment)
+            found._passed_over = tuple(passed_over)
+            return found
         except InvalidCheckpointError as error:
             if segment.checkpoint is None:
                 raise

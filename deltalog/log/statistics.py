@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from deltalog.errors import DeltaLogError
-from deltalog.log.columns import combined, int64s, strings
+from deltalog.log.columns import array_of, combined, int64s, strings
 from deltalog.spec import column_mapping, partitions
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.column_mapping import Mode
@@ -103,10 +103,10 @@ def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any:
     """The values of a partition column, one for each file, in its type. Raises CorruptTableError."""
-    physical = column_mapping.physical_name(column, mapping)
-    texts = pc.map_lookup(combined(files.column("partition_values")), physical, "first").dictionary_encode()
+    key = strings([column_mapping.physical_name(column, mapping)])[0]
+    texts = pc.map_lookup(combined(files.column("partition_values")), key, "first").dictionary_encode()
     parsed = [partitions.parse(text, column.data_type, column.name) for text in texts.dictionary.to_pylist()]
-    return pa.array(parsed, type_to_arrow(column.data_type)).take(texts.indices)
+    return array_of(parsed, type_to_arrow(column.data_type)).take(texts.indices)
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
@@ -159,6 +159,16 @@ def _from_structs(values: Any, leaves: Sequence[Leaf]) -> pa.Table:
             if found is not None:
                 columns[column_name(group, leaf)] = _fit(found, leaf.kind(group))
     return _table(len(values), columns, leaves)
+
+
+def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
+    """Whether a struct type has a field at the end of a path of names."""
+    for name in path:
+        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if index < 0:
+            return False
+        kind = kind.field(index).type
+    return True
 
 
 def _child(values: Any, path: tuple[str, ...]) -> Any:

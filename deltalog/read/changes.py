@@ -27,7 +27,8 @@ from deltalog.spec.timestamps import CommitAt
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 _LARGEST_MS = (2**63 - 1) // 1000  # in a column of microseconds
-_CHANGE_TYPE_FIELD = StructField(
+# A column of change files under this very name, also where columns are mapped.
+CHANGE_TYPE_FIELD = StructField(
     CHANGE_TYPE, PrimitiveType("string"), True, {column_mapping.PHYSICAL_NAME_KEY: CHANGE_TYPE}
 )
 _COMMITS_AT_ONCE = 64
@@ -207,7 +208,7 @@ class Changes:
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
         columns = self._read.schema
         if planned.kind is None:
-            columns = StructType((*columns.fields, _CHANGE_TYPE_FIELD))
+            columns = StructType((*columns.fields, CHANGE_TYPE_FIELD))
         # Not the table's partition columns: it may have been partitioned otherwise when the file was written.
         keys = {key.lower() for key in file.partition_values}
         named = ((column.name, column_mapping.physical_name(column, self._mapping)) for column in columns)

@@ -308,9 +308,9 @@ def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
         keys = conform(values.keys, data_type.key_type, reading)
         items = conform(values.items, data_type.value_type, reading)
         entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
-        return _with_child(values, wanted, entries)
+        return with_child(values, wanted, entries)
     if isinstance(data_type, ArrayType) and types.is_list(values.type):
-        return _with_child(values, wanted, conform(values.values, data_type.element_type, reading))
+        return with_child(values, wanted, conform(values.values, data_type.element_type, reading))
     if types.is_date32(values.type):
         return reading.calendars.dates(values).cast(wanted)
     if types.is_timestamp(values.type) and types.is_timestamp(wanted):
@@ -343,7 +343,7 @@ def _conform_struct(values: Any, data_type: StructType, reading: Reading) -> Any
     return pa.StructArray.from_arrays(conformed, fields=list(wanted.fields), mask=mask)
 
 
-def _with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:
+def with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:
     """A list or map with another child array under the same offsets and nulls; a null entry may hide values."""
     validity, offsets = values.buffers()[:2]
     return pa.Array.from_buffers(wanted, len(values), [validity, offsets], offset=values.offset, children=[child])

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -33,6 +35,7 @@ _MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=
 
 
 _COLLATIONS = "__COLLATIONS"
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Predicate:
@@ -195,7 +198,8 @@ def _from_sql(node: Any, text: str) -> Predicate:
         low, high = _literal(node.args["low"], text), _literal(node.args["high"], text)
         return And(Comparison(">=", column, low), Comparison("<=", column, high))
     if kind is exp.Like:
-        return _like(node, text)
+        # Newer versions of sqlglot say NOT LIKE by an argument of LIKE.
+        return Not(_like(node, text)) if node.args.get("negate") else _like(node, text)
     if kind is exp.Boolean:
         return Constant(bool(node.this))
     if kind is exp.Null:
@@ -273,6 +277,49 @@ def _unsupported(node: Any, text: str) -> CallError:
     )
 
 
+def to_sql(predicate: Predicate) -> str:
+    """A predicate as SQL text in Spark's dialect, for people and for the log."""
+    if isinstance(predicate, (And, Or)):
+        word = "AND" if isinstance(predicate, And) else "OR"
+        return f"({to_sql(predicate.left)} {word} {to_sql(predicate.right)})"
+    if isinstance(predicate, Not):
+        return f"(NOT {to_sql(predicate.operand)})"
+    if isinstance(predicate, Constant):
+        return _literal_sql(predicate.value)
+    if isinstance(predicate, IsNull):
+        return f"({_column_sql(predicate.column)} IS NULL)"
+    if isinstance(predicate, In):
+        return f"({_column_sql(predicate.column)} IN ({', '.join(map(_literal_sql, predicate.values))}))"
+    if isinstance(predicate, StartsWith):
+        return f"({_column_sql(predicate.column)} LIKE {_literal_sql(predicate.prefix + '%')})"
+    assert isinstance(predicate, Comparison)
+    return f"({_column_sql(predicate.column)} {predicate.operator} {_literal_sql(predicate.value)})"
+
+
+def _column_sql(column: Column) -> str:
+    quoted = (name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`" for name in column.path)
+    return ".".join(quoted)
+
+
+def _literal_sql(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, (bytes, bytearray)):
+        return f"X'{value.hex().upper()}'"
+    if isinstance(value, datetime.datetime):
+        kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+        return f"{kind} '{value.isoformat(sep=' ')}'"
+    if isinstance(value, datetime.date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"DOUBLE('{value}')"
+    return str(value)
+
+
 def as_predicate(where: Predicate | str | None) -> Predicate | None:
     """Either form, or None. Raises CallError."""
     if where is None or isinstance(where, Predicate):
@@ -315,16 +362,16 @@ def _bind(predicate: Predicate, schema: StructType, negate: bool) -> Predicate:
     if isinstance(predicate, Constant):
         return Constant(None if predicate.value is None else predicate.value != negate)
     if isinstance(predicate, Comparison):
-        bound = _comparable(find(predicate.column, schema))
+        bound = comparable(find(predicate.column, schema))
         value = coerce(predicate.value, bound)
         return _bind_comparison(predicate.operator, bound.column, value, negate)
     if isinstance(predicate, In):
-        bound = _comparable(find(predicate.column, schema))
+        bound = comparable(find(predicate.column, schema))
         leaf: Predicate = In(bound.column, tuple(coerce(v, bound) for v in predicate.values))
     elif isinstance(predicate, IsNull):
         leaf = IsNull(find(predicate.column, schema).column)
     elif isinstance(predicate, StartsWith):
-        bound = _comparable(find(predicate.column, schema))
+        bound = comparable(find(predicate.column, schema))
         if str(bound.data_type) != "string":
             raise CallError(f"Column {bound.column.name} is {bound.data_type}, and only text begins with a prefix.")
         leaf = StartsWith(bound.column, predicate.prefix)
@@ -346,6 +393,30 @@ def _bind_comparison(operator: Operator, column: Column, value: Any, negate: boo
     return Comparison(_NEGATED[operator] if negate else operator, column, value)
 
 
+def complement(predicate: Predicate) -> Predicate:
+    """True for exactly the rows for which a bound predicate is not: where it is false, and where it is unknown."""
+    if isinstance(predicate, And):
+        return Or(complement(predicate.left), complement(predicate.right))
+    if isinstance(predicate, Or):
+        return And(complement(predicate.left), complement(predicate.right))
+    if isinstance(predicate, Constant):
+        return Constant(predicate.value is not True)
+    if isinstance(predicate, IsNull):
+        return Not(predicate)
+    if isinstance(predicate, Comparison):
+        negated = Comparison(_NEGATED[predicate.operator], predicate.column, predicate.value)
+        return Or(negated, IsNull(predicate.column))
+    inner = predicate.operand if isinstance(predicate, Not) else predicate
+    if isinstance(inner, IsNull):
+        return inner
+    if isinstance(inner, In) and None in inner.values:
+        if isinstance(predicate, Not):
+            return Constant(True)  # NOT IN of a list with null is never true
+        inner = In(inner.column, tuple(v for v in inner.values if v is not None))
+    assert isinstance(inner, (In, StartsWith))
+    return Or(inner if isinstance(predicate, Not) else Not(inner), IsNull(inner.column))
+
+
 def find(column: Column, schema: StructType) -> Bound:
     """The column in a schema, up to case. Raises CallError."""
     fields: list[StructField] = []
@@ -359,7 +430,7 @@ def find(column: Column, schema: StructType) -> Bound:
     return Bound(Column(tuple(f.name for f in fields)), tuple(fields))
 
 
-def _comparable(bound: Bound) -> Bound:
+def comparable(bound: Bound) -> Bound:
     """Raises CallError for text with a collation, whose order is not that of its bytes."""
     if any(_COLLATIONS in field.metadata for field in bound.fields):
         raise CallError(
@@ -463,10 +534,13 @@ def matches(predicate: Predicate, table: pa.Table, schema: StructType) -> Any:
 
 
 def _is_in(predicate: In, table: pa.Table, schema: StructType) -> Any:
-    found: Predicate = Constant(False)
-    for value in predicate.values:
-        found = Or(found, Constant(None) if value is None else Comparison("=", predicate.column, value))
-    return matches(found, table, schema)
+    values, data_type = _values(predicate.column, table), find(predicate.column, schema).data_type
+    nothing: bool | None = None if None in predicate.values else False
+    found = pa.repeat(scalar(nothing, pa.bool_()), table.num_rows)
+    for value in dict.fromkeys(predicate.values):
+        if value is not None:
+            found = pc.or_kleene(found, compare(values, "=", value, data_type))
+    return found
 
 
 def _values(column: Column, table: pa.Table) -> Any:

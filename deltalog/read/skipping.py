@@ -7,13 +7,14 @@ is absent, unreadable or not known to be sound proves nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.log import statistics
-from deltalog.log.columns import FALSE, TRUE, ZERO, scalar
+from deltalog.log.columns import FALSE, TRUE, ZERO, int64s, scalar
 from deltalog.log.statistics import Group, Leaf
 from deltalog.read.predicates import (
     And,
@@ -28,12 +29,16 @@ from deltalog.read.predicates import (
     StartsWith,
     columns_of,
     compare,
+    complement,
     find,
     matches,
 )
+from deltalog.spec import partitions
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.column_mapping import Mode
-from deltalog.spec.schema import DecimalType, StructType
+from deltalog.spec.schema import DecimalType, StructField, StructType
+
+_NUMBER = "\0number"
 
 
 def statistics_leaves(
@@ -61,6 +66,39 @@ def prune(
         return files
     by_statistics = _StatisticsJudge(files, schema, partitioned, mapping, leaves)
     return files.filter(pc.fill_null(by_statistics.may_match(predicate), TRUE))
+
+
+def split(
+    files: pa.Table, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
+) -> tuple[pa.Table, pa.Table]:
+    """The rows of ``files`` that hold matching rows only, by partition values or statistics; and the others.
+
+    Deletion vectors do not matter: what holds for all rows of a file holds for those that are left of it.
+    """
+    numbered = files.append_column(_NUMBER, int64s(list(range(files.num_rows))))
+    others = prune(numbered, complement(predicate), schema, partition_columns, mapping)[_NUMBER]
+    is_other = pc.is_in(numbered[_NUMBER], value_set=others.combine_chunks())
+    return files.filter(pc.invert(is_other)), files.filter(is_other)
+
+
+def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[StructField]) -> Predicate:
+    """True for rows of these partitions, each given by its values as the log has them for ``columns``.
+
+    As deep as there are columns, and the logarithm of the partitions.
+    """
+    column = columns[0]
+    below: dict[str | None, list[tuple[str | None, ...]]] = {}
+    for row in rows:
+        below.setdefault(row[0], []).append(row[1:])
+    found: list[Predicate] = []
+    for text, rest in below.items():
+        value = partitions.parse(text, column.data_type, column.name)
+        here: Predicate = Comparison("<=>", Column((column.name,)), value)
+        found.append(here & in_partitions(rest, columns[1:]) if len(columns) > 1 else here)
+    while len(found) > 1:
+        pairs = zip_longest(found[::2], found[1::2])
+        found = [left if right is None else left | right for left, right in pairs]
+    return found[0] if found else Constant(False)
 
 
 class _PartitionJudge:
@@ -168,7 +206,8 @@ class _StatisticsJudge(_PartitionJudge):
         low, high = self._bounds(predicate.column)
         length = len(predicate.prefix)
         cut_low, cut_high = pc.utf8_slice_codeunits(low, 0, length), pc.utf8_slice_codeunits(high, 0, length)
-        return pc.and_kleene(pc.less_equal(cut_low, predicate.prefix), pc.greater_equal(cut_high, predicate.prefix))
+        between = pc.and_kleene(pc.less_equal(cut_low, predicate.prefix), pc.greater_equal(cut_high, predicate.prefix))
+        return pc.and_kleene(between, self._has_values(predicate.column))
 
     def _has_values(self, column: Column) -> Any:
         """False where every row is null: no comparison is true there."""

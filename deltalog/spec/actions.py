@@ -12,7 +12,7 @@ import msgspec
 from msgspec import field
 
 from deltalog.errors import InvalidCommitError
-from deltalog.spec.schema import StructType
+from deltalog.spec.schema import StructType, parsed
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -89,7 +89,7 @@ class Metadata(Action, frozen=True, kw_only=True):
     @property
     def schema(self) -> StructType:
         """``schemaString`` parsed. Raises CorruptTableError."""
-        return StructType.from_json(self.schema_string) if self.schema_string else StructType()
+        return parsed(self.schema_string) if self.schema_string else StructType()
 
 
 class DeletionVector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

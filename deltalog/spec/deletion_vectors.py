@@ -1,4 +1,4 @@
-"""Deletion vectors: from a descriptor to the set of row positions that are gone. Pure.
+"""Deletion vectors: from a descriptor to the set of row positions that are gone, and back. Pure.
 
 Spec: PROTOCOL.md#deletion-vector-descriptor-schema, #deletion-vector-format.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 from pyroaring import BitMap64
 
-from deltalog.errors import InvalidDataFileError
+from deltalog.errors import InvalidActionError, InvalidDataFileError
 from deltalog.spec import limits
 from deltalog.spec.actions import DeletionVector
 
@@ -18,6 +19,11 @@ _MAGIC = 1681511377
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUES = {character: value for value, character in enumerate(_Z85)}
 _UUID_LENGTH = 20
+_FILE_VERSION = b"\x01"
+
+# Up to this size a vector goes into the log itself: some thirty rows close to each other, in less than the request
+# that each reader of a file would cost.
+INLINE_BYTES = 96
 
 
 def relative_path(vector: DeletionVector) -> str:
@@ -59,7 +65,7 @@ def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
     """The positions of a vector that lies in the file with this content. Raises InvalidDataFileError."""
     start = vector.offset or 0
     end = start + 4 + vector.size_in_bytes
-    if not data or data[0] != 1:
+    if data[:1] != _FILE_VERSION:
         raise _invalid(vector, "its file is not of format version 1")
     if vector.size_in_bytes > limits.MAX_VECTOR_BYTES:
         raise _invalid(vector, f"its size in bytes {limits.over('MAX_VECTOR_BYTES', vector.size_in_bytes)}")
@@ -87,6 +93,58 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
     if len(positions) != vector.cardinality:
         raise _invalid(vector, f"it holds {len(positions)} positions, the log says {vector.cardinality}")
     return positions
+
+
+# ---------------------------------------------------------------------------------------------- encoding
+
+
+def encode(positions: BitMap64) -> bytes:
+    """A vector's bytes: the magic number and the portable bitmap, stretches of rows as runs.
+
+    Raises InvalidActionError for one over the cap.
+    """
+    compact = BitMap64(positions)
+    compact.run_optimize()
+    data: bytes = struct.pack("<i", _MAGIC) + compact.serialize()
+    if len(data) > limits.MAX_VECTOR_BYTES:
+        raise InvalidActionError(f"A deletion vector: its size in bytes {limits.over('MAX_VECTOR_BYTES', len(data))}")
+    return data
+
+
+def encode_z85(data: bytes) -> str:
+    """Base85 as ZeroMQ has it, of the bytes with zeros after them up to whole groups of four."""
+    out = []
+    for start in range(0, len(data), 4):
+        value = int.from_bytes(data[start : start + 4].ljust(4, b"\0"), "big")
+        group = [""] * 5
+        for place in range(4, -1, -1):
+            value, digit = divmod(value, 85)
+            group[place] = _Z85[digit]
+        out += group
+    return "".join(out)
+
+
+def inline(data: bytes, cardinality: int) -> DeletionVector:
+    """The descriptor, of storage type ``i``, of an encoded vector that the log itself holds."""
+    return DeletionVector("i", encode_z85(data), len(data), cardinality)
+
+
+def encode_file(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
+    """The content of a file that holds encoded vectors, and the offset of each."""
+    content, offsets = bytearray(_FILE_VERSION), []
+    for data in vectors:
+        offsets.append(len(content))
+        content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    return bytes(content), offsets
+
+
+def in_file(unique: str, prefix: str, offset: int, size_bytes: int, cardinality: int) -> DeletionVector:
+    """The descriptor, of storage type ``u``, of a vector in the file that ``relative_path`` names.
+
+    ``unique``: the UUID of the file as text. ``prefix``: of the directory it lies in, or empty.
+    """
+    name = prefix + encode_z85(bytes.fromhex(unique.replace("-", "")))
+    return DeletionVector("u", name, size_bytes, cardinality, offset)
 
 
 def _invalid(vector: DeletionVector, why: str) -> InvalidDataFileError:

@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features.
 
 from __future__ import annotations
 
+import difflib
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 from deltalog.errors import InvalidPropertyError, UnsupportedFeatureError
 from deltalog.spec import timestamps
 from deltalog.spec.actions import Metadata, Protocol
-from deltalog.spec.properties import FEATURE_PREFIX
-from deltalog.spec.schema import StructType, uses_type
+from deltalog.spec.properties import CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltalog.spec.schema import StructType, all_columns, uses_type
 
 
 class Writes(enum.Enum):
@@ -26,7 +27,7 @@ class Writes(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """``legacy`` versions (reader, writer) imply the feature without naming it."""
+    """``legacy`` versions (reader, writer) imply the feature without naming it; ``requires``: listed with it."""
 
     name: str
     reader: bool
@@ -34,22 +35,23 @@ class Feature:
     writes: Writes
     legacy_reader: int | None = None
     legacy_writer: int | None = None
+    requires: tuple[str, ...] = ()
 
 
 FEATURES: tuple[Feature, ...] = (
     #       name                     reader reads  writes            legacy versions
     Feature("appendOnly", False, True, Writes.YES, legacy_writer=2),
-    Feature("invariants", False, True, Writes.IF_UNUSED, legacy_writer=2),
-    Feature("checkConstraints", False, True, Writes.IF_UNUSED, legacy_writer=3),
+    Feature("invariants", False, True, Writes.YES, legacy_writer=2),
+    Feature("checkConstraints", False, True, Writes.YES, legacy_writer=3),
     Feature("changeDataFeed", False, True, Writes.YES, legacy_writer=4),
-    Feature("generatedColumns", False, True, Writes.IF_UNUSED, legacy_writer=4),
-    Feature("columnMapping", True, True, Writes.IF_UNUSED, legacy_reader=2, legacy_writer=5),
+    Feature("generatedColumns", False, True, Writes.YES, legacy_writer=4),
+    Feature("columnMapping", True, True, Writes.YES, legacy_reader=2, legacy_writer=5),
     Feature("identityColumns", False, True, Writes.IF_UNUSED, legacy_writer=6),
-    Feature("allowColumnDefaults", False, True, Writes.IF_UNUSED),
+    Feature("allowColumnDefaults", False, True, Writes.YES),
     Feature("deletionVectors", True, True, Writes.YES),
-    Feature("rowTracking", False, True, Writes.NO),
+    Feature("rowTracking", False, True, Writes.YES, requires=("domainMetadata",)),
     Feature("domainMetadata", False, True, Writes.YES),
-    Feature("clustering", False, True, Writes.NO),
+    Feature("clustering", False, True, Writes.NO, requires=("domainMetadata",)),
     Feature("timestampNtz", True, True, Writes.YES),
     Feature("typeWidening", True, True, Writes.YES),
     Feature("typeWidening-preview", True, True, Writes.YES),
@@ -62,12 +64,12 @@ FEATURES: tuple[Feature, ...] = (
     Feature("checkpointProtection", False, True, Writes.YES),
     Feature(timestamps.FEATURE, False, True, Writes.YES),
     *(Feature(alias, False, True, Writes.NO) for alias in timestamps.FEATURE_ALIASES),
-    Feature("icebergCompatV1", False, True, Writes.NO),
-    Feature("icebergCompatV2", False, True, Writes.NO),
+    Feature("icebergCompatV1", False, True, Writes.NO, requires=("columnMapping",)),
+    Feature("icebergCompatV2", False, True, Writes.NO, requires=("columnMapping",)),
     Feature("icebergCompatV3", False, True, Writes.NO),
     Feature("materializePartitionColumns", False, True, Writes.NO),
     Feature("collations-preview", False, True, Writes.NO),
-    Feature("catalogManaged", True, False, Writes.NO),
+    Feature("catalogManaged", True, False, Writes.NO, requires=(timestamps.FEATURE, "vacuumProtocolCheck")),
 )
 _BY_NAME = {feature.name: feature for feature in FEATURES}
 
@@ -151,15 +153,15 @@ def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:
     """Whether schema or properties make use of a feature that the protocol lists."""
     configuration = metadata.configuration
     if name == "invariants":
-        return _any_field_has(schema, "delta.invariants")
+        return any_field_has(schema, "delta.invariants")
     if name == "checkConstraints":
-        return any(key.startswith("delta.constraints.") for key in configuration)
+        return any(key.startswith(CONSTRAINT_PREFIX) for key in configuration)
     if name == "generatedColumns":
-        return _any_field_has(schema, "delta.generationExpression")
+        return any_field_has(schema, "delta.generationExpression")
     if name == "identityColumns":
-        return _any_field_has(schema, "delta.identity.start")
+        return any_field_has(schema, "delta.identity.start")
     if name == "allowColumnDefaults":
-        return _any_field_has(schema, "CURRENT_DEFAULT")
+        return any_field_has(schema, "CURRENT_DEFAULT")
     if name == "columnMapping":
         return configuration.get("delta.columnMapping.mode", "none") != "none"
     if name.startswith("variant"):
@@ -167,11 +169,9 @@ def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:
     return True
 
 
-def _any_field_has(schema: StructType, key: str) -> bool:
-    return any(
-        key in column.metadata or (isinstance(column.data_type, StructType) and _any_field_has(column.data_type, key))
-        for column in schema.fields
-    )
+def any_field_has(schema: StructType, key: str) -> bool:
+    """Whether the metadata of a column at any depth has a key."""
+    return any(key in column.metadata for column in all_columns(schema))
 
 
 def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
@@ -179,7 +179,8 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
 
     The protocol itself is returned when nothing is missing. Versions and features are never taken away.
     """
-    missing = [n for n in wanted if n not in writer_features(protocol)]
+    present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
+    missing = [n for n in _with_required(wanted) if n not in present]
     if not missing:
         return protocol
     writer = [*missing, *writer_features(protocol)]
@@ -195,6 +196,64 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
     )
 
 
+def _with_required(names: Iterable[str]) -> list[str]:
+    """The features and those that they require, each once."""
+    found: list[str] = []
+    for name in names:
+        if name not in found:
+            found.append(name)
+            required = _BY_NAME[name].requires if name in _BY_NAME else ()
+            found.extend(each for each in _with_required(required) if each not in found)
+    return found
+
+
+def requiring(protocol: Protocol, name: str) -> list[str]:
+    """The features of a protocol that require another one."""
+    return [n for n in writer_features(protocol) if n in _BY_NAME and name in _BY_NAME[n].requires]
+
+
+def without_feature(protocol: Protocol, name: str) -> Protocol:
+    """The protocol without a feature, at the lowest versions that say the rest, as delta-spark has it.
+
+    What legacy versions imply must be listed in full for them to be used. Pure; whether the table may lose the
+    feature is the caller's question.
+    """
+    left = [n for n in writer_features(protocol) if n != name]
+    legacy = _legacy_protocol(left)
+    if legacy is not None:
+        return legacy
+    reader = tuple(n for n in left if n in _BY_NAME and _BY_NAME[n].reader)
+    return Protocol(
+        min_reader_version=MAX_READER_VERSION if reader else 1,
+        min_writer_version=MAX_WRITER_VERSION,
+        reader_features=reader or None,
+        writer_features=tuple(left),
+        extra=protocol.extra,
+    )
+
+
+def _legacy_protocol(names: Iterable[str]) -> Protocol | None:
+    """The versions that imply exactly these features, or None when there are none."""
+    wanted = set(names)
+    for writer in range(1, MAX_WRITER_VERSION):
+        for reader in range(1, MAX_READER_VERSION):
+            candidate = Protocol(min_reader_version=reader, min_writer_version=writer)
+            implied = set(writer_features(candidate))
+            if implied == wanted and set(reader_features(candidate)) == {n for n in wanted if _BY_NAME[n].reader}:
+                return candidate
+    return None
+
+
+def feature(name: str) -> Feature:
+    """The row of a feature. Raises InvalidPropertyError with the nearest known name."""
+    found = _BY_NAME.get(name)
+    if found is None:
+        similar = difflib.get_close_matches(name, _BY_NAME, 1)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
+        raise InvalidPropertyError(f"Delta has no table feature {name!r}.{hint}", key=FEATURE_PREFIX + name)
+    return found
+
+
 def features_for(metadata: Metadata, schema: StructType) -> list[str]:
     """The features that schema and properties of a table need listed."""
     wanted = []
@@ -202,9 +261,13 @@ def features_for(metadata: Metadata, schema: StructType) -> list[str]:
         wanted.append("timestampNtz")
     if uses_type(schema, "variant"):
         wanted.append("variantType")
-    for key, name in _FEATURE_OF_PROPERTY.items():
-        if metadata.configuration.get(key, "").lower() == "true":
+    for key, value, name in _FEATURE_OF_PROPERTY:
+        if metadata.configuration.get(key, "").lower() == value:
             wanted.append(name)
+    if any(key.startswith(CONSTRAINT_PREFIX) for key in metadata.configuration):
+        wanted.append("checkConstraints")
+    columns = list(all_columns(schema))
+    wanted += [name for key, name in _FEATURE_OF_FIELD if any(key in column.metadata for column in columns)]
     return wanted
 
 
@@ -222,13 +285,25 @@ def split_feature_properties(properties: Mapping[str, str]) -> tuple[list[str], 
     return named, others
 
 
-_FEATURE_OF_PROPERTY = {
-    "delta.enableInCommitTimestamps": timestamps.FEATURE,
-    "delta.enableChangeDataFeed": "changeDataFeed",
-    "delta.enableDeletionVectors": "deletionVectors",
-    "delta.enableRowTracking": "rowTracking",
-    "delta.enableTypeWidening": "typeWidening",
-}
+_FEATURE_OF_PROPERTY = (
+    ("delta.appendOnly", "true", "appendOnly"),
+    ("delta.enableInCommitTimestamps", "true", timestamps.FEATURE),
+    ("delta.enableChangeDataFeed", "true", "changeDataFeed"),
+    ("delta.enableDeletionVectors", "true", "deletionVectors"),
+    ("delta.enableRowTracking", "true", "rowTracking"),
+    ("delta.enableTypeWidening", "true", "typeWidening"),
+    ("delta.enableVariantShredding", "true", "variantShredding"),
+    ("delta.checkpointPolicy", "v2", "v2Checkpoint"),
+    ("delta.columnMapping.mode", "name", "columnMapping"),
+    ("delta.columnMapping.mode", "id", "columnMapping"),
+)
+_FEATURE_OF_FIELD = (
+    ("delta.invariants", "invariants"),
+    ("delta.generationExpression", "generatedColumns"),
+    ("delta.identity.start", "identityColumns"),
+    ("delta.typeChanges", "typeWidening"),
+    ("CURRENT_DEFAULT", "allowColumnDefaults"),
+)
 
 # What a table without any feature has, as delta-spark creates it: append-only and invariants by version.
 BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)

@@ -15,7 +15,7 @@ from deltalog.errors import UnsafePathError
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
-_SIDECARS = f"{LOG_DIRECTORY}/_sidecars"
+SIDECARS_DIRECTORY = f"{LOG_DIRECTORY}/_sidecars"
 MAX_VERSION = 2**63 - 1
 
 
@@ -95,6 +95,13 @@ def commit_path(version: int) -> str:
     return log_path(commit_name(version))
 
 
+def commit_version(path: str) -> int | None:
+    """The version whose commit file lies at ``path`` below the table root; None where something else does."""
+    directory, _, name = path.rpartition("/")
+    file = parse_log_file(name) if directory == LOG_DIRECTORY else None
+    return file.version if file is not None and file.kind is LogFileKind.COMMIT else None
+
+
 def compaction_name(start: int, end: int) -> str:
     return f"{start:020d}.{end:020d}.compacted.json"
 
@@ -107,13 +114,18 @@ def checkpoint_path(version: int) -> str:
     return log_path(f"{version:020d}.checkpoint.parquet")
 
 
+def new_sidecar_path(unique: str) -> str:
+    """Where a sidecar that is written goes."""
+    return f"{SIDECARS_DIRECTORY}/{unique}.parquet"
+
+
 def sidecar_path(path: str, table_url: str) -> str:
     """Where a sidecar lies. The log (untrusted) may give its name, or its absolute path in the table's own
     ``_sidecars``. Raises UnsafePathError."""
     absolute = path.startswith("/") or _SCHEME.match(path)
-    relative = locate(path, [place_of(table_url)])[1] if absolute else f"{_SIDECARS}/{_decoded(path) or ''}"
+    relative = locate(path, [place_of(table_url)])[1] if absolute else f"{SIDECARS_DIRECTORY}/{_decoded(path) or ''}"
     directory, _, name = relative.rpartition("/")
-    if directory != _SIDECARS or _NOT_PLAIN.search(name):
+    if directory != SIDECARS_DIRECTORY or _NOT_PLAIN.search(name):
         raise UnsafePathError(
             f"A checkpoint of {table_url} names the sidecar {_shown(path)}; only plain names in _sidecars are read.",
             path=path,

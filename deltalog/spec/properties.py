@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from deltalog.errors import InvalidPropertyError
 
@@ -50,6 +50,28 @@ def _positive(text: str) -> int:
     return value
 
 
+def _mapping_mode(text: str) -> str:
+    if text.lower() not in ("none", "name", "id"):
+        raise ValueError("expected none, name or id")
+    return text.lower()
+
+
+def _checkpoint_policy(text: str) -> str:
+    if text.lower() not in ("classic", "v2"):
+        raise ValueError("expected classic or v2")
+    return text.lower()
+
+
+def _isolation_level(text: str) -> Literal["Serializable", "WriteSerializable"]:
+    if text not in _ISOLATION_LEVELS:
+        raise ValueError("expected Serializable or WriteSerializable")
+    return _ISOLATION_LEVELS[text]
+
+
+_ISOLATION_LEVELS: Mapping[str, Literal["Serializable", "WriteSerializable"]] = {
+    "Serializable": "Serializable",
+    "WriteSerializable": "WriteSerializable",
+}
 _UNIT_MS = {
     "millisecond": 1,
     "second": 1000,
@@ -76,6 +98,7 @@ def _interval_ms(text: str) -> int:
 
 
 ENABLE_IN_COMMIT_TIMESTAMPS = Property("delta.enableInCommitTimestamps", _boolean, False)
+CONSTRAINT_PREFIX = "delta.constraints."
 ENABLEMENT_VERSION_KEY = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"
 APPEND_ONLY = Property("delta.appendOnly", _boolean, False)
@@ -89,6 +112,20 @@ CHECKPOINT_STATS_AS_STRUCT = Property("delta.checkpoint.writeStatsAsStruct", _bo
 ENABLE_CHANGE_DATA_FEED = Property("delta.enableChangeDataFeed", _boolean, False)
 ENABLE_ROW_TRACKING = Property("delta.enableRowTracking", _boolean, False)
 ENABLE_DELETION_VECTORS = Property("delta.enableDeletionVectors", _boolean, False)
+ISOLATION_LEVEL: Property[Literal["Serializable", "WriteSerializable"]] = Property(
+    "delta.isolationLevel", _isolation_level, "Serializable"
+)
+ENABLE_TYPE_WIDENING = Property("delta.enableTypeWidening", _boolean, False)
+COLUMN_MAPPING_MODE = Property("delta.columnMapping.mode", _mapping_mode, "none")
+CHECKPOINT_POLICY = Property("delta.checkpointPolicy", _checkpoint_policy, "classic")
+LOG_RETENTION_MS = Property("delta.logRetentionDuration", _interval_ms, 30 * 86_400_000)
+ENABLE_EXPIRED_LOG_CLEANUP = Property("delta.enableExpiredLogCleanup", _boolean, True)
+SET_TRANSACTION_RETENTION_MS: Property[int | None] = Property(
+    "delta.setTransactionRetentionDuration", _interval_ms, None
+)
+CHECKPOINT_PROTECTION_BEFORE = Property("delta.requireCheckpointProtectionBeforeVersion", int, 0)
+RANDOMIZE_FILE_PREFIXES = Property("delta.randomizeFilePrefixes", _boolean, False)
+RANDOM_PREFIX_LENGTH = Property("delta.randomPrefixLength", _positive, 2)
 
 KNOWN: Mapping[str, Property[object]] = {
     p.key: p  # type: ignore[misc]
@@ -103,6 +140,16 @@ KNOWN: Mapping[str, Property[object]] = {
         ENABLE_CHANGE_DATA_FEED,
         ENABLE_ROW_TRACKING,
         ENABLE_DELETION_VECTORS,
+        ISOLATION_LEVEL,
+        ENABLE_TYPE_WIDENING,
+        COLUMN_MAPPING_MODE,
+        CHECKPOINT_POLICY,
+        LOG_RETENTION_MS,
+        ENABLE_EXPIRED_LOG_CLEANUP,
+        SET_TRANSACTION_RETENTION_MS,
+        CHECKPOINT_PROTECTION_BEFORE,
+        RANDOMIZE_FILE_PREFIXES,
+        RANDOM_PREFIX_LENGTH,
     )
 }
 FEATURE_PREFIX = "delta.feature."
@@ -112,30 +159,28 @@ _PASSED_ON = frozenset(
         "delta.autoOptimize",
         "delta.autoOptimize.autoCompact",
         "delta.autoOptimize.optimizeWrite",
-        "delta.checkpointPolicy",
         "delta.checkpointRetentionDuration",
-        "delta.columnMapping.maxColumnId",
         "delta.compatibility.symlinkFormatManifest.enabled",
         DATA_SKIPPING_STATS_COLUMNS_KEY,
-        "delta.enableExpiredLogCleanup",
         "delta.enableFullRetentionRollback",
-        "delta.enableTypeWidening",
         "delta.enableVariantShredding",
-        "delta.isolationLevel",
-        "delta.logRetentionDuration",
         "delta.parquet.compression.codec",
-        "delta.randomizeFilePrefixes",
-        "delta.randomPrefixLength",
         "delta.sampleRetentionDuration",
-        "delta.setTransactionRetentionDuration",
         "delta.targetFileSize",
         "delta.tuneFileSizesForRewrites",
     }
 )
+# What the log keeps for itself: a wrong value makes columns or rows appear in the place of others.
+_KEPT_BY_THE_WRITER = {
+    ENABLEMENT_VERSION_KEY: f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
+    ENABLEMENT_TIMESTAMP_KEY: f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
+    "delta.columnMapping.maxColumnId": f"Set {COLUMN_MAPPING_MODE.key} instead.",
+    "delta.rowTracking.materializedRowIdColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
+    "delta.rowTracking.materializedRowCommitVersionColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
+}
 # Setting these needs work on the table that deltalog does not do, or would be a second way to say something.
 _REFUSED = {
-    "delta.columnMapping.mode": "column mapping is read, and not turned on yet",
-    "delta.constraints.": "constraints are not checked on write yet",
+    CONSTRAINT_PREFIX: "the rows that are there must be checked first; call add_constraint() or drop_constraint()",
     "delta.enableIcebergCompat": "Iceberg compatibility is not kept up",
     "delta.universalFormat.": "UniForm is not kept up",
     "delta.minReaderVersion": "versions follow from the features; name one as delta.feature.<name>=supported",
@@ -147,14 +192,13 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
     """Refuse what a caller must not set (None: unset), unknown ``delta.`` keys and values that cannot be read.
 
     The enablement pair belongs to the writer: half of it, or a wrong value, makes every later commit and
-    every time travel of other engines fail. Keys without the prefix ``delta.`` are the caller's own.
+    every time travel of other engines fail. So do the highest column id and the names of materialised columns.
+    Keys without the prefix ``delta.`` are the caller's own.
     """
     for key, value in changes.items():
-        if key in (ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY):
+        if key in _KEPT_BY_THE_WRITER:
             raise InvalidPropertyError(
-                f"{key} is kept by the writer and cannot be set or unset by hand. "
-                f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
-                key=key,
+                f"{key} is kept by the writer and cannot be set or unset by hand. {_KEPT_BY_THE_WRITER[key]}", key=key
             )
         if value is None:
             continue
@@ -172,7 +216,7 @@ def _check_key(key: str, value: str) -> None:
     if not key.startswith("delta.") or key.startswith(FEATURE_PREFIX) or key in KNOWN or key in _PASSED_ON:
         return
     for refused, why in _REFUSED.items():
-        if key.startswith(refused) and value.lower() not in ("none", "false"):
+        if key.startswith(refused) and (refused == CONSTRAINT_PREFIX or value.lower() not in ("none", "false")):
             raise InvalidPropertyError(f"Table property {key} cannot be set: {why}.", key=key)
         if key.startswith(refused):
             return

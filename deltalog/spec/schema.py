@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from deltalog.errors import CorruptTableError, SchemaMismatchError
 from deltalog.spec import limits
 
+# Metadata of a column by which the writer makes values that the data lacks.
+FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT")
 _INTEGRAL = ("byte", "short", "integer", "long")
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 PRIMITIVES = frozenset((*_INTEGRAL, *_TEMPORAL, "string", "float", "double", "boolean", "binary", "variant", "void"))
@@ -103,15 +106,7 @@ class StructType:
     @classmethod
     def from_json(cls, text: str) -> StructType:
         """Parse ``schemaString``. Raises CorruptTableError when it is not a Delta schema."""
-        try:
-            if len(text) > limits.MAX_SCHEMA_BYTES:
-                raise ValueError(f"its size in bytes {limits.over('MAX_SCHEMA_BYTES', len(text))}")
-            parsed = _from_json(json.loads(text), 0)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CorruptTableError(f"The table's schemaString is not a Delta schema: {error!r}.") from None
-        if not isinstance(parsed, StructType):
-            raise CorruptTableError("The table's schemaString is not a struct.")
-        return parsed
+        return _parse(text)
 
     @classmethod
     def from_arrow(cls, schema: Any) -> StructType:
@@ -155,6 +150,24 @@ def _to_json(data_type: DataType) -> Any:
             "valueContainsNull": data_type.value_contains_null,
         }
     return str(data_type)
+
+
+@lru_cache(maxsize=64)
+def parsed(text: str) -> StructType:
+    """As ``StructType.from_json``, shared by all who ask for the same text: a commit does several times over."""
+    return _parse(text)
+
+
+def _parse(text: str) -> StructType:
+    try:
+        if len(text) > limits.MAX_SCHEMA_BYTES:
+            raise ValueError(f"its size in bytes {limits.over('MAX_SCHEMA_BYTES', len(text))}")
+        schema = _from_json(json.loads(text), 0)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptTableError(f"The table's schemaString is not a Delta schema: {error!r}.") from None
+    if not isinstance(schema, StructType):
+        raise CorruptTableError("The table's schemaString is not a struct.")
+    return schema
 
 
 def _from_json(value: Any, depth: int) -> DataType:
@@ -216,6 +229,19 @@ def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
             yield (column.name,), column
 
 
+def all_columns(data_type: DataType) -> Iterator[StructField]:
+    """Every column at every depth, parents first, also inside arrays and maps."""
+    if isinstance(data_type, StructType):
+        for column in data_type.fields:
+            yield column
+            yield from all_columns(column.data_type)
+    elif isinstance(data_type, ArrayType):
+        yield from all_columns(data_type.element_type)
+    elif isinstance(data_type, MapType):
+        yield from all_columns(data_type.key_type)
+        yield from all_columns(data_type.value_type)
+
+
 def uses_type(data_type: DataType, name: str) -> bool:
     """Whether a primitive type of that name occurs anywhere."""
     if isinstance(data_type, StructType):
@@ -239,26 +265,29 @@ def check_unique_names(schema: StructType, where: str = "") -> None:
         seen[folded] = column.name
 
 
-def check_column_names(schema: StructType, where: str = "") -> None:
-    """Refuse names that differ in case only, and characters that Parquet readers of tables refuse."""
+def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
+    """Refuse names that differ in case only, and characters that Parquet readers of tables refuse; these are
+    allowed where column mapping keeps the names out of the files (``mapped``)."""
     check_unique_names(schema, where)
     for column in schema.fields:
-        if not column.name or re.search(r"[ ,;{}()\n\t=]", column.name):
+        if not column.name:
+            raise SchemaMismatchError(f"A column{f' in {where[:-1]}' if where else ''} has an empty name. Rename it.")
+        if not mapped and re.search(r"[ ,;{}()\n\t=]", column.name):
             raise SchemaMismatchError(
-                f"The column name {where}{column.name!r} is empty or has one of ' ,;{{}}()\\n\\t='. "
-                "Rename it (column mapping, which allows such names, is not written yet)."
+                f"The column name {where}{column.name!r} has one of ' ,;{{}}()\\n\\t='. "
+                "Rename it, or turn column mapping on (delta.columnMapping.mode=name), which allows such names."
             )
-        _check_nested_names(column.data_type, f"{where}{column.name}.")
+        _check_nested_names(column.data_type, mapped, f"{where}{column.name}.")
 
 
-def _check_nested_names(data_type: DataType, where: str) -> None:
+def _check_nested_names(data_type: DataType, mapped: bool, where: str) -> None:
     if isinstance(data_type, StructType):
-        check_column_names(data_type, where)
+        check_column_names(data_type, mapped, where)
     elif isinstance(data_type, ArrayType):
-        _check_nested_names(data_type.element_type, f"{where}element.")
+        _check_nested_names(data_type.element_type, mapped, f"{where}element.")
     elif isinstance(data_type, MapType):
-        _check_nested_names(data_type.key_type, f"{where}key.")
-        _check_nested_names(data_type.value_type, f"{where}value.")
+        _check_nested_names(data_type.key_type, mapped, f"{where}key.")
+        _check_nested_names(data_type.value_type, mapped, f"{where}value.")
 
 
 def check_writable(table: StructType, data: StructType) -> None:
@@ -271,16 +300,19 @@ def check_writable(table: StructType, data: StructType) -> None:
 
 
 def _check_struct(table: StructType, data: StructType, where: str) -> None:
-    unknown = [f.name for f in data.fields if table.find(f.name) is None]
+    known = {f.name.lower() for f in table.fields}
+    unknown = [f.name for f in data.fields if f.name.lower() not in known]
     if unknown:
         raise SchemaMismatchError(
             f"The data has columns that the table has not: {', '.join(where + n for n in unknown)}. "
             f"The table has: {', '.join(table.names)}. Drop them, or write with mergeSchema (merge_schema=True)."
         )
+    exact = {f.name: f for f in data.fields}
+    folded = {f.name.lower(): f for f in reversed(data.fields)}
     for column in table.fields:
-        given = data.find(column.name)
+        given = exact.get(column.name) or folded.get(column.name.lower())
         if given is None:
-            if not column.nullable:
+            if not (column.nullable or any(key in column.metadata for key in FILLED_BY)):
                 raise SchemaMismatchError(f"Column {where}{column.name} is NOT NULL and missing from the data.")
             continue
         _check_type(column.data_type, given.data_type, f"{where}{column.name}")
@@ -301,10 +333,13 @@ def _check_type(table: DataType, data: DataType, name: str) -> None:
         )
 
 
-def merge_schemas(table: StructType, data: StructType) -> StructType:
+def merge_schemas(
+    table: StructType, data: StructType, widens: Callable[[DataType, DataType], bool] | None = None
+) -> StructType:
     """The table's schema with the columns that only ``data`` has added at the end, nullable, also in structs.
 
-    Raises SchemaMismatchError when a column that both have differs in type.
+    ``widens`` tells which types of the table may become those of the data. Raises SchemaMismatchError when a column
+    that both have differs in type otherwise.
     """
     merged = []
     for column in table.fields:
@@ -312,19 +347,23 @@ def merge_schemas(table: StructType, data: StructType) -> StructType:
         if given is None:
             merged.append(column)
             continue
-        merged_type = _merge_types(column.data_type, given.data_type, column.name)
+        merged_type = _merge_types(column.data_type, given.data_type, column.name, widens)
         merged.append(StructField(column.name, merged_type, column.nullable, column.metadata))
     added = [f for f in data.fields if table.find(f.name) is None]
     return StructType((*merged, *(StructField(f.name, f.data_type, True, f.metadata) for f in added)))
 
 
-def _merge_types(table: DataType, data: DataType, name: str) -> DataType:
+def _merge_types(
+    table: DataType, data: DataType, name: str, widens: Callable[[DataType, DataType], bool] | None
+) -> DataType:
     if isinstance(table, StructType) and isinstance(data, StructType):
-        return merge_schemas(table, data)
+        return merge_schemas(table, data, widens)
     if isinstance(table, ArrayType) and isinstance(data, ArrayType):
-        return ArrayType(_merge_types(table.element_type, data.element_type, name), table.contains_null)
+        return ArrayType(_merge_types(table.element_type, data.element_type, name, widens), table.contains_null)
     if isinstance(table, MapType) and isinstance(data, MapType):
-        key = _merge_types(table.key_type, data.key_type, name)
-        return MapType(key, _merge_types(table.value_type, data.value_type, name), table.value_contains_null)
+        key = _merge_types(table.key_type, data.key_type, name, widens)
+        return MapType(key, _merge_types(table.value_type, data.value_type, name, widens), table.value_contains_null)
+    if widens is not None and widens(table, data):
+        return data
     _check_type(table, data, name)
     return table

@@ -18,8 +18,9 @@ deltalog.testing.LogStoreTests holds these sentences as tests: subclass it for a
 from __future__ import annotations
 
 import enum
+import io
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -48,10 +49,22 @@ class LogStore(ABC):
     """See the module for what is guaranteed. All methods raise StoreError when the store fails."""
 
     url: str
+    #: Whether each call is a request over a network, so that a call saved is time saved.
+    is_remote: bool = False
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Create ``path``. Cost: 1 PUT."""
+
+    def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
+        """As ``put_if_absent`` of what ``write`` writes to the file that it is given; of nothing when it raises.
+
+        It may be called again from the start. A store that can write to a hidden place overrides it: here the
+        object is held in memory. Cost: 1 PUT.
+        """
+        buffer = io.BytesIO()
+        write(buffer)
+        return self.put_if_absent(path, buffer.getvalue())
 
     @abstractmethod
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
@@ -89,6 +102,14 @@ class LogStore(ABC):
     @abstractmethod
     def delete(self, path: str) -> None:
         """Remove ``path``; absent is no error. Cost: 1 DELETE."""
+
+    def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
+        """Remove what writers of this store that were killed before a time left half done in ``directory``, which no
+        reader sees and nobody finishes; their names. Give them a day: a slow writer is not a dead one.
+
+        Cost: none where kills leave nothing; else as ``list_from``, and 1 DELETE each.
+        """
+        return []
 
     @abstractmethod
     def open_input(self, path: str) -> Any:

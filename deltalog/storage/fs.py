@@ -6,9 +6,9 @@ exists. Readers therefore see a whole file or none, and a process killed at any 
 ``O_CREAT|O_EXCL`` on the final name would show half a file after a kill, and "look, then rename" lets two
 writers both win; neither is used.
 
-NFS: ``link`` is atomic there, but its reply can be lost; the link count of the temporary file then tells
-whether it took effect. Attribute caches can hide new commits for some seconds: mount with ``actimeo=0`` or
-``lookupcache=none`` when several machines write.
+NFS: ``link`` is atomic there, but its reply can be lost, or the repetition be answered with EEXIST; the link
+count of the temporary file then tells whether it took effect. Attribute caches can hide new commits for some
+seconds: mount with ``actimeo=0`` or ``lookupcache=none`` when several machines write.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import urllib.parse
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError
@@ -26,6 +27,7 @@ from deltalog.spec.paths import LOG_DIRECTORY
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
 
@@ -40,6 +42,12 @@ class LocalStore(LogStore):
         self._tmpfile_works = bool(_O_TMPFILE)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        return self._create(path, lambda temporary: temporary.write(data))
+
+    def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
+        return self._create(path, lambda temporary: temporary.write_stream(write))
+
+    def _create(self, path: str, fill: Callable[[_TemporaryFile], None]) -> PutOutcome:
         target = self._absolute(path)
         directory = self._make_directory(os.path.dirname(target))
         with _store_errors("write", target):
@@ -48,15 +56,16 @@ class LocalStore(LogStore):
             temporary = _TemporaryFile(directory, unnamed=self._tmpfile_works)
         with contextlib.closing(temporary):
             with _store_errors("write", target):
-                temporary.write(data)
+                fill(temporary)
                 try:
                     temporary.link_to(target)
                 except FileExistsError:
-                    return PutOutcome.EXISTS
+                    if not temporary.was_linked():
+                        return PutOutcome.EXISTS
                 except OSError as error:
                     if temporary.is_unnamed and error.errno in _NO_TMPFILE:
                         self._tmpfile_works = False
-                        return self.put_if_absent(path, data)
+                        return self._create(path, fill)
                     if not temporary.was_linked():
                         raise
             try:
@@ -140,6 +149,20 @@ class LocalStore(LogStore):
             except OSError:
                 return
             parent = os.path.dirname(parent)
+
+    def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
+        """See LogStore. Kills leave hidden names where there is no O_TMPFILE, and while an object is replaced."""
+        target = self._absolute(directory)
+        removed = []
+        with _store_errors("clean", target):
+            for entry in _entries(target):
+                if not _TEMPORARY_NAME.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000 < before_ms:
+                        os.unlink(entry.path)
+                        removed.append(entry.name)
+        return sorted(removed)
 
     def open_input(self, path: str) -> Any:
         import pyarrow as pa
@@ -238,7 +261,7 @@ class _TemporaryFile:
                 if error.errno not in _NO_TMPFILE:
                     raise
         self.is_unnamed = False
-        self._path = os.path.join(directory, f".{uuid.uuid4()}.tmp")
+        self._path = os.path.join(directory, f".{uuid.uuid4()}.tmp")  # see _TEMPORARY_NAME
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
     def write(self, data: bytes, *, durable: bool = True) -> None:
@@ -247,6 +270,11 @@ class _TemporaryFile:
             view = view[os.write(self._descriptor, view) :]
         if durable:
             os.fsync(self._descriptor)
+
+    def write_stream(self, write: Callable[[BinaryIO], object]) -> None:
+        with os.fdopen(os.dup(self._descriptor), "wb") as file:
+            write(file)
+        os.fsync(self._descriptor)
 
     def link_to(self, target: str) -> None:
         if self._path is None:
@@ -257,7 +285,8 @@ class _TemporaryFile:
             os.link(self._path, target)
 
     def was_linked(self) -> bool:
-        """Whether ``link_to`` took effect although it raised (a lost reply of a network file system)."""
+        """Whether ``link_to`` took effect although it raised: a network file system lost the reply, and may have
+        answered the repetition with EEXIST."""
         return os.fstat(self._descriptor).st_nlink == (2 if self._path else 1)
 
     def rename_to(self, target: str) -> None:
@@ -286,6 +315,14 @@ def _meta(name: str, status: os.stat_result) -> FileMeta:
     return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def _fsync_path(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -309,7 +346,7 @@ def _store_errors(verb: str, path: str) -> Iterator[None]:
 
 
 def _store_error(verb: str, path: str, error: OSError) -> StoreError:
-    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+    if verb not in ("write", "create") and isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return ObjectNotFoundError(f"Cannot {verb} {path}: there is no such file.", path=path)
     reason = error.strerror or str(error)
     return StoreError(

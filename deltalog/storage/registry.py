@@ -3,55 +3,164 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltalog.errors import CallError
 from deltalog.storage.base import LogStore
+from deltalog.storage.dynamodb import DynamoCommit
+from deltalog.storage.dynamodb_client import DynamoTable
 from deltalog.storage.fs import LocalStore, local_root
 from deltalog.storage.memory import named_store
+from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
+from deltalog.storage.secrets import Secrets
+
+if TYPE_CHECKING:
+    import obstore.store
+
+    Location: TypeAlias = str | os.PathLike[str] | LogStore | obstore.store.ObjectStore
 
 _S3_SCHEMES = ("s3://", "s3a://")
 
 
-def open_store(url: str | os.PathLike[str] | LogStore, **options: Any) -> LogStore:
-    """The store of a table root: a local path, ``file:``, ``memory://name``, ``s3://bucket/prefix`` or ``s3a://``.
+def open_store(url: Location, **options: Any) -> LogStore:
+    """The store of a table root: a local path, ``file:``, ``memory://name``, ``s3://bucket/prefix`` or ``s3a://``,
+    and every scheme that fsspec has a file system for (``gs://``, ``az://``, ``abfss://``, ``sftp://``, ...).
 
     ``options`` are those of s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
-    config_kwargs, ...); the others take none. A LogStore is passed through. ``memory://`` names live as long as
-    the process. Raises CallError for a scheme or an option that is not known, and when s3fs is not installed.
+    config_kwargs, ...), for other schemes those of its fsspec file system; local paths and ``memory://`` take none.
+    ``filesystem=`` is an open fsspec file system in which ``url`` is a path, ``driver="obstore"`` the way through that
+    library, and ``unsafe_single_writer=True`` the caller's word where fsspec cannot create exclusively
+    (docs/stores.md). On S3 ``commit=`` says that writers take turns through DynamoDB: a DynamoCommit or an
+    S3DynamoDBCommit, or short ``"dynamo:<table>"``, ``"s3-dynamodb:<table>"``; DynamoDB is reached with the options of
+    S3, but for the endpoint where ``dynamodb_endpoint_url`` is given.
+
+    A LogStore is passed through, and a store of obstore taken as it is. ``memory://`` names live as long as the
+    process. Raises CallError for a scheme or an option that is not known, and when a package is not installed.
     Cost: no store call.
     """
     if isinstance(url, LogStore):
         _refuse(options, "an open store")
         return url
+    if not isinstance(url, (str, os.PathLike)):
+        if type(url).__module__.partition(".")[0] != "obstore":
+            raise CallError(f"{type(url).__name__} is no table location. Give a path, a URL or an open store.")
+        _refuse(options, "a store of obstore")
+        return _open_obstore(url, {})
     text = os.fspath(url)
     if not text:
         raise CallError("The table location is empty. Give a path such as '/data/events' or 'memory://events'.")
     if "\0" in text:
         raise CallError(f"The table location {text!r} has a NUL character in it, which no store takes.")
+    if "filesystem" in options:
+        return _open_filesystem(text, **options)
+    if "driver" in options:
+        return _open_with_driver(text, **options)
     if text.startswith("memory://"):
         _refuse(options, "memory://")
         return named_store(text)
     if text.startswith(_S3_SCHEMES):
-        return _open_s3(text, options)
+        return _open_s3(text, **options)
     root = local_root(text)
     if root is None:
-        scheme = text.split(":", 1)[0]
-        raise CallError(
-            f"No store for scheme {scheme!r}. This version reads and writes local paths, file:, memory:// and s3://."
-        )
+        return _open_fsspec(text, **options)
     _refuse(options, "a local path")
     return LocalStore(root)
 
 
-def _open_s3(url: str, options: dict[str, Any]) -> LogStore:
+def _open_s3(
+    url: str,
+    *,
+    commit: str | DynamoCommit | S3DynamoDBCommit | None = None,
+    dynamodb_endpoint_url: str | None = None,
+    **options: Any,
+) -> LogStore:
     try:
         import s3fs  # noqa: F401
     except ModuleNotFoundError as error:
         raise CallError(f"{url} needs the extra 's3' ({error}): pip install 'deltalog[s3]'.") from error
     from deltalog.storage.s3 import S3Store
 
-    return S3Store(url, **options)
+    store = S3Store(url, **options)
+    if commit is None:
+        _refuse({"dynamodb_endpoint_url": ...} if dynamodb_endpoint_url else {}, "S3 without commit=")
+        return store
+    protocol = _commit_protocol(commit)
+    table = DynamoTable(protocol.table_name, options, endpoint_url=dynamodb_endpoint_url, timing=protocol.timing)
+    return protocol.guard(store, table)
+
+
+def _commit_protocol(commit: str | DynamoCommit | S3DynamoDBCommit) -> DynamoCommit | S3DynamoDBCommit:
+    if isinstance(commit, (DynamoCommit, S3DynamoDBCommit)):
+        return commit
+    kind = str(commit).partition(":")[0]
+    if kind == "dynamo":
+        return DynamoCommit.parse(commit)
+    if kind == "s3-dynamodb":
+        return S3DynamoDBCommit.parse(commit)
+    raise CallError(f"There is no commit protocol {commit!r}. Give 'dynamo:<table>' or 's3-dynamodb:<table>'.")
+
+
+def _open_fsspec(url: str, *, unsafe_single_writer: bool = False, **options: Any) -> LogStore:
+    if url.startswith("file:"):
+        raise CallError(f"{url} names another host. Give a path, or a URL such as file:///data/events.")
+    _check_word(unsafe_single_writer)
+    # Many file systems of fsspec read past an option that they do not know.
+    _refuse({name: ... for name in options if name in ("commit", "dynamodb_endpoint_url")}, "anything but S3")
+    _need_fsspec(url)
+    from deltalog.storage import fsspec_store
+
+    filesystem, path = fsspec_store.open_url(url, options)
+    if (local := fsspec_store.local_path(filesystem, path)) is not None:
+        return LocalStore(local)
+    return fsspec_store.FsspecStore(
+        filesystem, path, url=url, unsafe_single_writer=unsafe_single_writer, secrets=Secrets(options)
+    )
+
+
+def _open_filesystem(path: str, *, filesystem: Any, unsafe_single_writer: bool = False, **options: Any) -> LogStore:
+    """A path in an fsspec file system that the caller has; what deltalog knows better goes to its own stores."""
+    _check_word(unsafe_single_writer)
+    _need_fsspec(path)
+    from deltalog.storage import fsspec_store
+
+    filesystem, path = fsspec_store.unwrapped(filesystem, path)
+    if (s3 := fsspec_store.s3_location(filesystem, path)) is not None:
+        return open_store(s3[0], **s3[1], **options)
+    _refuse(options, "an open file system")
+    if (local := fsspec_store.local_path(filesystem, path)) is not None:
+        return LocalStore(local)
+    return fsspec_store.FsspecStore(filesystem, path, unsafe_single_writer=unsafe_single_writer)
+
+
+def _check_word(unsafe_single_writer: object) -> None:
+    if not isinstance(unsafe_single_writer, bool):
+        raise CallError("unsafe_single_writer is True or False, and nothing else: commits can depend on it.")
+
+
+def _need_fsspec(url: str) -> None:
+    try:
+        import fsspec  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise CallError(f"{url} needs the extra 'fsspec' ({error}): pip install 'deltalog[fsspec]'.") from error
+
+
+def _open_with_driver(url: str, *, driver: str, **options: Any) -> LogStore:
+    if driver != "obstore":
+        raise CallError(f"There is no driver {driver!r}. Leave it out, or give 'obstore'.")
+    return _open_obstore(url, options)
+
+
+def _open_obstore(location: Any, options: dict[str, Any]) -> LogStore:
+    try:
+        import obstore  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise CallError(f"{location} needs the extra 'obstore' ({error}): pip install 'deltalog[obstore]'.") from error
+    from deltalog.storage import obstore_store
+
+    if isinstance(location, str):
+        return obstore_store.open_url(location, options)
+    local = obstore_store.local_path(location)
+    return obstore_store.ObstoreStore(location) if local is None else LocalStore(local)
 
 
 def _refuse(options: dict[str, Any], kind: str) -> None:

@@ -21,15 +21,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
-from deltalog.spec.paths import log_path
+from deltalog.spec.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
-from deltalog.storage.s3_client import PARALLEL_GETS, S3Client, code_of, outcome_of, status_of
+from deltalog.storage.remote import PARALLEL_GETS, TAIL_BYTES, RangeReader, is_below_root
+from deltalog.storage.s3_client import S3Client, code_of, outcome_of, status_of
 
+STAGED_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
 MAX_KEY_BYTES = 1024
 PART_BYTES = 16 << 20
-TAIL_BYTES = 64 << 10
-READ_AHEAD_BYTES = 256 << 10
 _PARALLEL_PARTS = 4
+_RECENT_VERSIONS = 10
 _SCHEMES = ("s3", "s3a")
 
 log = logging.getLogger(__name__)
@@ -42,11 +43,14 @@ class S3Store(LogStore):
     Raises CallError for a location or an option that is not known. Cost: no request.
     """
 
+    is_remote = True
+
     def __init__(self, url: str, *, client: S3Client | None = None, **options: Any) -> None:
         scheme, self.bucket, prefix = _parse(url)
         self.url = "/".join([f"{scheme}://{self.bucket}", *([prefix] if prefix else [])])
         self._prefix = f"{prefix}/" if prefix else ""
         self._client = client or S3Client(options)
+        self._nothing_staged = False
 
     def __repr__(self) -> str:
         return f"S3Store({self.url!r})"
@@ -55,32 +59,49 @@ class S3Store(LogStore):
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Cost: 1 PUT; before the first one to a bucket of another service than AWS 2 PUTs and 1 DELETE, to see
-        whether it honours the condition. Raises UnsafeStoreError when it does not."""
-        key = self._key(path)
+        whether it honours the condition; before the first commit of this store object 1 LIST, to see whether Spark
+        commits through DynamoDB. Raises UnsafeStoreError when it does not, or Spark does."""
+        key = self.key(path)
         self._check_exclusive()
-        return self._create(key, data)
+        version = commit_version(path)
+        if version:
+            self.check_nothing_staged(version)
+        return self._put_once("create", key, data)
 
-    def _create(self, key: str, data: bytes) -> PutOutcome:
+    def put_once(self, path: str, data: bytes, expected: str | None, seconds: float | None = None) -> PutOutcome:
+        """For protocols that guard ``path`` themselves: create it (``expected="*"``), replace the object that has
+        this ETag, or replace whatever is there (None).
+
+        EXISTS: what is there is not as expected. UNKNOWN: no answer, or none within ``seconds``; a service that
+        ignores conditions is not looked for. Cost: 1 PUT, sent once.
+        """
+        return self._put_once("write", self.key(path), data, expected, seconds)
+
+    def _put_once(
+        self, verb: str, key: str, data: bytes, expected: str | None = "*", seconds: float | None = None
+    ) -> PutOutcome:
+        conditions = {} if expected is None else {"IfNoneMatch" if expected == "*" else "IfMatch": expected}
         try:
-            self._client.run(self._client.create, self.bucket, key, data)
+            self._client.run(self._client.put_once, self.bucket, key, data, conditions, seconds)
         except Exception as error:
             outcome = outcome_of(error)
             if outcome is None:
-                raise self._failure("create", key, error) from self._client.cause(error)
+                raise self._failure(verb, key, error) from self._client.secrets.cause(error)
             if outcome is PutOutcome.UNKNOWN:
-                log.warning("%s: no telling whether %s was created: %s", self.url, key, self._client.reason(error))
+                reason = self._client.secrets.reason(error)
+                log.warning("%s: no telling whether %s was created: %s", self.url, key, reason)
             return outcome
         return PutOutcome.COMMITTED
 
     def _check_exclusive(self) -> None:
-        key = self._key(log_path(f".probe-{uuid.uuid4()}"))
+        key = self.key(log_path(f".probe-{uuid.uuid4()}"))
         try:
             if self._client.honours_conditions(self.bucket):
                 return
         except Exception as error:
-            raise self._failure("create", key, error) from self._client.cause(error)
+            raise self._failure("create", key, error) from self._client.secrets.cause(error)
         try:
-            outcomes = [self._create(key, b"probe"), self._create(key, b"probe")]
+            outcomes = [self._put_once("create", key, b"probe") for _ in range(2)]
         finally:
             with contextlib.suppress(StoreError):
                 self._call("delete", key, "delete_object")
@@ -97,16 +118,34 @@ class S3Store(LogStore):
             )
         self._client.exclusive_buckets.add(self.bucket)
 
+    def check_nothing_staged(self, version: int) -> None:
+        """Raises UnsafeStoreError where Spark's S3DynamoDBLogStore staged one of the versions before ``version``.
+
+        It copies what it has staged without a condition and takes a file that is there for its own, so a commit
+        made beside it can be lost, or make one of Spark's be lost. Cost: 1 LIST, once for each store object.
+        """
+        if self._nothing_staged:
+            return
+        staged = self.list_from(STAGED_DIRECTORY, version_prefix(max(version - _RECENT_VERSIONS, 0)))
+        if staged:
+            raise UnsafeStoreError(
+                f"{self.url}: {STAGED_DIRECTORY}/{staged[-1].name} was staged by a writer that commits through "
+                "Spark's S3DynamoDBLogStore. A commit beside it could be lost; nothing was committed. Open the table "
+                "with commit='s3-dynamodb:<its DynamoDB table>'; or, when no writer uses that log store any more, "
+                f"delete {STAGED_DIRECTORY}/."
+            )
+        self._nothing_staged = True
+
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._call("write", self._key(path), "put_object", Body=data)
+        self._call("write", self.key(path), "put_object", Body=data)
 
     def delete(self, path: str) -> None:
-        self._call("delete", self._key(path), "delete_object")
+        self._call("delete", self.key(path), "delete_object")
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
         """Cost: 1 PUT, or for more than 16 MiB 1 for each 16 MiB and 2 more."""
-        upload = _Upload(self, self._key(path))
+        upload = _Upload(self, self.key(path))
         try:
             yield cast(BinaryIO, upload)
             upload.finish()
@@ -120,7 +159,7 @@ class S3Store(LogStore):
     # --------------------------------------------------------------------------------------------- reading
 
     def get(self, path: str, length: int | None = None) -> bytes:
-        key = self._key(path)
+        key = self.key(path)
         if length == 0:
             self._call("read", key, "head_object")
             return b""
@@ -131,7 +170,7 @@ class S3Store(LogStore):
         if length == 0:
             return [self.get(path, 0) for path in paths]
         byte_range = "" if length is None else f"bytes=0-{length - 1}"
-        keys = [self._key(path) for path in paths]
+        keys = [self.key(path) for path in paths]
         found: list[bytes] = [b""] * len(keys)
         waiting = iter(enumerate(keys))
 
@@ -143,7 +182,7 @@ class S3Store(LogStore):
                 except Exception as error:
                     if status_of(error) == 416:  # no such bytes: the object is empty
                         continue
-                    raise self._failure("read", key, error) from self._client.cause(error)
+                    raise self._failure("read", key, error) from self._client.secrets.cause(error)
 
         async def work_together() -> None:
             workers = [asyncio.ensure_future(work()) for _ in range(min(PARALLEL_GETS, len(keys)))]
@@ -157,7 +196,7 @@ class S3Store(LogStore):
         return found
 
     def head(self, path: str) -> FileMeta | None:
-        key = self._key(path)
+        key = self.key(path)
         try:
             response = self._call("look at", key, "head_object")
         except ObjectNotFoundError:
@@ -165,8 +204,15 @@ class S3Store(LogStore):
         name = path.rsplit("/", 1)[-1]
         return FileMeta(name, response["ContentLength"], _whole_seconds_ms(response["LastModified"]))
 
+    def etag(self, path: str) -> str | None:
+        """The object's ETag as S3 spells it, with its quotes, or None when absent. Cost: 1 HEAD."""
+        try:
+            return str(self._call("look at", self.key(path), "head_object")["ETag"])
+        except ObjectNotFoundError:
+            return None
+
     def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
-        prefix = f"{self._key(directory)}/" if directory else self._prefix
+        prefix = f"{self.key(directory)}/" if directory else self._prefix
         arguments: dict[str, Any] = {"Prefix": prefix, "Delimiter": "/"}
         if start:
             # StartAfter leaves its own name out; all that the shortened name lets in besides is dropped below.
@@ -187,7 +233,12 @@ class S3Store(LogStore):
     def open_input(self, path: str) -> Any:
         """Cost: 1 GET of the last 64 KiB, which holds most footers and small files whole; then 1 GET for each
         read outside what was read before."""
-        return _RangeReader(self, self._key(path))
+        key = self.key(path)
+        tail, head = self._read(key, f"bytes=-{TAIL_BYTES}")
+        # "bytes 10-99/100"; without it the server sent everything.
+        size, etag = int(head.get("ContentRange", f"/{len(tail)}").rsplit("/", 1)[1]), head.get("ETag", "")
+        where = f"{_SCHEMES[0]}://{self.bucket}/{key}"
+        return RangeReader(where, tail, size, lambda start, end: self._read(key, f"bytes={start}-{end - 1}", etag)[0])
 
     # ---------------------------------------------------------------------------------------------- places
 
@@ -196,9 +247,10 @@ class S3Store(LogStore):
             raise CallError(f"{url} is not on S3, where the table {self.url} is.")
         return S3Store(url, client=self._client)
 
-    def _key(self, path: str) -> str:
+    def key(self, path: str) -> str:
+        """The object's key in its bucket. Raises StoreError for what is no path below the root."""
         # A dot segment would be resolved on its way by HTTP clients and proxies, and leave the prefix.
-        if any(segment in ("", ".", "..") for segment in path.split("/")):
+        if not is_below_root(path):
             raise StoreError(f"{self.url}: {path!r} is no path below the root.", path=path)
         key = self._prefix + path
         if len(key.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
@@ -213,7 +265,7 @@ class S3Store(LogStore):
         try:
             return self._client.run(self._client.call, method, Bucket=self.bucket, **named, **arguments)
         except Exception as error:
-            raise self._failure(verb, key, error) from self._client.cause(error)
+            raise self._failure(verb, key, error) from self._client.secrets.cause(error)
 
     def _read(self, key: str, byte_range: str = "", etag: str = "") -> tuple[bytes, Mapping[str, Any]]:
         try:
@@ -221,86 +273,23 @@ class S3Store(LogStore):
         except Exception as error:
             if status_of(error) == 416:  # no such bytes: the object is empty
                 return b"", {}
-            raise self._failure("read", key, error) from self._client.cause(error)
+            raise self._failure("read", key, error) from self._client.secrets.cause(error)
 
     def _failure(self, verb: str, key: str, error: Exception) -> StoreError:
         if isinstance(error, StoreError):
             return error
         where = f"{_SCHEMES[0]}://{self.bucket}/{key}"
-        status, code = status_of(error), self._client.without_secrets(code_of(error))
+        status, code = status_of(error), self._client.secrets.without(code_of(error))
         if status == 404 and code != "NoSuchBucket":
             return ObjectNotFoundError(f"Cannot {verb} {where}: there is no such object.", path=key)
         if status == 412:
             return StoreError(f"Cannot {verb} {where}: it was replaced while it was read. Read it again.", path=key)
-        reason = self._client.reason(error)
+        reason = self._client.secrets.reason(error)
         answer = "" if status is None else f" (HTTP {status} {code})"
         return StoreError(
             f"Cannot {verb} {where}{answer}: {reason} Check the bucket, the credentials, the region and the endpoint.",
             path=key,
         )
-
-
-class _RangeReader(io.RawIOBase):
-    """An object as a seekable file. The tail and the last block that was read ahead are kept."""
-
-    def __init__(self, store: S3Store, key: str) -> None:
-        self._store = store
-        self._key = key
-        self._position = 0
-        self._tail, head = store._read(key, f"bytes=-{TAIL_BYTES}")
-        # "bytes 10-99/100"; without it the server sent everything.
-        self._size = int(head.get("ContentRange", f"/{len(self._tail)}").rsplit("/", 1)[1])
-        self._etag = head.get("ETag", "")
-        self._block, self._block_start = b"", 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise ValueError(f"cannot seek to {base + offset}")
-        self._position = base + offset
-        return self._position
-
-    def size(self) -> int:
-        return self._size
-
-    def read(self, size: int | None = -1) -> bytes:
-        end = self._size if size is None or size < 0 else min(self._position + size, self._size)
-        data = self._range(self._position, end) if self._position < end else b""
-        self._position += len(data)
-        return data
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def _range(self, start: int, end: int) -> bytes:
-        tail_start = self._size - len(self._tail)
-        if end > tail_start:
-            before = self._range(start, tail_start) if start < tail_start else b""
-            return before + self._tail[max(start - tail_start, 0) : end - tail_start]
-        if not (self._block_start <= start and end <= self._block_start + len(self._block)):
-            wanted = max(end, min(start + READ_AHEAD_BYTES, tail_start))
-            data, _ = self._store._read(self._key, f"bytes={start}-{wanted - 1}", self._etag)
-            if len(data) != wanted - start:
-                raise StoreError(f"{self._store.url}: {self._key} ended at {start + len(data)}.", path=self._key)
-            if wanted == end:
-                return data
-            self._block, self._block_start = data, start
-        return self._block[start - self._block_start : end - self._block_start]
 
 
 class _Upload(io.BufferedIOBase):
@@ -368,7 +357,7 @@ class _Upload(io.BufferedIOBase):
             try:
                 self._parts.append(self._sending.popleft().result())
             except Exception as error:
-                raise self._store._failure("write", self._key, error) from self._client.cause(error)
+                raise self._store._failure("write", self._key, error) from self._client.secrets.cause(error)
 
     def _call(self, method: str, **arguments: Any) -> Any:
         return self._store._call("write", self._key, method, UploadId=self._upload_id, **arguments)
@@ -383,7 +372,7 @@ def _parse(url: str) -> tuple[str, str, str]:
         raise CallError(
             f"{scheme}:// needs a bucket, as in s3://bucket/prefix; credentials are options, not in the URL."
         )
-    if prefix and any(segment in ("", ".", "..") for segment in prefix.split("/")):
+    if prefix and not is_below_root(prefix):
         raise CallError(f"The location {url!r} has an empty or dotted segment, which HTTP does not keep.")
     return scheme, bucket, prefix
 

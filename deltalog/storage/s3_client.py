@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import aiobotocore.httpsession
@@ -23,18 +23,15 @@ import s3fs
 
 from deltalog.errors import CallError
 from deltalog.storage.base import PutOutcome
+from deltalog.storage.remote import PARALLEL_GETS, outcome_of_status
+from deltalog.storage.secrets import Secrets, check_endpoint
 
-PARALLEL_GETS = 32
 _BODY_ATTEMPTS = 3
 _CALL_ATTEMPTS = 5
 # The time limits of s3fs begin when a body has been sent; a server that does not take it would be waited for for ever.
 REQUEST_SECONDS = 60
 _SLOWEST_BYTES_PER_SECOND = 1 << 20
-_SHORTEST_SECRET = 4
-_PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_style"}
 
-# Answers after which the object may be there: a time-out, a conflict that is not settled, throttling.
-_OPEN_STATUSES = {408, 409, 425, 429}
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
@@ -49,10 +46,8 @@ class S3Client:
             raise CallError(f"Storage options {unknown} are not known. S3 takes {sorted(_known_options())}.")
         self._options = dict(options)
         for endpoint in (options.get("endpoint_url"), (options.get("client_kwargs") or {}).get("endpoint_url")):
-            if _userinfo(endpoint or ""):
-                raise CallError("The endpoint_url has a user or password in it. Give them as key= and secret=.")
-        found = {text for text in _secrets_in(options) if len(text) >= _SHORTEST_SECRET}
-        self._secrets = sorted(found, key=len, reverse=True)
+            check_endpoint(endpoint)
+        self.secrets = Secrets(options)
         self._filesystems: tuple[int, Any, Any] | None = None
         self.exclusive_buckets: set[str] = set()
 
@@ -87,14 +82,17 @@ class S3Client:
                     raise
         raise AssertionError("unreachable")
 
-    async def create(self, bucket: str, key: str, data: bytes) -> None:
-        """One conditional PUT, sent once."""
+    async def put_once(
+        self, bucket: str, key: str, data: bytes, conditions: Mapping[str, str], seconds: float | None = None
+    ) -> None:
+        """One PUT, sent once, and waited for no longer than ``seconds``."""
         _, creating = self._connect()
         await creating.set_session()
         client = await creating.get_s3(bucket)
         arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=bucket, Key=key, Body=data)
         # Added here, since s3fs drops arguments that an old botocore does not know, and the condition with them.
-        await asyncio.wait_for(client.put_object(**arguments, IfNoneMatch="*"), _limit_seconds(data))
+        limit = _limit_seconds(data) if seconds is None else min(seconds, _limit_seconds(data))
+        await asyncio.wait_for(client.put_object(**arguments, **conditions), limit)
 
     def honours_conditions(self, bucket: str) -> bool:
         """Whether exclusive creation is known to work there: on AWS, and where it was seen. Cost: no request."""
@@ -104,23 +102,6 @@ class S3Client:
         client: Any = self.run(creating.set_session)
         host = urllib.parse.urlsplit(client.meta.endpoint_url).hostname or ""
         return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-
-    def reason(self, error: Exception) -> str:
-        return self.without_secrets(f"{type(error).__name__}: {error}")
-
-    def cause(self, error: Exception) -> Exception | None:
-        """The error as the cause of ours, unless it or what it came from tells a secret."""
-        told: BaseException | None = error
-        while told is not None:
-            if self.without_secrets(str(told)) != str(told):
-                return None
-            told = told.__cause__ or told.__context__
-        return error
-
-    def without_secrets(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
 
     def _connect(self) -> tuple[Any, Any]:
         """Two file systems, made anew after a fork: for requests that may be repeated, and for those that may not."""
@@ -157,11 +138,8 @@ class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc
 def outcome_of(error: BaseException) -> PutOutcome | None:
     """How a conditional PUT that was sent once ended, from the error it raised; None when it had no effect."""
     status = status_of(error)
-    if status == 412:
-        return PutOutcome.EXISTS
     if status is not None:
-        refused = status == 501 or (300 <= status < 500 and status not in _OPEN_STATUSES)
-        return None if refused else PutOutcome.UNKNOWN
+        return outcome_of_status(status)
     # botocore calls a reset in the middle of an exchange a failure to connect, so its class alone tells nothing.
     sent = isinstance(error, (boto.HTTPClientError, boto.ConnectionError)) or not isinstance(error, boto.BotoCoreError)
     below = getattr(error, "kwargs", {}).get("error")
@@ -192,19 +170,3 @@ def _known_options() -> frozenset[str]:
     names = set(inspect.signature(s3fs.S3FileSystem.__init__).parameters)
     # s3fs hands "profile" on to its session, through **kwargs.
     return frozenset(names - {"self", "kwargs", "asynchronous", "loop"} | {"profile"})
-
-
-def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """All text in the options but what is known to be harmless; of a URL its user and password."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _secrets_in(each, str(key))
-    elif isinstance(value, str) and name not in _PLAIN_OPTIONS:
-        if "://" in value:
-            yield from _userinfo(value).split(":")
-        else:
-            yield value
-
-
-def _userinfo(url: str) -> str:
-    return url.partition("://")[2].partition("/")[0].rpartition("@")[0]

@@ -5,6 +5,12 @@
 - ``check``, ``History``, ``Operation``: an independent judge of a log and of what clients say about it.
 - ``deltalog.testing.store_contract.LogStoreTests``: the guarantees of a LogStore as tests (needs pytest).
 - ``deltalog.testing.scheduler`` and ``.simulation``: seeded schedules of several clients (need greenlet).
+- ``deltalog.testing.exhaustive``: every interleaving of two writers (needs greenlet).
+- ``deltalog.testing.sweep``: every store call of every operation fails, in every way.
+- ``deltalog.testing.model``: the library beside a small model, driven by Hypothesis (needs hypothesis).
+- ``deltalog.testing.crash`` and ``.writers``: real processes, killed, stopped, or many at once (need ``os.fork``).
+- ``deltalog.testing.mutants``: defects that all of this must find.
+- ``python -m deltalog.testing.soak``: all of it, for as long as one likes.
 """
 
 from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting, Violation, check

@@ -1,7 +1,8 @@
 """Judges a log by its raw bytes and by what the clients say they did.
 
 It shares no code with the library: the few rules of the format it needs are written down here a second time,
-on ``json`` alone. Every check is linear, because the versions of a Delta log already are the order.
+on ``json`` and ``urllib.parse`` alone. Every check is linear, because the versions of a Delta log already are the
+order.
 
     violations = check(History(log={0: b"...", 1: b"..."}, operations=[...], reads=[...]))
     assert not violations, "\\n".join(map(str, violations))
@@ -20,7 +21,8 @@ I8    In-commit timestamps: first action, strictly increasing, from the writer's
       the enablement pair names the commit that enabled them, whose time is after all file times before it.
 I9    The versions recorded for an application id increase.
 I10   No file is added while it is live or removed while it is not.
-I11   A commit that read the whole table follows directly on the version it read, as far as rows go.
+I11   A commit that read the whole table follows directly on the version it read, as far as rows go. What calls
+      itself a blind append only adds.
 I12   Protocol and properties change only as the commit's operation says.
 I14   A read gives exactly the state of one version, no older than what was acknowledged before it began.
 I16   Only errors that the library declares reach the caller.
@@ -32,6 +34,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -61,12 +64,13 @@ class Violation:
 class Operation:
     """What one client did, as the client saw it.
 
-    ``token`` identifies the operation: it is the commit's userMetadata. ``invoked`` and ``returned`` are points
-    on one clock that all clients share (steps, or nanoseconds); ``returned`` is None when the client died.
-    ``outcome``: ok; failed (an error that says nothing was committed); unknown; killed; crashed (any other
-    exception). ``adds`` and ``removes`` are the paths it meant to change, None when that is not known;
-    ``removes_all`` says that it read the whole table and replaces all of it. ``properties`` maps what it sets (None:
-    unsets). ``txn_ids`` are the ids it may have used; ``clock_ms`` every reading it took of its clock.
+    ``token`` identifies the operation: it is the commit's userMetadata, or the commit has one of ``txn_ids``.
+    ``invoked`` and ``returned`` are points on one clock that all clients share (steps, or nanoseconds); ``returned``
+    is None when the client died. ``outcome``: ok; failed (an error that says nothing was committed); unknown; killed;
+    crashed (any other exception). ``adds`` and ``removes`` are the paths it meant to change, None when that is not
+    known; ``removes_all`` says that it read the whole table and replaces all of it. ``properties`` maps what it sets
+    (None: unsets). ``may_change`` names what else of the table it may change: fields of metaData, or ``protocol``.
+    ``clock_ms`` is every reading it took of its clock.
     """
 
     token: str
@@ -83,6 +87,8 @@ class Operation:
     removes: list[str] | None = None
     removes_all: bool = False
     properties: dict[str, str | None] = field(default_factory=dict)
+    may_change: list[str] = field(default_factory=list)
+    txn_ids: list[str] = field(default_factory=list)
     clock_ms: list[int] | None = None
     error: str = ""
 
@@ -224,7 +230,7 @@ def parse_commit(version: int, data: bytes) -> Commit:
     actions: list[tuple[str, dict[str, Any]]] = []
     for number, line in enumerate(lines, 1):
         try:
-            action = json.loads(line, object_pairs_hook=_unique_keys)
+            action = _DECODER.decode(line)
         except ValueError as error:
             raise ValueError(f"line {number} is not JSON: {error}") from None
         if not isinstance(action, dict) or len(action) != 1:
@@ -246,6 +252,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
+
+
 def _file(body: Mapping[str, Any]) -> str:
     vector = body.get("deletionVector")
     if not vector:
@@ -260,6 +269,23 @@ class _Judge:
         self.commits: dict[int, Commit] = {}
         self.states: dict[int, State] = {}
         self.operations = {operation.token: operation for operation in history.operations}
+        self._by_txn_id = {txn_id: o for o in history.operations for txn_id in o.txn_ids}
+        self._parsed: dict[tuple[int, bytes], Commit] = {}
+
+    def _parse(self, version: int, data: bytes) -> Commit:
+        """As parse_commit. The log, its sightings and the attempts mostly hold the same bytes."""
+        key = (version, data)
+        if key not in self._parsed:
+            self._parsed[key] = parse_commit(version, data)
+        return self._parsed[key]
+
+    def _operation(self, commit: Commit) -> Operation | None:
+        """Whose commit this is."""
+        return self.operations.get(commit.token or "") or self._by_txn_id.get(commit.txn_id or "")
+
+    def _name(self, commit: Commit) -> str | None:
+        operation = self._operation(commit)
+        return commit.token if operation is None else operation.token
 
     def blame(self, invariant: str, message: str, version: int | None = None) -> None:
         self.violations.append(Violation(invariant, message, version))
@@ -284,7 +310,7 @@ class _Judge:
     def parse(self) -> None:
         for version in sorted(self.history.log):
             try:
-                self.commits[version] = parse_commit(version, self.history.log[version])
+                self.commits[version] = self._parse(version, self.history.log[version])
             except (ValueError, KeyError) as error:
                 self.blame("I3", f"the commit is not whole: {error}", version)
 
@@ -298,7 +324,7 @@ class _Judge:
                 self.blame("I2", "it was visible before the version below it", version)
             if version not in seen:
                 try:
-                    parse_commit(version, sighting.data)
+                    self._parse(version, sighting.data)
                 except ValueError as error:
                     self.blame("I3", f"a reader saw a commit that is not whole: {error}", version)
             seen.setdefault(version, sighting.data)
@@ -330,12 +356,16 @@ class _Judge:
         for name, paths in (("remove", removes), ("add", adds)):
             if len(set(paths)) != len(paths):
                 self.blame("I10", f"the same file in two {name} actions", version)
+        info = commit.body("commitInfo") or {}
+        if info.get("isBlindAppend") is True and (removes or commit.body("metaData") or commit.body("protocol")):
+            self.blame("I11", "calls itself a blind append and is none", version)
         for path in sorted(set(removes) - before.files):
             self.blame("I10", f"removes {path}, which is not live", version)
         for path in sorted(set(adds) & before.files - set(removes)):
             self.blame("I10", f"adds {path}, which is live already", version)
         if self.history.data_files is not None:
-            for path in sorted(set(adds) - self.history.data_files):
+            named = {urllib.parse.unquote(body["path"]) for body in commit.bodies("add")}
+            for path in sorted(named - self.history.data_files):
                 self.blame("I4", f"adds {path}, which does not exist", version)
         apps = dict(before.apps)
         for body in commit.bodies("txn"):
@@ -387,7 +417,7 @@ class _Judge:
                 self.blame(
                     "I8", f"the enabling time {ict_ms} is not after the file times before it ({floor_ms})", version
                 )
-        operation = self.operations.get(commit.token or "")
+        operation = self._operation(commit)
         if operation is not None and operation.clock_ms is not None:
             possible = set(operation.clock_ms)
             base_ms = before.ict_ms if before.ict_active else floor_ms
@@ -398,7 +428,7 @@ class _Judge:
 
     def _check_changes(self, before: State, after: State, commit: Commit) -> None:
         """I12 against the operation's own declaration. Needs the operation."""
-        operation = self.operations.get(commit.token or "")
+        operation = self._operation(commit)
         if operation is None or before.metadata is None or after.metadata is None:
             return
         version = commit.version
@@ -407,13 +437,17 @@ class _Judge:
         pair = (_PAIR_VERSION, _PAIR_TIMESTAMP)  # judged by I8
         wanted = {k: v for k, v in expected.items() if k not in pair}
         found = {k: v for k, v in after.configuration.items() if k not in pair}
-        if wanted != found:
+        if wanted != found and "configuration" not in operation.may_change:
             changed = sorted(k for k in {*wanted, *found} if wanted.get(k) != found.get(k))
             self.blame("I12", f"changes the properties {changed}, which the operation did not ask for", version)
         for key in before.metadata:
             if key != "configuration" and before.metadata[key] != after.metadata.get(key):
+                if key in operation.may_change:
+                    continue
                 self.blame("I12", f"changes metaData.{key}", version)
         old, new = before.protocol or {}, after.protocol or {}
+        if "protocol" in operation.may_change:
+            return
         if new != old and not operation.properties:
             self.blame("I12", "changes the protocol", version)
         for key in ("readerFeatures", "writerFeatures"):
@@ -431,11 +465,12 @@ class _Judge:
                 continue
             if commit.txn_id is not None:
                 txn_ids.setdefault(commit.txn_id, []).append(version)
-            if commit.token is None or commit.token not in self.operations:
+            operation = self._operation(commit)
+            if operation is None:
                 if self.history.exact:
                     self.blame("I5", "the commit is of no known operation", version)
                 continue
-            found.setdefault(commit.token, []).append(version)
+            found.setdefault(operation.token, []).append(version)
             if commit.txn_id is None:
                 self.blame("I6", "the commit has no txnId", version)
         for txn_id, versions in txn_ids.items():
@@ -496,12 +531,12 @@ class _Judge:
 
     def check_attempts(self) -> None:
         occupied: dict[int, tuple[float, str | None]] = {
-            v: (-1.0, c.token) for v, c in self.commits.items() if v < self.history.initial
+            v: (-1.0, self._name(c)) for v, c in self.commits.items() if v < self.history.initial
         }
         for sighting in self.history.sightings:
             if sighting.version not in occupied:
                 try:
-                    token = parse_commit(sighting.version, sighting.data).token
+                    token = self._name(self._parse(sighting.version, sighting.data))
                 except ValueError:
                     token = None
                 occupied[sighting.version] = (sighting.at, token)
@@ -509,11 +544,11 @@ class _Judge:
         ids: dict[str, set[str | None]] = {}
         for attempt in sorted(self.history.attempts, key=lambda a: a.at):
             try:
-                commit = parse_commit(attempt.version, attempt.data)
+                commit = self._parse(attempt.version, attempt.data)
             except ValueError as error:
                 self.blame("I3", f"{attempt.client} sent a commit that is not whole: {error}", attempt.version)
                 continue
-            token = commit.token or f"client {attempt.client}"
+            token = self._name(commit) or f"client {attempt.client}"
             ids.setdefault(token, set()).add(commit.txn_id)
             earlier = tried.setdefault(token, set())
             below = occupied.get(attempt.version - 1)

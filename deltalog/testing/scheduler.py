@@ -118,18 +118,28 @@ class Client:
 class Scheduler:
     """Runs clients in an order that ``seed`` fixes.
 
-    ``policy`` is one of POLICIES, or None to let the seed choose. ``step`` numbers the steps; ``trace`` holds
-    one line for each. ``watchers`` are called after every step.
+    ``policy`` is one of POLICIES, or None to let the seed choose. ``choose`` takes the place of both: of the names of
+    those who could go on and the name of who went last it gives the number of who does. ``step`` numbers the steps;
+    ``trace`` holds one line for each. ``watchers`` are called after every step.
     """
 
-    def __init__(self, seed: int, *, policy: str | None = None, max_steps: int = 20_000) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        policy: str | None = None,
+        choose: Callable[[Sequence[str], str], int] | None = None,
+        max_steps: int = 20_000,
+    ) -> None:
         self.seed = seed
+        self._chooser = choose
         self.random = random.Random(f"{seed}/schedule")
         self.policy = policy or self.random.choice(POLICIES)
         self.max_steps = max_steps
         self.step = 0
         self.trace: list[str] = []
         self.clients: list[Client] = []
+        self._alive: list[Client] = []
         self.current: Client | None = None
         self.watchers: list[Callable[[], None]] = []
         self._deferred: list[tuple[str, Callable[[], object]]] = []
@@ -147,6 +157,7 @@ class Scheduler:
         """Add a client, which begins when ``run`` gives it its first turn."""
         client = Client(self, name, body)
         self.clients.append(client)
+        self._alive.append(client)
         self._priorities[name] = self.random.random()
         return client
 
@@ -190,8 +201,10 @@ class Scheduler:
                 self.current = None
                 if not turn.done:
                     waiting[turn.name] = str(paused_at)
-                elif turn.failure is not None:
-                    raise turn.failure
+                else:
+                    self._alive.remove(turn)
+                    if turn.failure is not None:
+                        raise turn.failure
             else:
                 self._deferred.remove(turn)
                 self.note(turn[0])
@@ -204,16 +217,19 @@ class Scheduler:
         self.trace.append(f"{self.step:5d} {text}")
 
     def _turns(self) -> Sequence[Client | tuple[str, Callable[[], object]]]:
-        alive = [client for client in self.clients if not client.done]
-        awake = [client for client in alive if client.wake_ms <= self._now_ms]
-        if alive and not awake and not self._deferred:
-            self._now_ms = min(client.wake_ms for client in alive)
-            awake = [client for client in alive if client.wake_ms <= self._now_ms]
+        awake = [client for client in self._alive if client.wake_ms <= self._now_ms]
+        if self._alive and not awake and not self._deferred:
+            self._now_ms = min(client.wake_ms for client in self._alive)
+            awake = [client for client in self._alive if client.wake_ms <= self._now_ms]
         return [*awake, *self._deferred]
 
     def _choose(
         self, turns: Sequence[Client | tuple[str, Callable[[], object]]]
     ) -> Client | tuple[str, Callable[[], object]]:
+        if self._chooser is not None:
+            chosen = turns[self._chooser([_name(turn) for turn in turns], self._last_name)]
+            self._last_name = _name(chosen)
+            return chosen
         if self.policy == "sticky" and self.random.random() < 0.85:
             for turn in turns:
                 if isinstance(turn, Client) and turn.name == self._last_name:

@@ -14,30 +14,28 @@ import concurrent.futures
 import contextlib
 import functools
 import hashlib
-import logging
 import multiprocessing
 import random
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from deltalog.errors import (
-    CommitAttemptsExhaustedError,
-    CommitConflictError,
-    CommitStateUnknownError,
-    StoreError,
-    TableExistsError,
-    TableNotFoundError,
-)
-from deltalog.log.snapshot import Snapshot
-from deltalog.spec.actions import AddFile
-from deltalog.storage.base import LogStore, PutOutcome
-from deltalog.storage.memory import MemoryStore
+from deltalog.errors import CommitStateUnknownError, StoreError, TableExistsError, TableNotFoundError
+from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting, Violation, check
+from deltalog.testing.checker import History, Operation, Read, Violation, check
+from deltalog.testing.recording import (
+    WatchedStore,
+    carry_out,
+    file_action,
+    history_of,
+    log_of,
+    look,
+    quiet,
+    seeded_environment,
+)
 from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.stores import Fault, FaultPlan, FaultyStore
 from deltalog.write.commit import CommitResult, Environment, RetryPolicy
@@ -48,8 +46,6 @@ ENABLE = "delta.enableInCommitTimestamps"
 #: and again; never on. ``created``: the writers themselves race to create it.
 TABLES = ("on", "late", "late", "toggled", "off", "created")
 
-# Errors that say honestly that nothing was committed; everything else that escapes is a defect.
-_DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
 #: What writers do, and how often in proportion.
 KINDS: Mapping[str, int] = {
     "append": 34,
@@ -61,6 +57,7 @@ KINDS: Mapping[str, int] = {
     "application": 8,
     "checkpoint": 3,
 }
+_NEVER = 1_000_000  # versions between two checkpoints
 _KILL_WEIGHT = 0.2  # a kill ends a client, so it must be rarer than what a client survives
 # Faults belong where they hurt most; there are some ten reads for each write.
 _FAULT_FACTORS = {"put_if_absent": 3.0, "put": 2.0, "open_output": 1.5, "*": 0.9}
@@ -78,6 +75,7 @@ class ScheduleResult:
     operations: list[Operation]
     reads: int
     versions: int
+    checkpoints: int
     violations: list[Violation]
     trace: list[str] = field(repr=False)
     digest: str = ""  # equal for equal runs: of the trace and all bytes of the log
@@ -99,6 +97,7 @@ class Totals:
     schedules: int = 0
     steps: int = 0
     reads: int = 0
+    checkpoints: int = 0
     violations: int = 0
     unknown_raised: int = 0  # CommitStateUnknownError, also where resolve() then settled it
     faults: collections.Counter[Fault] = field(default_factory=collections.Counter)
@@ -111,6 +110,7 @@ class Totals:
         self.schedules += 1
         self.steps += result.steps
         self.reads += result.reads
+        self.checkpoints += result.checkpoints
         self.violations += bool(result.violations)
         self.faults += result.faults
         self.tables[result.table] += 1
@@ -132,39 +132,18 @@ class Totals:
             f"schedules={self.schedules} seeds={seeds} steps={self.steps} faults={sum(self.faults.values())} "
             f"acked={self.outcomes['ok']} failed={self.outcomes['failed']} unknown={self.unknown_raised} "
             f"unresolved={self.outcomes['unknown']} killed={self.outcomes['killed']} reads={self.reads} "
+            f"checkpoints={self.checkpoints} "
             f"violations={self.violations} seconds={seconds:.1f} ({kinds})"
         )
-
-
-class WatchedStore(MemoryStore):
-    """A MemoryStore that remembers every commit file as it appeared."""
-
-    def __init__(self, clock_ms: Callable[[], int], now: Callable[[], float]) -> None:
-        super().__init__("memory://simulation", clock_ms)
-        self.sightings: list[Sighting] = []
-        self._now = now
-
-    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        outcome = super().put_if_absent(path, data)
-        if outcome is PutOutcome.COMMITTED:
-            self._see(path, data)
-        return outcome
-
-    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        super().put(path, data, durable=durable)
-        self._see(path, data)
-
-    def _see(self, path: str, data: bytes) -> None:
-        version = _version(path)
-        if version is not None:
-            self.sightings.append(Sighting(self._now(), version, bytes(data)))
 
 
 class Simulation:
     """One schedule of ``writers`` with ``operations`` each, and a reader.
 
     ``table`` (of TABLES), ``policy`` (of scheduler.POLICIES) and ``kinds`` (as KINDS) narrow what the seed would
-    choose; ``wrap`` puts another store between the clients and the common one, for mutants of a store.
+    choose. ``checkpoints`` is the share of schedules whose commits write checkpoints every few versions, which takes
+    longer than all else (the operation ``checkpoint`` is among the kinds of every schedule). ``wrap`` puts another
+    store between the clients and the common one, for mutants of a store.
     """
 
     def __init__(
@@ -177,6 +156,7 @@ class Simulation:
         table: str | None = None,
         policy: str | None = None,
         kinds: Mapping[str, int] | None = None,
+        checkpoints: float = 0.25,
         wrap: Callable[[LogStore], LogStore] = lambda store: store,
     ) -> None:
         self.seed = seed
@@ -194,6 +174,8 @@ class Simulation:
         self.shared = WatchedStore(lambda: self.scheduler.time_ms() + store_skew_ms, lambda: self.scheduler.step)
         self._common = wrap(self.shared)
         self._interval = self.random.choice((2, 3, 3, 5))
+        if random.Random(f"{seed}/checkpoints").random() >= checkpoints:
+            self._interval = _NEVER
         self._retry = RetryPolicy(settle_attempts=self.random.choice((1, 2, 2, 10)))
         self._initial = self._prepare()
 
@@ -203,7 +185,7 @@ class Simulation:
         for number in range(self._writers):
             scheduler.spawn(f"w{number}", self._writer(f"w{number}", number, self._operations))
         scheduler.spawn("r0", self._reader)
-        with _quiet():
+        with quiet():
             scheduler.run()
             self._finish()
         violations = check(self._history())
@@ -216,7 +198,8 @@ class Simulation:
             faults,
             self.records,
             len(self.reads),
-            len(self._log()),
+            len(log_of(self.shared)),
+            sum(path.endswith(".checkpoint.parquet") for path in self.shared.paths()),
             violations,
             scheduler.trace,
             self._digest(),
@@ -228,11 +211,11 @@ class Simulation:
         """The table before the run, made without faults: two versions with some files, or none at all."""
         if self.table == "created":
             return 0
-        environment = _environment(random.Random(f"{self.seed}/prepare"), self.scheduler.time_ms)
-        with _quiet():
+        environment = seeded_environment(f"{self.seed}/prepare", self.scheduler.time_ms)
+        with quiet():
             table = DeltaTable.create(self.shared, SCHEMA, properties=self._properties(), environment=environment)
             with table.transaction() as transaction:
-                transaction.add(*(_file(f"fake-initial-{n}", START_MS) for n in range(4)))
+                transaction.add(*(file_action(f"fake-initial-{n}", START_MS) for n in range(4)))
                 transaction.commit()
         self.shared.sightings.clear()
         return 2
@@ -270,7 +253,7 @@ class Simulation:
             transaction = DeltaTable.create_transaction(
                 store, SCHEMA, properties=self._properties(), environment=environment
             )
-            transaction.add(_file(path, client.clock()))
+            transaction.add(file_action(path, client.clock()))
             return transaction.commit(user_metadata=record.token)
 
         self._record(client, "create", create, adds=[path], removes=[])
@@ -347,7 +330,7 @@ class Simulation:
                 elif kind == "application":
                     app = f"app{client.random.randrange(2)}"
                     transaction.set_transaction(app, (snapshot.transaction_version(app) or 0) + 1)
-                transaction.add(*(_file(path, client.clock()) for path in adds))
+                transaction.add(*(file_action(path, client.clock()) for path in adds))
                 record.adds, record.removes = adds, removes
                 return transaction.commit(kind, user_metadata=record.token)
 
@@ -388,26 +371,11 @@ class Simulation:
         record = Operation(token, client.name, kind, self.scheduler.step, **declared)
         self.records.append(record)
         first_reading = len(client.clock.readings)
-        result: CommitResult | None = None
         try:
-            result = run(record)
-            record.outcome = "ok"
-        except CommitStateUnknownError as error:
-            record.outcome, record.error, record.txn_id = "unknown", "CommitStateUnknownError", error.txn_id
-            result = self._resolve(client, error)
-            if result is not None:
-                record.outcome = "ok"
-        except _DEFINITE as error:
-            record.outcome, record.error = "failed", type(error).__name__
-        except Exception as error:
-            record.outcome, record.error = "crashed", f"{type(error).__name__}: {error}"
+            carry_out(record, run, functools.partial(self._resolve, client))
         finally:
             record.clock_ms = client.clock.readings[first_reading:]
         record.returned = self.scheduler.step
-        if result is not None and not result.skipped:
-            record.version, record.txn_id, record.ict_ms = result.version, result.txn_id, result.in_commit_timestamp_ms
-        elif record.outcome == "ok":
-            record.outcome = "failed"  # nothing to commit, and nothing may be there
         self.scheduler.note(f"{client.name}: {kind} {token} {record.outcome} {record.error} {record.version}")
 
     def _resolve(self, client: Client, error: CommitStateUnknownError) -> CommitResult | None:
@@ -431,8 +399,8 @@ class Simulation:
                     table = self._open(client)
                     invoked = self.scheduler.step
                 snapshot = table.snapshot(version)
-                read = _look(client.name, invoked, snapshot, version is None)
-                again = _look(client.name, invoked, snapshot, version is None)
+                read = look(client.name, invoked, snapshot, version is None)
+                again = look(client.name, invoked, snapshot, version is None)
                 if self.table != "toggled" and read.ict_ms is not None and client.random.random() < 0.3:
                     self._travel(client, table, read)
             except StoreError:
@@ -461,7 +429,7 @@ class Simulation:
     def _finish(self) -> None:
         """When all is quiet: new processes without faults read some versions, and one can still commit."""
         scheduler = self.scheduler
-        if not self._log():
+        if not log_of(self.shared):
             return
 
         def body(client: Client) -> None:
@@ -471,7 +439,7 @@ class Simulation:
                 table = DeltaTable.open(store, environment=client.environment())
                 invoked = scheduler.step
                 versions: list[int | None] = [None, self.random.randrange(table.version + 1)]
-                self.reads += [_look(client.name, invoked, table.snapshot(v), v is None) for v in versions]
+                self.reads += [look(client.name, invoked, table.snapshot(v), v is None) for v in versions]
             except Exception as error:
                 self._crash(client, f"{type(error).__name__}: {error}")
                 return
@@ -484,38 +452,13 @@ class Simulation:
         scheduler.spawn("last", body)
         scheduler.run()
 
-    def _log(self) -> dict[int, bytes]:
-        names = [meta.name for meta in self.shared.list_from("_delta_log")]
-        found = {name: _version(f"_delta_log/{name}") for name in names}
-        return {v: self.shared.get(f"_delta_log/{n}") for n, v in found.items() if v is not None}
-
     def _history(self) -> History:
-        metas = {_version(f"_delta_log/{m.name}"): m for m in self.shared.list_from("_delta_log")}
-        attempts = [
-            Attempt(put.at, put.call.path, version, put.data)
-            for store in self._stores
-            for put in store.puts
-            if (version := _version(put.call.path)) is not None
-        ]
-        log = self._log()
-        data_files = {m.name for m in self.shared.list_from("")}
-        data_files |= {f"fake-initial-{n}" for n in range(4)}
-        for record in self.records:
-            data_files |= set(record.adds or ())
-        return History(
-            log,
-            self.records,
-            self.reads,
-            self.shared.sightings,
-            attempts,
-            {v: meta.modification_time_ms or 0 for v, meta in metas.items() if v is not None},
-            self._initial,
-            data_files=frozenset(data_files),
-        )
+        fake = {f"fake-initial-{n}" for n in range(4)}.union(*(record.adds or () for record in self.records))
+        return history_of(self.shared, self._stores, self.records, self.reads, initial=self._initial, data_files=fake)
 
     def _digest(self) -> str:
         digest = hashlib.sha256("\n".join(self.scheduler.trace).encode())
-        for version, data in sorted(self._log().items()):
+        for version, data in sorted(log_of(self.shared).items()):
             digest.update(b"%d" % version + data)
         return digest.hexdigest()
 
@@ -547,44 +490,3 @@ def run_schedules(
         if result.violations and len(bad) < keep:
             bad.append(result)
     return totals, bad
-
-
-def _look(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
-    files = frozenset(snapshot.files()["path"].to_pylist())
-    returned = invoked  # nothing is judged by it
-    ict_ms = snapshot.in_commit_timestamp_ms
-    return Read(
-        client, invoked, returned, snapshot.version, files, ict_ms, dict(snapshot.metadata.configuration), latest
-    )
-
-
-def _file(path: str, now_ms: int) -> AddFile:
-    return AddFile(path=path, partition_values={}, size=1, modification_time=now_ms, data_change=True)
-
-
-def _version(path: str) -> int | None:
-    directory, _, name = path.rpartition("/")
-    if directory != "_delta_log" or len(name) != 25 or not name.endswith(".json") or not name[:20].isdigit():
-        return None
-    return int(name[:20])
-
-
-def _environment(rng: random.Random, clock_ms: Callable[[], int]) -> Environment:
-    def new_uuid() -> str:
-        return f"{rng.getrandbits(128):032x}"
-
-    return Environment(clock_ms=clock_ms, new_uuid=new_uuid, sleep=lambda seconds: None, random=rng.random)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Drift and failed hooks are what is wanted here, so nobody needs to be told."""
-    logger = logging.getLogger("deltalog")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,6 +67,26 @@ class LogStoreTests:
         store.delete("a")
         assert store.put_if_absent("a", b"2") is PutOutcome.COMMITTED
         assert store.get("a") == b"2"
+
+    def test_creates_from_a_stream_all_or_nothing(self, store: LogStore, another: LogStore) -> None:
+        seen: list[object] = []
+
+        def write(file: BinaryIO) -> None:
+            file.write(b"o")
+            file.flush()
+            seen.append(another.head("a"))
+            file.write(b"ne")
+
+        def fail(file: BinaryIO) -> None:
+            write(file)
+            raise ValueError("failed")
+
+        with pytest.raises(ValueError, match="failed"):
+            store.put_stream_if_absent("a", fail)
+        assert another.head("a") is None
+        assert store.put_stream_if_absent("a", write) is PutOutcome.COMMITTED
+        assert store.put_stream_if_absent("a", lambda file: file.write(b"two")) is PutOutcome.EXISTS
+        assert seen == [None, None] and another.get("a") == b"one"
 
     def test_one_of_many_wins(self, store: LogStore, another: LogStore) -> None:
         for number in range(self.rounds):

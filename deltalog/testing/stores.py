@@ -164,6 +164,7 @@ class FaultyStore(LogStore):
     ) -> None:
         self.inner = inner
         self.url = inner.url
+        self.is_remote = inner.is_remote
         self.decide = decide
         self.injected: collections.Counter[Fault] = collections.Counter()
         self.puts: list[Put] = []
@@ -327,6 +328,7 @@ class CountingStore(LogStore):
     def __init__(self, inner: LogStore) -> None:
         self.inner = inner
         self.url = inner.url
+        self.is_remote = inner.is_remote
         self.calls = CallCounts()
         self._lock = threading.Lock()
 

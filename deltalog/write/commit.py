@@ -16,6 +16,7 @@ Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-i
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 import uuid
@@ -31,8 +32,8 @@ from deltalog.errors import (
     StoreError,
 )
 from deltalog.log.reader import LogReader
-from deltalog.spec import features, timestamps
-from deltalog.spec.actions import CommitInfo, Metadata
+from deltalog.spec import features, row_tracking, timestamps
+from deltalog.spec.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol
 from deltalog.spec.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
 from deltalog.spec.paths import commit_path
 from deltalog.storage.base import PutOutcome
@@ -48,16 +49,29 @@ class ClockDriftWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a commit tries, and how long it waits: full jitter over an exponential back-off.
+    """How often a commit tries, and how long it waits between: an exponential back-off in ms.
 
-    ``settle_attempts``: how often the store is asked about a request it did not answer. Waits in ms.
+    ``max_attempts``: versions tried in a row that other writers took. ``settle_attempts``: how often the store is
+    asked about a request it did not answer. ``retry_jitter``: the share of a wait that is left to chance, from 0
+    to 1 (full jitter). ``immediate``: tries that do not wait. ``race_max_delay_ms``: the longest wait after a lost
+    race, which is no sign of trouble: somebody got on. Waits that grow there starve whoever lost a few.
     """
 
-    max_attempts: int = 200
+    max_attempts: int = 1000
     settle_attempts: int = 10
-    base_ms: float = 10.0
-    max_ms: float = 2000.0
+    retry_base_delay_ms: float = 10.0
+    retry_max_delay_ms: float = 2000.0
+    retry_jitter: float = 1.0
     immediate: int = 2
+    race_max_delay_ms: float = 5.0
+
+    def delay_ms(self, number: int, random: float, max_delay_ms: float = math.inf) -> float:
+        """The wait before try ``number``: none for 0 and below. ``random``: from 0 to 1."""
+        if number <= 0:
+            return 0.0
+        growing_ms: float = self.retry_base_delay_ms * 2 ** min(number, 30)
+        limit_ms = min(self.retry_max_delay_ms, growing_ms, max_delay_ms)
+        return limit_ms * (1 - self.retry_jitter * (1 - random))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,12 @@ class Environment:
     random: Callable[[], float] = random.random
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     drift_warning_ms: int = 3_600_000
+
+    def back_off(self, number: int, max_delay_ms: float = math.inf) -> None:
+        """Wait before try ``number`` (from 0); the first ones go at once."""
+        delay_ms = self.retry.delay_ms(number, self.random(), max_delay_ms) if number > 0 else 0.0
+        if delay_ms:
+            self.sleep(delay_ms / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +144,15 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     staged_metadata = None if metadata == base.metadata else metadata
     timestamp_ms = clock_ms if ict_ms is None else ict_ms
     info = _commit_info(prepared, base, timestamp_ms, ict_ms)
+    adds, domains = _with_row_ids(prepared, base, protocol)
     small: list[AnyAction | None] = [prepared.protocol, staged_metadata]
     actions: list[AnyAction] = [
         *(action for action in small if action is not None),
         *prepared.transactions,
-        *prepared.domains,
+        *domains,
         *prepared.removes,
-        *prepared.adds,
+        *adds,
+        *prepared.cdc,
     ]
     grouped = CommitActions(
         version,
@@ -138,12 +160,25 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
         True,
         prepared.protocol,
         staged_metadata,
-        list(prepared.adds),
+        adds,
         list(prepared.removes),
         list(prepared.transactions),
-        list(prepared.domains),
+        domains,
+        list(prepared.cdc),
     )
     return Attempt(encode_commit(info, actions), grouped, timestamp_ms, ict_ms)
+
+
+def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[list[AddFile], list[DomainMetadata]]:
+    """The adds and the domains, with the row ids that this version gives out where the table tracks rows."""
+    domains = list(prepared.domains)
+    if row_tracking.FEATURE not in features.writer_features(protocol):
+        return list(prepared.adds), domains
+    before = base.row_id_high_water_mark
+    adds, mark = row_tracking.with_row_ids(prepared.adds, before, base.version + 1)
+    if mark != before:
+        domains.append(row_tracking.domain_metadata(mark))
+    return adds, domains
 
 
 def _stamped(metadata: Metadata, base: Base, version: int, ict_ms: int | None) -> Metadata:
@@ -167,7 +202,7 @@ def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int 
     }
     if base.version >= 0:
         info["readVersion"] = base.version
-    info["isolationLevel"] = "Serializable"
+    info["isolationLevel"] = prepared.isolation_level
     info["isBlindAppend"] = prepared.is_blind_append
     info["operationMetrics"] = {key: str(value) for key, value in prepared.metrics.items()}
     info["engineInfo"] = ENGINE_INFO
@@ -200,9 +235,10 @@ class Committer:
             if winner is None:
                 return Committed(self._result(attempt, number), self._winners, attempt)
             self._yield_to(winner)
+            # Waiting comes before looking: what was seen before a wait is old after it.
+            self._environment.back_off(number - retry.immediate, retry.race_max_delay_ms)
             if number > 1:
                 self._catch_up()
-            self._back_off(number - retry.immediate)
         raise CommitAttemptsExhaustedError(
             f"{self._store.url}: {retry.max_attempts} versions in a row were taken by other writers "
             f"(last: {self._base.version}). Nothing was committed. Try again, or use fewer writers."
@@ -232,7 +268,7 @@ class Committer:
         path = commit_path(version)
         cause: Exception | None = None
         for number in range(self._environment.retry.settle_attempts):
-            self._back_off(number)
+            self._environment.back_off(number)
             try:
                 occupant = decode_commit(self._store.get(path), version)
                 return None if self._is_ours(occupant) else occupant
@@ -303,13 +339,6 @@ class Committer:
         if listed and list(listed) == expected:
             for winner in self._reader.commits(listed):
                 self._yield_to(winner)
-
-    def _back_off(self, number: int) -> None:
-        """Wait before try ``number`` (from 0); the first ones go at once."""
-        retry = self._environment.retry
-        if number > 0:
-            limit_ms = min(retry.max_ms, retry.base_ms * 2 ** min(number, 30))
-            self._environment.sleep(self._environment.random() * limit_ms / 1000)
 
     def _result(self, attempt: Attempt, attempts: int) -> CommitResult:
         return CommitResult(

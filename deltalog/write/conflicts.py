@@ -1,18 +1,23 @@
 """Whether a transaction still holds after another writer's commit, and on what it then builds. Pure.
 
-The rules and their order are those of delta-spark's conflict checker, at isolation level Serializable.
-Spec: PROTOCOL.md leaves conflict detection to writers, but for the in-commit timestamp of a rebased commit.
+The rules and their order are those of delta-spark's conflict checker. Where that judges a read by partition values
+alone, this one also looks at the statistics of the files that the winner added: a file that cannot hold a row of
+the predicate was not read.
+
+Spec: PROTOCOL.md leaves conflict detection to writers, but for the in-commit timestamp and the row ids of a rebased
+commit (#row-tracking).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from deltalog.errors import (
+    CallError,
     CommitConflictError,
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,
@@ -23,9 +28,12 @@ from deltalog.errors import (
     TableExistsError,
 )
 from deltalog.log.reader import required_ict
-from deltalog.log.replay import file_key
-from deltalog.spec import features
+from deltalog.log.replay import files_table
+from deltalog.read.predicates import Predicate
+from deltalog.read.skipping import prune
+from deltalog.spec import column_mapping, features, row_tracking
 from deltalog.spec.actions import (
+    AddCDCFile,
     AddFile,
     DomainMetadata,
     Metadata,
@@ -36,9 +44,13 @@ from deltalog.spec.actions import (
 from deltalog.spec.codec import CommitActions
 from deltalog.spec.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_ROW_TRACKING,
     ENABLEMENT_TIMESTAMP_KEY,
     ENABLEMENT_VERSION_KEY,
 )
+from deltalog.spec.schema import StructField, StructType
+
+IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 
 # A winner may add these features without making a transaction that was planned before them wrong.
 _HARMLESS_FEATURES = frozenset(
@@ -46,6 +58,8 @@ _HARMLESS_FEATURES = frozenset(
         "appendOnly",
         "invariants",
         "changeDataFeed",
+        "columnMapping",
+        "rowTracking",
         "timestampNtz",
         "deletionVectors",
         "domainMetadata",
@@ -62,14 +76,21 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
     ENABLEMENT_TIMESTAMP_KEY: None,
     "delta.enableDeletionVectors": "true",
     "delta.checkpointPolicy": "v2",
+    # What exists keeps its names in files, and ids of rows are given out at each attempt.
+    column_mapping.MODE_KEY: "name",
+    column_mapping.MAX_ID_KEY: None,
+    ENABLE_ROW_TRACKING.key: "true",
+    **dict.fromkeys(row_tracking.MATERIALIZED_KEYS),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a transaction has looked at: the whole table, or files by ``file_key``; application ids; metadata."""
+    """What a transaction has looked at: the whole table, or the rows of some predicates, which are bound to the
+    table's schema; files, by path; application ids; metadata."""
 
     whole_table: bool = False
+    predicates: tuple[Predicate, ...] = ()
     files: frozenset[str] = frozenset()
     app_ids: frozenset[str] = frozenset()
     metadata: bool = False
@@ -90,13 +111,37 @@ class Prepared:
     removes: tuple[RemoveFile, ...] = ()
     transactions: tuple[SetTransaction, ...] = ()
     domains: tuple[DomainMetadata, ...] = ()
+    cdc: tuple[AddCDCFile, ...] = ()
     reads: Reads = Reads()
+    isolation_level: IsolationLevel = "Serializable"
 
     @property
     def is_blind_append(self) -> bool:
         """Only adds files, and looked at none."""
-        looked = self.reads.whole_table or self.reads.files
+        looked = self.reads.whole_table or self.reads.predicates or self.reads.files
         return not (looked or self.removes or self.metadata or self.protocol)
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether rows come or go; rearranging them in other files is no such change."""
+        return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
+
+
+def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
+    """The level that a transaction is judged at: one that only rearranges files needs no more than SnapshotIsolation.
+
+    Raises CallError where SnapshotIsolation is wanted for a change of rows, which it would let go wrong unseen.
+    """
+    if wanted not in get_args(IsolationLevel):
+        raise CallError(f"An isolation level is one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
+    only_files = not (prepared.metadata or prepared.protocol or prepared.transactions or prepared.domains)
+    rearranges = only_files and not prepared.changes_data
+    if wanted == "SnapshotIsolation" and not rearranges:
+        raise CallError(
+            "SnapshotIsolation is for transactions that only rearrange rows (dataChange=false); this one changes the "
+            "table. Use WriteSerializable or Serializable."
+        )
+    return "SnapshotIsolation" if rearranges and (prepared.adds or prepared.removes) else wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +150,15 @@ class Base:
 
     ``version`` is -1 before a table exists. ``previous_ms``: what the next in-commit timestamp must exceed:
     the in-commit timestamp of ``version``, or its monotonised file time when ``prepared`` is to enable them;
-    None where no in-commit timestamp will be written.
+    None where no in-commit timestamp will be written. ``row_id_high_water_mark``: the highest row id given out, -1
+    before the first.
     """
 
     version: int
     protocol: Protocol | None
     metadata: Metadata | None
     previous_ms: int | None
+    row_id_high_water_mark: int = -1
 
     @property
     def is_ict_active(self) -> bool:
@@ -135,8 +182,10 @@ def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_ti
     if winner.protocol is not None or winner.metadata is not None:
         features.check_writable(protocol, metadata, metadata.schema, table)
     _check_transactions(prepared, winner, table)
-    _check_files(prepared, winner, table)
-    rebased = replace(base, version=winner.version, protocol=protocol, metadata=metadata)
+    _check_added(prepared, winner, metadata, table)
+    _check_removed(prepared, winner, table)
+    mark = row_tracking.high_water_mark(winner.domains, base.row_id_high_water_mark)
+    rebased = replace(base, version=winner.version, protocol=protocol, metadata=metadata, row_id_high_water_mark=mark)
     if rebased.is_ict_active:
         return replace(rebased, previous_ms=required_ict(winner.commit_info, winner.version, table))
     if winner_file_time_ms is None:
@@ -147,6 +196,11 @@ def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_ti
 
 def _protocol_after(prepared: Prepared, base: Protocol, winner: CommitActions, table: str) -> Protocol:
     changed = winner.protocol
+    if prepared.protocol is not None:
+        dropped = set(features.writer_features(base)) - set(features.writer_features(prepared.protocol))
+        if dropped:
+            what = f"came while this transaction drops {', '.join(sorted(dropped))}, and may use it"
+            raise _conflict(ProtocolChangedError, winner, table, what)
     if changed is None or changed == base:
         return base
     before, after = set(features.writer_features(base)), set(features.writer_features(changed))
@@ -164,8 +218,7 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
         return base
     if prepared.metadata is not None or prepared.reads.metadata:
         raise _conflict(MetadataChangedError, winner, table, "changed schema or properties, as this transaction does")
-    same_but_properties = replace_configuration(changed, base.configuration) == base
-    if not same_but_properties:
+    if _without_properties(changed) != _without_properties(base):
         raise _conflict(MetadataChangedError, winner, table, "changed the schema, the partitioning or the name")
     for key in {**base.configuration, **changed.configuration}:
         old, new = base.configuration.get(key), changed.configuration.get(key)
@@ -174,13 +227,42 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
     return changed
 
 
+def _without_properties(metadata: Metadata) -> tuple[Metadata, StructType]:
+    """What must stay as it is. Ids and physical names of columns may be added: they name what is there."""
+    bare = msgspec.structs.replace(metadata, configuration={}, schema_string="")
+    return bare, column_mapping.unmapped(metadata.schema)
+
+
 def _is_harmless(key: str, old: str | None, new: str | None) -> bool:
     if key not in _HARMLESS_PROPERTIES or new is None:
         return False
     wanted = _HARMLESS_PROPERTIES[key]
     if wanted is None:
         return True
-    return new == wanted and old in (None, "false")
+    return new == wanted and old in (None, "false", "none")
+
+
+def files_still_fit(before: Metadata, after: Metadata) -> bool:
+    """Whether new files written under ``before`` are files of a table with ``after`` too: it has all their columns,
+    in the same form, and asks for no others and for nothing else of their rows."""
+    written, wanted = _stored_columns(before), _stored_columns(after)
+    added = [column for name, column in wanted.items() if name not in written]
+    return (
+        before.partition_columns == after.partition_columns
+        and _constraints(before) == _constraints(after)
+        and all(wanted.get(name) == column for name, column in written.items())
+        and all(column.nullable and not column.metadata for column in added)
+    )
+
+
+def _stored_columns(metadata: Metadata) -> dict[str, StructField]:
+    """The columns by the names that files have for them."""
+    stored = column_mapping.physical_schema(metadata.schema, column_mapping.mode_of(metadata.configuration))
+    return {column.name: column for column in column_mapping.unmapped(stored)}
+
+
+def _constraints(metadata: Metadata) -> dict[str, str]:
+    return {k: v for k, v in metadata.configuration.items() if k.startswith("delta.constraints.")}
 
 
 def replace_configuration(metadata: Metadata, configuration: Mapping[str, str]) -> Metadata:
@@ -207,36 +289,78 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
             )
 
 
-def _check_files(prepared: Prepared, winner: CommitActions, table: str) -> None:
+def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, table: str) -> None:
+    """Rows that came and that this transaction would have read, had it begun after them."""
+    ours = {add.path for add in prepared.adds}
+    twice = next((add for add in winner.adds if add.path in ours), None)
+    if twice is not None and not any(remove.path == twice.path for remove in prepared.removes):
+        raise _conflict(ConcurrentAppendError, winner, table, f"added {twice.path}, as this one does", twice)
+    if prepared.isolation_level == "SnapshotIsolation":
+        return
+    if prepared.isolation_level == "WriteSerializable" and prepared.metadata is None and _is_blind_append(winner):
+        return
+    # Rows that were only moved were read where they were before: their removal is what counts.
+    added = [add for add in winner.adds if add.data_change]
     reads = prepared.reads
-    if reads.whole_table and winner.adds:
-        raise _conflict(
-            ConcurrentAppendError,
-            winner,
-            table,
-            f"added {winner.adds[0].path}, and this transaction read the table",
-        )
-    removed = {file_key(r.path, r.deletion_vector): r.path for r in winner.removes}
-    ours = {file_key(r.path, r.deletion_vector) for r in prepared.removes}
-    both = sorted(removed.keys() & ours)
-    if both:
-        raise _conflict(ConcurrentDeleteDeleteError, winner, table, f"removed {removed[both[0]]}, as this one does")
-    read = sorted(removed if reads.whole_table else removed.keys() & reads.files)
-    if read:
-        raise _conflict(
-            ConcurrentDeleteReadError,
-            winner,
-            table,
-            f"removed {removed[read[0]]}, which this transaction read",
-        )
+    if added and reads.whole_table:
+        what = f"added {added[0].path}, and this transaction read the whole table"
+        raise _conflict(ConcurrentAppendError, winner, table, what, added[0])
+    if added and reads.predicates:
+        read = _first_that_may_match(added, reads.predicates, metadata)
+        if read is not None:
+            what = f"added {read.path}, which may hold rows that this transaction would have read"
+            raise _conflict(ConcurrentAppendError, winner, table, what, read)
 
 
-def _conflict(kind: type[CommitConflictError], winner: CommitActions, table: str, what: str) -> CommitConflictError:
+def _is_blind_append(commit: CommitActions) -> bool:
+    info = commit.commit_info
+    says_so = info is not None and info.body.get("isBlindAppend") is True
+    return says_so and not commit.removes and commit.metadata is None
+
+
+def _first_that_may_match(
+    adds: Sequence[AddFile], predicates: Sequence[Predicate], metadata: Metadata
+) -> AddFile | None:
+    files, schema = files_table(adds), metadata.schema
+    mapping = column_mapping.mode_of(metadata.configuration)
+    for predicate in predicates:
+        kept = prune(files, predicate, schema, metadata.partition_columns, mapping)
+        if kept.num_rows:
+            path = kept.column("path")[0].as_py()
+            return next(add for add in adds if add.path == path)
+    return None
+
+
+def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> None:
+    """Files that went and that this transaction removes too, or has read."""
+    ours = {remove.path for remove in prepared.removes}
+    reads = prepared.reads
+    for removed in winner.removes:
+        if removed.path in ours:
+            what = f"removed {removed.path}, as this one does"
+            raise _conflict(ConcurrentDeleteDeleteError, winner, table, what, removed)
+    for removed in winner.removes:
+        # Rows that were only moved are still as they were read.
+        if removed.data_change and (reads.whole_table or removed.path in reads.files):
+            what = f"removed {removed.path}, which this transaction read"
+            raise _conflict(ConcurrentDeleteReadError, winner, table, what, removed)
+
+
+def _conflict(
+    kind: type[CommitConflictError],
+    winner: CommitActions,
+    table: str,
+    what: str,
+    file: AddFile | RemoveFile | None = None,
+) -> CommitConflictError:
     operation = None if winner.commit_info is None else winner.commit_info.operation
     return kind(
         f"{table}: version {winner.version} ({operation or 'unknown operation'}), committed by another writer "
-        f"meanwhile, {what}. Nothing was committed; read the table again and repeat the operation.",
+        f"meanwhile, {what}. Nothing was committed; read the table again and repeat the operation "
+        "(DeltaTable.retrying does both).",
         winning_version=winner.version,
         winning_operation=operation,
+        path=None if file is None else file.path,
+        partition_values=None if file is None else file.partition_values,
         retryable=True,
     )

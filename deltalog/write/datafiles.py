@@ -16,30 +16,85 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltalog.errors import CallError, InvalidDataFileError, ObjectNotFoundError, SchemaMismatchError
-from deltalog.read.datafiles import conform
-from deltalog.spec import partitions, stats
-from deltalog.spec.actions import AddFile
+from deltalog.log.columns import combined
+from deltalog.read.changes import CHANGE_TYPE_FIELD
+from deltalog.read.datafiles import DataFile, FileLayout, conform, read_file, with_child
+from deltalog.spec import column_mapping, partitions, stats
+from deltalog.spec.actions import AddCDCFile, AddFile, Metadata
+from deltalog.spec.arrow import type_to_arrow
+from deltalog.spec.column_mapping import Mode
 from deltalog.spec.paths import encode_path
-from deltalog.spec.schema import ArrayType, MapType, StructField, StructType
+from deltalog.spec.properties import DATA_SKIPPING_NUM_INDEXED_COLS, RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
+from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
+from deltalog.write.rules import NO_RULES, Rules
 
 TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20
+CHANGES_DIRECTORY = "_change_data"
 _FOOTER_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What decides how files are written: the table's schema, its partition columns, its indexed leaves."""
+    """What decides how files are written: the table's schema, its partition columns, its indexed leaves, under
+    which names files hold the columns, and the length of random prefixes of paths (0: Hive directories).
+
+    ``rules``: what is checked and filled in; none for rows that the table has already, which are only moved.
+    ``beside``: columns of the files that are none of the table, such as ids of rows that were moved; they come last
+    and have no statistics. ``as_changes``: files are change files.
+    """
 
     schema: StructType
     partition_columns: tuple[str, ...]
     indexed_columns: int
+    mapping: Mode = "none"
+    prefix_length: int = 0
+    rules: Rules = NO_RULES
+    beside: tuple[StructField, ...] = ()
+    as_changes: bool = False
+
+    @classmethod
+    def of(cls, metadata: Metadata) -> Layout:
+        """The layout of a table. Raises CorruptTableError, InvalidPropertyError."""
+        configuration = metadata.configuration
+        mapping = column_mapping.mode_of(configuration)
+        # Renamed columns leave Hive directories with names that mean nothing, or something else.
+        prefixed = mapping != "none" or RANDOMIZE_FILE_PREFIXES.read(configuration)
+        return cls(
+            metadata.schema,
+            metadata.partition_columns,
+            DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration),
+            mapping,
+            RANDOM_PREFIX_LENGTH.read(configuration) if prefixed else 0,
+        )
+
+    @property
+    def row_schema(self) -> StructType:
+        """The columns that rows have when they come."""
+        return StructType((*self.schema.fields, *self.beside))
 
     @property
     def data_schema(self) -> StructType:
-        """The columns that are in the files."""
+        """The table's columns that are in the files."""
         return StructType(tuple(f for f in self.schema if f.name not in self.partition_columns))
+
+    @property
+    def stored_schema(self) -> StructType:
+        """The table's columns that are in the files, under the names that files and statistics have for them."""
+        return column_mapping.physical_schema(self.data_schema, self.mapping)
+
+    def path(self, values: Mapping[str, str | None], unique: str) -> str:
+        """Where a new file lies: below a random prefix, or in the Hive directory of its partition values. Change files
+        lie all in one directory."""
+        if self.as_changes:
+            return f"{CHANGES_DIRECTORY}/cdc-{unique}.snappy.parquet"
+        name = f"part-{unique}.snappy.parquet"
+        if self.prefix_length:
+            return f"{unique.replace('-', '')[-self.prefix_length :]}/{name}"
+        directory = partitions.directory(values)
+        return f"{directory}/{name}" if directory else name
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:
@@ -84,6 +139,17 @@ def discard(store: LogStore, add_paths: Iterable[str]) -> None:
             store.delete(urllib.parse.unquote(path))
 
 
+def with_kind(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows as change files have them: with the kind of change as their last column."""
+    for batch in batches:
+        yield batch.append_column(CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
+
+
+def change_file(add: AddFile) -> AddCDCFile:
+    """A file that ``write_rows`` made, as a change file."""
+    return AddCDCFile(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
+
+
 def _buffered(reader: pa.RecordBatchReader, layout: Layout) -> Iterator[pa.Table]:
     """Tables of the table's schema, of TARGET_BYTES (partitioned: BUFFER_BYTES) in memory or less."""
     limit = BUFFER_BYTES if layout.partition_columns else TARGET_BYTES
@@ -92,7 +158,7 @@ def _buffered(reader: pa.RecordBatchReader, layout: Layout) -> Iterator[pa.Table
     for batch in reader:
         if not batch.num_rows:
             continue
-        table = _conformed(pa.Table.from_batches([batch]), layout.schema)
+        table = conformed(pa.Table.from_batches([batch]), layout.row_schema, layout.rules)
         held.append(table)
         held_bytes += table.nbytes
         if held_bytes >= limit:
@@ -102,14 +168,17 @@ def _buffered(reader: pa.RecordBatchReader, layout: Layout) -> Iterator[pa.Table
         yield pa.concat_tables(held)
 
 
-def _conformed(table: pa.Table, schema: StructType) -> pa.Table:
-    """The rows with the table's columns, in its order and types."""
+def conformed(table: pa.Table, schema: StructType, rules: Rules = NO_RULES) -> pa.Table:
+    """The rows with the table's columns, in its order and types, as its rules want them."""
     given = {name.lower(): table.column(i) for i, name in enumerate(table.schema.names)}
     columns = []
-    for column, field in zip(schema, schema.to_arrow(), strict=True):
+    absent: list[StructField] = []
+    arrow_schema = schema.to_arrow()
+    for column, field in zip(schema, arrow_schema, strict=True):
         values = given.get(column.name.lower())
         if values is None:
             columns.append(pa.nulls(table.num_rows, field.type))
+            absent.append(column)
             continue
         try:
             columns.append(conform(values.combine_chunks(), column.data_type))
@@ -118,7 +187,12 @@ def _conformed(table: pa.Table, schema: StructType) -> pa.Table:
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
             ) from None
         check_not_null(columns[-1], column, column.name)
-    return pa.Table.from_arrays(columns, schema=schema.to_arrow())
+    rows = pa.Table.from_arrays(columns, schema=arrow_schema)
+    if rules:
+        rows = rules.applied(rows, {column.name for column in absent})
+    for column in absent:
+        check_not_null(combined(rows.column(column.name)), column, column.name)
+    return rows
 
 
 def check_not_null(values: Any, column: StructField, name: str) -> None:
@@ -144,6 +218,7 @@ def _by_partition(table: pa.Table, layout: Layout) -> Iterator[tuple[dict[str, s
         yield {}, table
         return
     names = list(layout.partition_columns)
+    logged = [column_mapping.physical_name(layout.schema.field(n), layout.mapping) for n in names]
     indexed = table.select(names).append_column("\0row", pa.array(range(table.num_rows), pa.int64()))
     groups = indexed.group_by(names, use_threads=False).aggregate([("\0row", "list")])
     merged: dict[tuple[str | None, ...], list[int]] = {}
@@ -158,7 +233,7 @@ def _by_partition(table: pa.Table, layout: Layout) -> Iterator[tuple[dict[str, s
         merged.setdefault(texts, []).extend(group["\0row_list"])
     data = table.drop_columns(names)
     for texts, rows in merged.items():
-        yield dict(zip(names, texts, strict=True)), data.take(pa.array(rows, pa.int64()))
+        yield dict(zip(logged, texts, strict=True)), data.take(pa.array(rows, pa.int64()))
 
 
 def _write_file(
@@ -169,13 +244,15 @@ def _write_file(
     unique: str,
     clock_ms: int,
 ) -> AddFile:
-    directory = partitions.directory(values)
-    path = f"{directory}/part-{unique}.snappy.parquet" if directory else f"part-{unique}.snappy.parquet"
-    # Nullability is the log's business: files say optional, as Spark's do.
-    schema = pa.schema([pa.field(f.name, _all_nullable(f.type), True) for f in table.schema])
-    table = pa.Table.from_arrays(
-        [c if c.type == f.type else c.cast(f.type) for c, f in zip(table.columns, schema, strict=True)], schema=schema
+    path = layout.path(values, unique)
+    schema = pa.schema(
+        [
+            *(_stored_field(c, table.schema.field(c.name), layout.mapping) for c in layout.data_schema),
+            *(pa.field(c.name, type_to_arrow(c.data_type)) for c in layout.beside),
+        ]
     )
+    columns = [_retyped(c, f.type) for c, f in zip(table.columns, schema, strict=True)]
+    table = pa.Table.from_arrays(columns, schema=schema)
     with store.open_output(path) as sink:
         writer = pq.ParquetWriter(sink, schema, compression="snappy", write_statistics=stats.statistics_columns(table))
         try:
@@ -183,7 +260,7 @@ def _write_file(
         finally:
             writer.close()
         size_bytes = sink.tell()
-    _, text = stats.from_footer(writer.writer.metadata, layout.data_schema, layout.indexed_columns)
+    _, text = stats.from_footer(writer.writer.metadata, layout.stored_schema, layout.indexed_columns)
     return AddFile(
         path=encode_path(path),
         partition_values=dict(values),
@@ -194,15 +271,64 @@ def _write_file(
     )
 
 
-def _all_nullable(kind: pa.DataType) -> pa.DataType:
-    types = pa.types
-    if types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _all_nullable(f.type), True) for f in kind.fields])
-    if types.is_map(kind):
-        return pa.map_(_all_nullable(kind.key_type), pa.field("value", _all_nullable(kind.item_type), True))
-    if types.is_list(kind):
-        return pa.list_(pa.field("element", _all_nullable(kind.value_type), True))
-    return kind
+def _stored_field(column: StructField, held: pa.Field, mode: Mode) -> pa.Field:
+    """The field of a file for a column of the table: its physical name and id, and always optional, as Spark's
+    files are: nullability is the log's business."""
+    name = column_mapping.physical_name(column, mode)
+    field_id = column_mapping.parquet_id(column, mode)
+    return pa.field(name, _stored_type(column.data_type, held.type, mode), True, field_id)
+
+
+def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataType:
+    if isinstance(data_type, StructType):
+        pairs = zip(data_type.fields, held.fields, strict=True)
+        return pa.struct([_stored_field(column, field, mode) for column, field in pairs])
+    if isinstance(data_type, MapType):
+        key = _stored_type(data_type.key_type, held.key_type, mode)
+        return pa.map_(key, pa.field("value", _stored_type(data_type.value_type, held.item_type, mode), True))
+    if isinstance(data_type, ArrayType):
+        return pa.list_(pa.field("element", _stored_type(data_type.element_type, held.value_type, mode), True))
+    return _all_nullable(held)
+
+
+def _all_nullable(held: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(held):  # a variant
+        return pa.struct([pa.field(f.name, f.type, True) for f in held.fields])
+    return held
+
+
+def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """The same values under a type that differs in the names and nullability of nested fields only."""
+    if values.type.equals(wanted, check_metadata=True):
+        return values
+    return pa.chunked_array([_viewed(chunk, wanted) for chunk in values.chunks], wanted)
+
+
+def _viewed(values: Any, wanted: pa.DataType) -> pa.Array:
+    if values.type.equals(wanted, check_metadata=True):
+        return values
+    if pa.types.is_struct(wanted):
+        children = [_viewed(child, f.type) for child, f in zip(values.flatten(), wanted.fields, strict=True)]
+        mask = values.is_null() if values.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=mask)
+    if pa.types.is_map(wanted):
+        children = [_viewed(values.keys, wanted.key_type), _viewed(values.items, wanted.item_type)]
+        entries = pa.StructArray.from_arrays(children, fields=[wanted.key_field, wanted.item_field])
+        return with_child(values, wanted, entries)
+    return with_child(values, wanted, _viewed(values.values, wanted.value_type))
+
+
+def check_files(files: TableFiles, adds: Iterable[AddFile], layout: Layout) -> None:
+    """Whether the rows of Parquet files keep to the rules of a layout. Raises ConstraintViolationError,
+    InvalidDataFileError. Cost: the GETs of the columns that the rules look at; memory is bounded."""
+    if not layout.rules:
+        return
+    schema = StructType(tuple(layout.schema.field(name) for name in layout.rules.columns))
+    read = FileLayout(schema, layout.partition_columns, layout.mapping)
+    for add in adds:
+        file = DataFile(add.path, add.partition_values, add.deletion_vector, size=add.size)
+        for batch in read_file(files, file, read):
+            layout.rules.check(pa.Table.from_batches([batch]))
 
 
 def describe_files(
@@ -214,7 +340,7 @@ def describe_files(
     durable. Cost: for each 1 HEAD and 1 or 2 ranged GETs, in threads. Raises InvalidDataFileError.
     """
     listed = list(files)
-    data_schema = layout.data_schema
+    data_schema = layout.stored_schema
 
     def describe(item: tuple[str, Mapping[str, str | None]]) -> tuple[AddFile, int]:
         path, values = item

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from deltalog.errors import CallError
-from deltalog.spec import features
+from deltalog.read.predicates import Predicate, to_sql
+from deltalog.spec import column_mapping, features, widening
 from deltalog.spec.actions import Format, Metadata, Protocol
 from deltalog.spec.codec import canonical_json
+from deltalog.spec.evolution import settled
 from deltalog.spec.partitions import check_partition_columns
-from deltalog.spec.properties import check_assignment
+from deltalog.spec.properties import ENABLE_TYPE_WIDENING, check_assignment
 from deltalog.spec.schema import StructType, check_column_names, check_writable, merge_schemas
+from deltalog.write import rewrite
 from deltalog.write.commit import CommitResult, Environment
 from deltalog.write.datafiles import as_reader
 from deltalog.write.transaction import Transaction
@@ -28,8 +33,8 @@ def initial_state(
     environment: Environment,
 ) -> tuple[Protocol, Metadata]:
     """The protocol and metadata of a new table. Raises SchemaMismatchError, InvalidPropertyError."""
-    check_column_names(schema)
     check_assignment(dict(properties))
+    check_column_names(schema, column_mapping.mode_of(properties) != "none")
     named, configuration = features.split_feature_properties(properties)
     metadata = Metadata(
         id=environment.new_uuid(),
@@ -41,8 +46,8 @@ def initial_state(
         configuration=configuration,
         created_time=environment.clock_ms(),
     )
-    wanted = [*features.features_for(metadata, schema), *named]
-    return features.with_features(features.BASE_PROTOCOL, wanted), metadata
+    protocol = features.with_features(features.BASE_PROTOCOL, named)
+    return settled(None, metadata, protocol, environment.new_uuid)
 
 
 def create(transaction: Transaction, data: Any) -> CommitResult:
@@ -56,8 +61,9 @@ def create(transaction: Transaction, data: Any) -> CommitResult:
     }
     if data is None:
         return transaction.commit("CREATE TABLE", parameters)
-    metrics = _write(transaction, data)
-    return transaction.commit("CREATE TABLE AS SELECT", parameters, metrics)
+    reader = as_reader(data)
+    check_writable(transaction.schema, StructType.from_arrow(reader.schema))
+    return transaction.commit("CREATE TABLE AS SELECT", parameters, _write(transaction, reader))
 
 
 def append(
@@ -97,6 +103,80 @@ def overwrite(
     return _commit_write(transaction, "Overwrite", metrics, user_metadata, txn)
 
 
+def replace_where(
+    transaction: Transaction,
+    data: Any,
+    where: Predicate | str,
+    user_metadata: UserMetadata,
+    txn: tuple[str, int] | None,
+) -> CommitResult:
+    """Stage and commit rows that take the place of those for which ``where`` is true."""
+    if _is_recorded(transaction, txn):
+        return skipped(transaction)
+    reader = as_reader(data)
+    _fit_schema(transaction, StructType.from_arrow(reader.schema), False)
+    deletion = rewrite.plan(transaction, where)
+    fitting = rewrite.matching(transaction, reader, where)
+    rows = transaction.write_told(fitting) if deletion.as_changes else transaction.write(fitting)
+    if not rows and deletion.is_empty:
+        return skipped(transaction)
+    told = len(transaction.adds) if deletion.as_changes else 0
+    effect = rewrite.stage(transaction, deletion)
+    metrics = {
+        **transaction.staged_metrics(),
+        "numOutputRows": rows + effect["numCopiedRows"],
+        "numAddedChangeFiles": effect["numAddedChangeFiles"] + told,
+        **{name: effect[name] for name in _REPLACE_METRICS if name in effect},
+    }
+    return _commit_write(transaction, "Overwrite", _as_text(metrics), user_metadata, txn, predicate=_condition(where))
+
+
+_REPLACE_METRICS = ("numRemovedFiles", "numRemovedBytes", "numCopiedRows", "numDeletedRows")
+
+
+def replace_partitions(
+    transaction: Transaction, data: Any, user_metadata: UserMetadata, txn: tuple[str, int] | None
+) -> CommitResult:
+    """Stage and commit rows that take the place of all others in the partitions that they lie in."""
+    if _is_recorded(transaction, txn):
+        return skipped(transaction)
+    rewrite.check_replaces_partitions(transaction)
+    reader = as_reader(data)
+    _fit_schema(transaction, StructType.from_arrow(reader.schema), False)
+    written = _write(transaction, reader)
+    transaction.replace_partitions()
+    if not transaction.adds:
+        return skipped(transaction)
+    metrics = {**written, **transaction.staged_metrics()}
+    return _commit_write(transaction, "Overwrite", metrics, user_metadata, txn, isDynamicPartitionOverwrite=True)
+
+
+def delete(
+    transaction: Transaction, where: Predicate | str | None, user_metadata: UserMetadata, txn: tuple[str, int] | None
+) -> CommitResult:
+    """Stage and commit the deletion of the rows for which ``where`` is true (None: of all)."""
+    if _is_recorded(transaction, txn):
+        return skipped(transaction)
+    deletion = rewrite.plan(transaction, where)
+    if deletion.is_empty:
+        return skipped(transaction)
+    metrics = rewrite.stage(transaction, deletion)
+    if txn is not None:
+        transaction.set_transaction(*txn)
+    parameters = {"predicate": canonical_json([_condition(where)])}
+    return transaction.commit("DELETE", parameters, _as_text(metrics), user_metadata)
+
+
+def _condition(where: Predicate | str | None) -> str:
+    if where is None:
+        return "true"
+    return where if isinstance(where, str) else to_sql(where)
+
+
+def _as_text(metrics: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in metrics.items()}
+
+
 def set_properties(
     transaction: Transaction, properties: Mapping[str, str], user_metadata: UserMetadata
 ) -> CommitResult:
@@ -133,16 +213,15 @@ def _is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
 def _fit_schema(transaction: Transaction, data: StructType, merge: bool) -> None:
     table = transaction.schema
     if merge:
-        merged = merge_schemas(table, data)
+        widens = ENABLE_TYPE_WIDENING.read(transaction.metadata.configuration)
+        merged = merge_schemas(table, data, widening.is_widening_of_its_kind if widens else None)
         if merged != table:
-            transaction.set_schema(merged)
+            transaction.set_schema(widening.recorded(table, merged))
             table = merged
     check_writable(table, data)
 
 
-def _write(transaction: Transaction, data: Any) -> dict[str, str]:
-    reader = as_reader(data)
-    check_writable(transaction.schema, StructType.from_arrow(reader.schema))
+def _write(transaction: Transaction, reader: pa.RecordBatchReader) -> dict[str, str]:
     rows = transaction.write(reader)
     return {"numOutputRows": str(rows), **transaction.staged_metrics()}
 
@@ -153,8 +232,10 @@ def _commit_write(
     metrics: Mapping[str, str],
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
+    **more: Any,
 ) -> CommitResult:
     if txn is not None:
         transaction.set_transaction(*txn)
-    parameters = {"mode": mode, "partitionBy": canonical_json(list(transaction.metadata.partition_columns))}
+    partition_by = canonical_json(list(transaction.metadata.partition_columns))
+    parameters = {"mode": mode, "partitionBy": partition_by, **more}
     return transaction.commit("WRITE", parameters, metrics, user_metadata)

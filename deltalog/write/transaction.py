@@ -4,29 +4,64 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
-from deltalog.errors import CallError, CommitStateUnknownError, DeltaLogError, InvalidActionError
-from deltalog.log.checksum import Totals
+from deltalog.errors import (
+    CallError,
+    CommitStateUnknownError,
+    DeltaLogError,
+    InvalidActionError,
+    InvalidPropertyError,
+    MetadataChangedError,
+    ProtocolChangedError,
+    SchemaMismatchError,
+)
 from deltalog.log.columns import strings
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import Commits, PartialState, advance, file_key, remove_actions
+from deltalog.log.replay import Commits, PartialState, advance, files_table, remove_actions
 from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot
-from deltalog.spec import features, timestamps
-from deltalog.spec.actions import AddFile, Metadata, Protocol, RemoveFile, SetTransaction
+from deltalog.log.totals import NO_FILES, totals_after
+from deltalog.read.changes import CHANGE_TYPE_FIELD
+from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, to_sql
+from deltalog.read.skipping import in_partitions, split
+from deltalog.spec import column_mapping, features, row_tracking, timestamps
+from deltalog.spec.actions import (
+    AddCDCFile,
+    AddFile,
+    DeletionVector,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+)
+from deltalog.spec.evolution import settled
 from deltalog.spec.partitions import check_partition_columns
-from deltalog.spec.properties import DATA_SKIPPING_NUM_INDEXED_COLS, check_assignment
-from deltalog.spec.schema import StructType, check_column_names
+from deltalog.spec.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, ISOLATION_LEVEL, check_assignment
+from deltalog.spec.schema import PrimitiveType, StructField, StructType, check_column_names
 from deltalog.write.commit import CommitResult, Committed, Committer, Environment
-from deltalog.write.conflicts import Base, Prepared, Reads, replace_configuration
-from deltalog.write.datafiles import Layout, describe_files, discard, write_rows
+from deltalog.write.conflicts import (
+    Base,
+    IsolationLevel,
+    Prepared,
+    Reads,
+    files_still_fit,
+    isolation_for,
+    replace_configuration,
+)
+from deltalog.write.datafiles import Layout, change_file, check_files, describe_files, discard, with_kind, write_rows
 from deltalog.write.hooks import after_commit
+from deltalog.write.rules import Rules, rules_of
 from deltalog.write.validate import check_encodable, check_prepared
+from deltalog.write.vectors import write_vectors
 
 
 class Transaction:
@@ -44,22 +79,33 @@ class Transaction:
         *,
         metadata: Metadata | None = None,
         protocol: Protocol | None = None,
+        isolation_level: IsolationLevel | None = None,
         on_commit: Callable[[Snapshot], None] = lambda snapshot: None,
+        refresh: Callable[[], Snapshot] | None = None,
     ) -> None:
+        """``refresh``: the latest version, where ``snapshot`` may be an older one that nobody looked behind."""
         self.snapshot = snapshot
         self.reader = reader
         self.committed: Snapshot | None = None  # the version that this transaction became
         self._environment = environment
+        self._isolation_level = isolation_level
         self._on_commit = on_commit
+        self._refresh = refresh
         self._txn_id = environment.new_uuid()
         self._metadata = metadata
         self._protocol = protocol
         self._adds: list[AddFile] = []
         self._removes: list[RemoveFile] = []
+        self._cdc: list[AddCDCFile] = []
         self._transactions: list[SetTransaction] = []
+        self._domains: list[DomainMetadata] = []
         self._whole_table = False
+        self._predicates: list[Predicate] = []
         self._read_files: set[str] = set()
         self._own_files: list[str] = []
+        self._unseen: list[AddFile] = []  # whose rows nobody has checked
+        self._seen_under: Rules | None = None  # the rules that written rows were checked by
+        self._seen_as: tuple[Metadata, Protocol] | None = None  # what these rules are those of
         self._finished = False
 
     # ------------------------------------------------------------------------------------------- context
@@ -105,6 +151,16 @@ class Transaction:
         """The schema as this transaction will leave it."""
         return self.metadata.schema
 
+    @property
+    def adds(self) -> tuple[AddFile, ...]:
+        """The files that are staged to be added."""
+        return tuple(self._adds)
+
+    @property
+    def new_uuid(self) -> Callable[[], str]:
+        """Where fresh ids come from."""
+        return self._environment.new_uuid
+
     def staged_metrics(self) -> dict[str, str]:
         """The operation metrics that follow from what is staged: numbers and bytes of files."""
         metrics = {"numFiles": str(len(self._adds)), "numOutputBytes": str(sum(a.size for a in self._adds))}
@@ -115,35 +171,88 @@ class Transaction:
 
     # ------------------------------------------------------------------------------------------- staging
 
-    def add(self, *files: AddFile) -> None:
-        """Stage add actions for files that lie below the table already. Raises InvalidActionError."""
-        self._check_open()
-        for file in files:
-            check_encodable(file)
-        self._adds.extend(files)
+    def add(self, *files: AddFile, known: bool = False) -> None:
+        """Stage add actions for files that lie below the table already. Raises InvalidActionError.
 
-    def add_parquet_files(self, files: Iterable[tuple[str, Mapping[str, str | None]]]) -> list[AddFile]:
+        Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them;
+        ``known``: they are rows of this version or an earlier one, and are not checked again.
+        """
+        self._check_open()
+        check_encodable(files)
+        self._adds.extend(files)
+        self._unseen.extend(file for file in files if file.data_change and not known)
+
+    def add_parquet_files(
+        self, files: Iterable[tuple[str, Mapping[str, str | None]]], *, checked: bool = False
+    ) -> list[AddFile]:
         """Stage Parquet files that lie below the table: (relative path, not percent-encoded; partition values
         as the log has them). Statistics come from the footers; the files are made durable.
 
-        Raises InvalidDataFileError. Cost: a HEAD and 1 or 2 ranged GETs for each file, in threads.
+        Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them,
+        unless who wrote the files has ``checked`` them. Raises InvalidDataFileError.
+        Cost: a HEAD and 1 or 2 ranged GETs for each file, in threads.
         """
         self._check_open()
         adds, _ = describe_files(self.reader.store, files, self._layout())
         self._adds.extend(adds)
+        self._unseen.extend(() if checked else adds)
         return adds
 
     def write(self, reader: Any) -> int:
         """Write a stream of Arrow batches into new files and stage them. The number of rows.
 
-        Raises SchemaMismatchError. Cost: 1 PUT for each file.
+        Columns that are absent are generated or get their default where the table says so, else they are null.
+        Raises SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for a constraint that is not
+        supported. Cost: 1 PUT for each file.
         """
-        self._check_open()
-        environment = self._environment
-        adds, rows = write_rows(self.reader.store, reader, self._layout(), environment.new_uuid, environment.clock_ms())
-        self._own_files.extend(add.path for add in adds)
+        adds, rows = self._write_files(reader, self._layout_of_new_rows())
         self._adds.extend(adds)
         return rows
+
+    def write_told(self, reader: Any) -> int:
+        """As ``write``, for a commit that has change files: the new files say themselves that their rows are
+        inserted, and count as change files too. Spec: PROTOCOL.md#add-cdc-file."""
+        layout = replace(self._layout_of_new_rows(), beside=(CHANGE_TYPE_FIELD,))
+        adds, rows = self._write_files(with_kind("insert", reader), layout)
+        self._adds.extend(adds)
+        self.add_cdc(*map(change_file, adds))
+        return rows
+
+    def write_copies(self, reader: Iterable[Any]) -> list[AddFile]:
+        """As ``write``, of rows that the table has already and that are moved: batches with the columns of
+        ``row_tracking.kept_columns`` after the table's own, so that rows keep their ids. The files."""
+        kept = row_tracking.kept_columns(self.metadata.configuration, self.reader.store.url)
+        beside = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
+        adds, _ = self._write_files(reader, replace(self._layout(), beside=beside))
+        self._adds.extend(adds)
+        return adds
+
+    def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
+        """Write change files and stage them: batches with the table's columns, each with the kind of its rows: insert,
+        delete, update_preimage or update_postimage. The files.
+
+        Once a commit has one, change readers look at nothing else of it, so it must tell every change. Raises
+        SchemaMismatchError. Cost: 1 PUT for each file.
+        """
+        batches = (batch for kind, each in changes for batch in with_kind(kind, (each,)))
+        adds, _ = self._write_files(batches, replace(self._layout(), beside=(CHANGE_TYPE_FIELD,), as_changes=True))
+        files = [change_file(add) for add in adds]
+        self.add_cdc(*files)
+        return files
+
+    def write_vectors(self, vectors: Sequence[BitMap64]) -> list[DeletionVector]:
+        """Store sets of row positions (from 0, in a Parquet file) as deletion vectors for files that are staged with
+        them. Cost: at most 1 PUT for each 2 MiB of them; small ones go into the log itself."""
+        self._check_open()
+        length = self._layout().prefix_length
+        return write_vectors(self.reader.store, vectors, self._environment.new_uuid, length, self._own_files.append)
+
+    def _write_files(self, reader: Iterable[Any], layout: Layout) -> tuple[list[AddFile], int]:
+        self._check_open()
+        environment = self._environment
+        adds, rows = write_rows(self.reader.store, reader, layout, environment.new_uuid, environment.clock_ms())
+        self._own_files.extend(add.path for add in adds)
+        return adds, rows
 
     def remove(self, paths: Iterable[str]) -> int:
         """Stage the removal of live files, by path as in the log. The number of files.
@@ -159,30 +268,98 @@ class Transaction:
             raise InvalidActionError(
                 f"{snapshot.url}: version {snapshot.version} has no live file {sorted(missing)[0]!r}."
             )
-        return self._remove_rows(chosen)
+        return self.remove_files(chosen)
 
     def remove_all_files(self) -> int:
         """Stage the removal of every live file. Counts as having read the whole table: any file that another
         writer adds or removes meanwhile is a conflict. The number of files."""
-        snapshot = self._existing("remove files")
-        self._whole_table = True
-        return self._remove_rows(snapshot.files())
+        return self.remove_files(self.find_files())
 
-    def _remove_rows(self, files: Any) -> int:
-        removes = remove_actions(files, self._environment.clock_ms())
+    def find_files(self, where: Predicate | str | None = None) -> pa.Table:
+        """The live files that may hold a row for which ``where`` is true, as rows of ``Snapshot.files``; None: all.
+
+        Declares the read: rows of the predicate that another writer adds meanwhile, and these files when another
+        writer removes one, are a conflict. Raises CallError, SchemaMismatchError. Cost: as ``Scan.files``.
+        """
+        snapshot = self._existing("look for files")
+        scan = snapshot.scan(where=where)
+        files = scan.files()
+        if scan.where is None:
+            self._whole_table = True
+        else:
+            self._predicates.append(scan.where)
+            self._read_files.update(files["path"].to_pylist())
+        return files
+
+    def remove_files(self, files: pa.Table, data_change: bool = True) -> int:
+        """Stage the removal of live files, given as rows of ``Snapshot.files``. The number of files.
+
+        ``data_change=False`` says that their rows are in files that this transaction adds. Counts as having read
+        these files.
+        """
+        self._existing("remove files")
+        removes = remove_actions(files, self._environment.clock_ms(), data_change)
         self._removes.extend(removes)
-        self._read_files.update(file_key(r.path, r.deletion_vector) for r in removes)
+        self._read_files.update(r.path for r in removes)
         return len(removes)
+
+    def replace_partitions(self) -> int:
+        """Stage the removal of all live files in the partitions that the staged files lie in: dynamic partition
+        overwrite. The number of files. Declares that only these partitions were read. Cost: as ``find_files``."""
+        self._existing("replace partitions")
+        mapping = column_mapping.mode_of(self.metadata.configuration)
+        columns = [self.schema.field(name) for name in self.metadata.partition_columns]
+        if not columns:
+            raise CallError(f"{self.reader.store.url} has no partitions to replace.")
+        keys = [column_mapping.physical_name(column, mapping) for column in columns]
+        values = dict.fromkeys(tuple(add.partition_values[key] for key in keys) for add in self._adds)
+        return self.remove_files(self.find_files(in_partitions(list(values), columns)))
+
+    def replace_where(self, where: Predicate | str) -> int:
+        """Stage the removal of the live files in the partitions for which ``where`` is true. The number of files.
+
+        For files that are staged already: ``DeltaTable.overwrite`` takes rows, and conditions on any columns. Raises
+        CallError for a condition on other columns than those that partition the table, SchemaMismatchError when a
+        staged file lies in another partition. Cost: as ``find_files``.
+        """
+        snapshot = self._existing("replace partitions")
+        predicate = as_predicate(where)
+        assert predicate is not None
+        bound = bind(predicate, snapshot.schema)
+        others = {column.path[0] for column in columns_of(bound)}.difference(snapshot.partition_columns)
+        if others:
+            raise CallError(
+                f"{snapshot.url}: files are replaced by partition columns only, and the condition looks at "
+                f"{', '.join(sorted(others))}. DeltaTable.overwrite(data, where=...) replaces rows by any columns."
+            )
+        mapping = column_mapping.mode_of(snapshot.metadata.configuration)
+        _, outside = split(files_table(self._adds), bound, snapshot.schema, snapshot.partition_columns, mapping)
+        if outside.num_rows:
+            example = dict(outside["partition_values"][0].as_py())
+            raise SchemaMismatchError(
+                f"{snapshot.url}: {outside.num_rows} of the new files lie outside of what is replaced, "
+                f"{to_sql(predicate)}: for example in the partition {example}. Filter the rows, or replace more."
+            )
+        return self.remove_files(self.find_files(predicate))
 
     def read_whole_table(self) -> None:
         """Declare that what is staged depends on every row of the snapshot."""
         self._existing("declare a read")
         self._whole_table = True
 
-    def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
-        """Stage another schema, and partition columns where given. Columns are checked, rows are not."""
+    def add_cdc(self, *files: AddCDCFile) -> None:
+        """Stage change data files, which tell readers of changes what adds and removes do not."""
         self._check_open()
-        check_column_names(schema)
+        self._cdc.extend(files)
+
+    def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
+        """Stage another schema, and partition columns where given. Columns are checked, rows are not.
+
+        With column mapping, a column is the one that had its id at that place, else the one of its name and type; any
+        other is new and gets an id. Raises SchemaMismatchError.
+        """
+        self._check_open()
+        check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
         columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
         self._replace_metadata(
             schema_string=schema.to_json(), partition_columns=check_partition_columns(schema, columns)
@@ -197,6 +374,9 @@ class Transaction:
         self._check_open()
         check_assignment(dict(properties))
         named, kept = features.split_feature_properties(properties)
+        tracked = ENABLE_ROW_TRACKING.read(self.metadata.configuration)
+        if self.snapshot is not None and not tracked and ENABLE_ROW_TRACKING.read(kept):
+            self._check_row_ids(self.snapshot)
         self._replace_configuration({**self.metadata.configuration, **kept})
         self._protocol = features.with_features(self.protocol, named)
 
@@ -206,6 +386,50 @@ class Transaction:
         gone = set(keys)
         check_assignment(dict.fromkeys(gone))
         self._replace_configuration({k: v for k, v in self.metadata.configuration.items() if k not in gone})
+
+    def set_constraint(self, name: str, expression: str | None) -> None:
+        """Stage a CHECK constraint, or with None that it is gone. Rows that the table has are not checked."""
+        self._check_open()
+        key = f"{CONSTRAINT_PREFIX}{name.lower()}"
+        others = {k: v for k, v in self.metadata.configuration.items() if k.lower() != key}
+        self._replace_configuration(others if expression is None else {**others, key: expression})
+
+    def set_metadata(self, *, name: str | None = None, description: str | None = None) -> None:
+        """Stage the name or the description of the table; what is not given stays."""
+        self._check_open()
+        given = {"name": name, "description": description}
+        self._replace_metadata(**{key: value for key, value in given.items() if value is not None})
+
+    def set_protocol(self, protocol: Protocol) -> None:
+        """Stage another protocol. Nothing that the table needs may be missing from it."""
+        self._check_open()
+        self._protocol = protocol
+
+    def stage_state(self, protocol: Protocol, metadata: Metadata) -> None:
+        """Stage protocol and metadata as they are, ids and names of columns included. Not checked before commit."""
+        self._check_open()
+        self._protocol, self._metadata = protocol, metadata
+
+    def set_domain_metadata(self, domain: str, configuration: str) -> None:
+        """Stage the configuration of a metadata domain of your own: a JSON document, or any text.
+
+        Names that begin with ``delta.`` belong to Delta: CallError. Adds the feature domainMetadata.
+        """
+        _check_user_domain(domain, configuration)
+        self.stage_domain(DomainMetadata(domain=domain, configuration=configuration, removed=False))
+
+    def remove_domain_metadata(self, domain: str) -> None:
+        """Stage the removal of a metadata domain of your own; an absent one is no error."""
+        _check_user_domain(domain, "")
+        for found in self._existing("remove a metadata domain").domain_metadata:
+            if found.domain == domain:
+                self.stage_domain(msgspec.structs.replace(found, removed=True))
+
+    def stage_domain(self, action: DomainMetadata) -> None:
+        """Stage a domainMetadata action, of Delta's own domains too; the last one for a domain counts."""
+        self._check_open()
+        self._domains = [*(d for d in self._domains if d.domain != action.domain), action]
+        self._protocol = features.with_features(self.protocol, ["domainMetadata"])
 
     def set_transaction(self, app_id: str, version: int) -> None:
         """Stage the progress of an application, so that a repeated run can be told from a new one."""
@@ -235,10 +459,11 @@ class Transaction:
         self._check_open()
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
         check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
+        self._check_unseen()
         base = self._base()
         self._finished = True
         try:
-            committed = Committer(self.reader, prepared, base, self._environment).run()
+            committed = self._run(prepared, base)
         except CommitStateUnknownError:
             raise
         except (DeltaLogError, Warning):  # a warning turned into an error comes before anything is sent
@@ -247,6 +472,21 @@ class Transaction:
         self.committed = after_commit(self._following(committed), committed.result, self._environment)
         self._on_commit(self.committed)
         return committed.result
+
+    def _run(self, prepared: Prepared, base: Base) -> Committed:
+        try:
+            return Committer(self.reader, prepared, base, self._environment).run()
+        except (MetadataChangedError, ProtocolChangedError):
+            # An append that began on what its handle remembered may be older than the winner it lost to.
+            if self._refresh is None or not prepared.is_blind_append:
+                raise
+            assert self.snapshot is not None
+            latest = self._refresh()
+            if not files_still_fit(self.snapshot.metadata, latest.metadata):
+                raise
+            self.snapshot = latest
+        check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
+        return Committer(self.reader, prepared, self._base(), self._environment).run()
 
     def _prepare(
         self,
@@ -259,7 +499,9 @@ class Transaction:
         changed_metadata = self._metadata if snapshot is None or self._metadata != snapshot.metadata else None
         changed_protocol = self._protocol if snapshot is None or self._protocol != snapshot.protocol else None
         app_ids = frozenset(t.app_id for t in self._transactions)
-        return Prepared(
+        # Metadata staged as it already is writes nothing, and still asserts that it is so.
+        asserts_metadata = self._metadata is not None
+        prepared = Prepared(
             txn_id=self._txn_id,
             operation=operation,
             parameters=dict(parameters),
@@ -270,9 +512,14 @@ class Transaction:
             adds=tuple(self._adds),
             removes=tuple(self._removes),
             transactions=tuple(self._transactions),
-            # Metadata staged as it already is writes nothing, and still asserts that it is so.
-            reads=Reads(self._whole_table, frozenset(self._read_files), app_ids, self._metadata is not None),
+            domains=tuple(self._domains),
+            cdc=tuple(self._cdc),
+            reads=Reads(
+                self._whole_table, tuple(self._predicates), frozenset(self._read_files), app_ids, asserts_metadata
+            ),
         )
+        wanted = self._isolation_level or ISOLATION_LEVEL.read(self.metadata.configuration)
+        return replace(prepared, isolation_level=isolation_for(prepared, wanted))
 
     def _base(self) -> Base:
         snapshot = self.snapshot
@@ -281,7 +528,8 @@ class Transaction:
         previous_ms = snapshot.in_commit_timestamp_ms
         if previous_ms is None and features.is_ict_active(self.protocol, self.metadata):
             previous_ms = self._last_file_time_ms(snapshot)
-        return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms)
+        mark = row_tracking.high_water_mark(snapshot.domain_metadata)
+        return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)
 
     def _last_file_time_ms(self, snapshot: Snapshot) -> int | None:
         """The monotonised file time of the snapshot's commit, which an enabling commit must exceed.
@@ -299,7 +547,7 @@ class Transaction:
         snapshot = self.snapshot
         if snapshot is None:
             state = advance(PartialState(), [actions]).complete(self.reader.store.url, 0)
-            totals = Totals(len(actions.adds), sum(a.size for a in actions.adds))
+            totals = totals_after(NO_FILES, actions)
             segment = Segment(0, None, (0,), False)
             return Snapshot(
                 self.reader, segment, state, totals=totals, commits=Commits([actions]), in_commit_timestamp_ms=ict_ms
@@ -311,17 +559,48 @@ class Transaction:
 
     # -------------------------------------------------------------------------------------------- helpers
 
+    def rules(self) -> Rules:
+        """What the table demands of new rows, as this transaction will leave it.
+
+        Raises UnsupportedFeatureError, by name, where that cannot be honoured.
+        """
+        return rules_of(self.metadata, self.protocol, self.reader.store.url, self._environment.clock_ms)
+
+    def _layout_of_new_rows(self) -> Layout:
+        layout = replace(self._layout(), rules=self.rules())
+        self._seen_under, self._seen_as = layout.rules, (self.metadata, self.protocol)
+        return layout
+
+    def _check_unseen(self) -> None:
+        """Rows of files that nobody has looked at under the rules that will hold."""
+        if not self._unseen and self._seen_as in (None, (self.metadata, self.protocol)):
+            return
+        layout = replace(self._layout(), rules=self.rules())
+        if self._seen_under is not None and self._seen_under.demands != layout.rules.demands:
+            own = set(self._own_files)
+            self._unseen.extend(add for add in self._adds if add.path in own)
+        check_files(self.reader.files, self._unseen, layout)
+
     def _layout(self) -> Layout:
-        indexed = DATA_SKIPPING_NUM_INDEXED_COLS.read(self.metadata.configuration)
-        return Layout(self.schema, self.metadata.partition_columns, indexed)
+        return Layout.of(self.metadata)
 
     def _replace_metadata(self, **changes: Any) -> None:
-        self._metadata = msgspec.structs.replace(self.metadata, **changes)
-        wanted = features.features_for(self._metadata, self.schema)
-        self._protocol = features.with_features(self.protocol, wanted)
+        changed = msgspec.structs.replace(self.metadata, **changes)
+        self._protocol, self._metadata = settled(self.metadata, changed, self.protocol, self._environment.new_uuid)
 
     def _replace_configuration(self, configuration: Mapping[str, str]) -> None:
         self._replace_metadata(configuration=replace_configuration(self.metadata, configuration).configuration)
+
+    def _check_row_ids(self, snapshot: Snapshot) -> None:
+        """Refuse to turn row tracking on while files have no row ids; none may come in meanwhile."""
+        without = snapshot.files(["base_row_id"])["base_row_id"].null_count
+        if without:
+            raise InvalidPropertyError(
+                f"{snapshot.url}: {ENABLE_ROW_TRACKING.key} cannot be turned on: {without} files have no row ids, and "
+                "giving them some (a backfill) is not done here. Turn it on when a table is created.",
+                key=ENABLE_ROW_TRACKING.key,
+            )
+        self._whole_table = True
 
     def _existing(self, what: str) -> Snapshot:
         self._check_open()
@@ -332,6 +611,13 @@ class Transaction:
     def _check_open(self) -> None:
         if self._finished:
             raise CallError("This transaction has ended. Start another one with table.transaction().")
+
+
+def _check_user_domain(domain: str, configuration: str) -> None:
+    if not (isinstance(domain, str) and domain and isinstance(configuration, str)):
+        raise CallError(f"A metadata domain has a name and a configuration as text; got {domain!r}.")
+    if domain.startswith("delta."):
+        raise CallError(f"The metadata domain {domain!r} belongs to Delta: choose a name without the prefix delta.")
 
 
 def _as_text(user_metadata: str | Mapping[str, Any] | None) -> str | None:

@@ -19,9 +19,11 @@ class SmallActions:
 
     name: str
     columns: tuple[tuple[str, str], ...]
-    partitioned_by: str
+    partitioned_by: str  # empty: by nothing
     ict: bool = True
     v2_checkpoint: bool = False
+    # A commit is measured, not the checkpoint that every tenth one would write.
+    checkpoint_interval: int = 1_000_000
 
     def protocol(self) -> dict[str, Any]:
         if not self.ict:
@@ -37,8 +39,7 @@ class SmallActions:
             # Peers refuse to travel past the retention, and would clean up logs this old.
             "delta.deletedFileRetentionDuration": "interval 10000 days",
             "delta.logRetentionDuration": "interval 10000 days",
-            # A commit is measured, not the checkpoint that every tenth one would write.
-            "delta.checkpointInterval": "1000000",
+            "delta.checkpointInterval": str(self.checkpoint_interval),
         }
         if self.ict:
             configuration["delta.enableInCommitTimestamps"] = "true"
@@ -49,7 +50,7 @@ class SmallActions:
             "id": text_uuid(self.name),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": to_json({"type": "struct", "fields": fields}),
-            "partitionColumns": [self.partitioned_by],
+            "partitionColumns": self._partition_columns(),
             "configuration": configuration,
             "createdTime": BEGIN_MS,
         }
@@ -59,7 +60,7 @@ class SmallActions:
             **({"inCommitTimestamp": at_ms} if self.ict else {}),
             "timestamp": at_ms,
             "operation": "WRITE",
-            "operationParameters": {"mode": "Append", "partitionBy": f'["{self.partitioned_by}"]'},
+            "operationParameters": {"mode": "Append", "partitionBy": to_json(self._partition_columns())},
             **({"readVersion": version - 1} if version else {}),
             "isolationLevel": "Serializable",
             "isBlindAppend": True,
@@ -92,6 +93,9 @@ class SmallActions:
         metadata["configuration"] = list(metadata["configuration"].items())
         metadata["format"] = {"provider": "parquet", "options": []}
         return [("metaData", metadata), ("protocol", self.protocol())]
+
+    def _partition_columns(self) -> list[str]:
+        return [self.partitioned_by] if self.partitioned_by else []
 
     def _txn_id(self, version: int) -> str:
         return text_uuid(f"{self.name} {version}")

@@ -19,10 +19,25 @@ class Measurement:
     call: str
     tables: dict[str, str]
     notes: tuple[str, ...] = field(default=())
+    amount: int = 0  # commits of one run, or actions of one commit
+    writers: int = 0  # at the same time
 
     @property
     def writes(self) -> bool:
-        return self.call in ("commit", "open+commit")
+        return self.call in _WRITING
+
+    @property
+    def counts_requests(self) -> bool:
+        """Whether deltalog's call is made once more on a store that counts: not where it writes."""
+        return (not self.writes and self.call != "checkpoint") or self.call == "appends"
+
+    @property
+    def in_runs(self) -> bool:
+        """Whether one call is a run of its own on a fresh copy of the table."""
+        return self.call in ("appends", "writers", "adds")
+
+
+_WRITING = ("commit", "open+commit", "append", "open+append", "appends", "writers", "adds")
 
 
 _COMMIT_NOTES = (
@@ -34,6 +49,26 @@ _COMMIT_NOTES = (
     "No checkpoint is due in any of them (delta.checkpointInterval is 1,000,000).",
 )
 _OPEN_NOTES = ("As commit, with opening the table in the time; each repeat opens it anew.",)
+_APPEND_NOTES = (
+    "Batches of 100 rows of three columns, each one Parquet file and one commit, through one handle; ms are those of "
+    "one commit. deltalog: in-commit timestamps, data file, commit and their directories fsynced, conflict checks, "
+    ".crc written. deltalake: write_deltalake on an open DeltaTable, no in-commit timestamps, no fsync, no .crc. "
+    "delta-spark: DataFrame.write.save, .crc written, no fsync; runs of a tenth of the commits.",
+    "floor: the bytes of the same data file and of a commit fsynced, linked, both directories fsynced.",
+    "checkpoints: with delta.checkpointInterval 10 for all; else no checkpoint is due.",
+)
+_WRITERS_NOTES = (
+    "As appends, by so many processes at once, all warm before the clock runs: wall time of all for one commit. Every "
+    "acknowledged commit is then looked for in the log. deltalake gives up after 15 lost races; it is asked again, "
+    "and that is counted. delta-spark: threads of one JVM, because its log store for local disks is safe only there.",
+    "floor: the link is tried on the next name when one is taken; the winner's commit is not read.",
+)
+_ADDS_NOTES = (
+    "One commit of so many add actions with the statistics of eight columns, given as objects of each system's own, "
+    "made beforehand: Transaction.add, create_write_transaction, OptimisticTransaction.commit.",
+    "floor: the bytes of the same actions, made beforehand, fsynced and linked.",
+)
+_LOG_APPEND_NOTES = ("As commit and open+commit, with 100 rows written to a data file.",)
 _RESOLVE_NOTES = (
     "deltalog: open and version_at. deltalake: DeltaTable(without_files=True) and load_as_version, its nearest "
     "equivalent; it goes by file modification times and loads that version's protocol and metadata too. "
@@ -73,12 +108,26 @@ _PROTOCOL_NOTES = (
     "deltalog: open, snapshot().protocol and metadata. deltalake: DeltaTable(without_files=True). delta-spark: "
     "DeltaLog.forTable and update.",
 )
+_CHECKPOINT_NOTES = (
+    "Open the table and write a checkpoint of its latest version, from the last checkpoint (statistics as JSON text) "
+    "and three commits. deltalog: statistics as text and as structs, zstd, fsync, read back. deltalake: "
+    "create_checkpoint, uncompressed, no fsync. delta-spark: DeltaLog.checkpoint, snappy.",
+)
 _HISTORY_NOTES = ("Every commit with its time and operation. floor: the first 4 KiB of each commit.",)
 
 
 def plan(quick: bool) -> list[Measurement]:
     """The measurements, in the order of the report."""
-    return [*_commits(quick), *_time_travel(quick), *_history(quick), *_live_files(quick)]
+    return [
+        *_commits(quick),
+        *_appends(quick),
+        *_writers(quick),
+        *_adds(quick),
+        *_checkpoints(quick),
+        *_time_travel(quick),
+        *_history(quick),
+        *_live_files(quick),
+    ]
 
 
 def growth(quick: bool) -> list[list[str]]:
@@ -103,6 +152,43 @@ def _commits(quick: bool) -> Iterator[Measurement]:
             if length in ("10", "10k") and call == "commit":
                 tables["delta-spark"] = ict
             yield Measurement(f"{call}:{length}", f"{title}, {length} commits", call, tables, notes)
+
+
+def _appends(quick: bool) -> Iterator[Measurement]:
+    amount = 20 if quick else 200
+    for suffix, title in (("", ""), ("-checkpoints", ", a checkpoint each 10")):
+        yield Measurement(
+            f"appends:{amount}{suffix}", f"{amount} appends{title}", "appends", _new(suffix), _APPEND_NOTES, amount
+        )
+    length = "100" if quick else "10k"
+    tables = {OURS: f"ict{length}", "deltalake": f"noict{length}", FLOOR: f"ict{length}"}
+    if not quick:
+        tables["delta-spark"] = f"ict{length}"
+    for call, title in (("append", "append, open handle"), ("open+append", "open and append")):
+        yield Measurement(f"{call}:{length}", f"{title}, {length} commits", call, tables, _LOG_APPEND_NOTES)
+
+
+def _writers(quick: bool) -> Iterator[Measurement]:
+    for count in (2,) if quick else (2, 4, 8):
+        amount = 20 if quick else 240
+        title = f"{count} writers, {amount} appends"
+        yield Measurement(f"writers:{count}", title, "writers", _new(""), _WRITERS_NOTES, amount, count)
+
+
+def _adds(quick: bool) -> Iterator[Measurement]:
+    tables = {**_everyone("ict1"), "deltalake": "noict1"}
+    for amount in (1, 1_000) if quick else (1, 1_000, 100_000):
+        yield Measurement(f"adds:{amount}", f"commit of {amount:,} adds", "adds", tables, _ADDS_NOTES, amount)
+
+
+def _new(suffix: str) -> dict[str, str]:
+    return {**_everyone(f"new{suffix}"), "deltalake": f"new-noict{suffix}"}
+
+
+def _checkpoints(quick: bool) -> Iterator[Measurement]:
+    for name, files in (("files2k", 2_000),) if quick else (("files100k", 100_000), ("files1m", 1_000_000)):
+        title = f"checkpoint of {files:,} files"
+        yield Measurement(f"checkpoint:{name}", title, "checkpoint", _peers_only(name), _CHECKPOINT_NOTES)
 
 
 def _time_travel(quick: bool) -> Iterator[Measurement]:

@@ -36,6 +36,7 @@ class Row:
     example: str | None
     first_mib: float
     peak_mib: float
+    written_mib: float
     requests: dict[str, dict[str, int]] | None
 
 
@@ -80,6 +81,7 @@ def _row(measurement: Measurement, system: str, runs: list[dict[str, Any]]) -> R
         example,
         median(run["first_mib"] for run in runs),
         median(run["peak_mib"] for run in runs),
+        max((each.get("written_mib", 0.0) for run in runs for each in run["details"]), default=0.0),
         runs[-1]["requests"],
     )
 
@@ -134,11 +136,17 @@ def _goals(plan: Sequence[Measurement], found: Sequence[Row]) -> list[Reach]:
             goals.extend(_reads(figures, key))
     for measurement in plan:
         key = measurement.key
-        if not measurement.writes:
+        if measurement.in_runs or not measurement.writes:
             goals.append(_right(figures, key))
+        if measurement.call == "appends":
+            goals.extend(_append_requests(figures, key))
         factor = next((factor for pattern, factor in _FASTER if fnmatchcase(key, pattern)), None)
         if factor is not None:
             goals.append(_faster(figures, key, factor, PEERS))
+        if measurement.call == "checkpoint":
+            goals.append(_a_share(figures, key, "written_mib", 3, "file size"))
+        if key == "checkpoint:files1m":
+            goals.append(_a_share(figures, key, "first_mib", 4, "memory"))
         if fnmatchcase(key, "files:files1m*"):
             goals.append(_near_the_floor(figures, key, 1.3))
             goals.append(_no_more_memory(figures, key))
@@ -148,6 +156,11 @@ def _goals(plan: Sequence[Measurement], found: Sequence[Row]) -> list[Reach]:
 
 # The first pattern that fits a key: how many times faster than the best peer.
 _FASTER = (
+    ("appends:*", 5.0),
+    ("writers:*", 5.0),
+    ("adds:100000", 3.0),
+    ("append:*", 100.0),
+    ("open+append:*", 100.0),
     ("resolve+load:*-copied", None),
     ("resolve+load:*", 5.0),
     ("history:*", 4.0),
@@ -157,6 +170,8 @@ _FASTER = (
     ("statistics:*-deltalog", 4.0),
     ("statistics:*", 1.5),
     ("protocol:*", 50.0),
+    ("checkpoint:files100k", 1.0),
+    ("checkpoint:files1m", 1.5),
 )
 
 
@@ -200,6 +215,15 @@ def _no_more_memory(figures: Figures, key: str) -> Reach:
     return Reach(goal, text, all(mine <= other for _, mine, other in pairs), True)
 
 
+def _a_share(figures: Figures, key: str, attribute: str, parts: int, title: str) -> Reach:
+    goal = f"{key}: {title} at most 1/{parts} of deltalake's"
+    ours, theirs = figures.get(key), figures.get(key, "deltalake")
+    if ours is None or theirs is None or math.isnan(ours.first_mib):
+        return Reach(goal, "not measured", None, True)
+    mine, other = getattr(ours, attribute), getattr(theirs, attribute)
+    return Reach(goal, f"{mine:,.1f} of {other:,.1f} MiB, 1/{other / mine:.1f}", mine * parts <= other, True)
+
+
 def _growth(figures: Figures, keys: Sequence[str]) -> Reach:
     goal = f"{keys[0]} to {keys[-1].split(':')[1]}: doubled at most by doubling"
     ratios = {phase: doubling(figures, keys, OURS, phase) for phase in PHASES}
@@ -239,6 +263,23 @@ def _reads(figures: Figures, key: str) -> list[Reach]:
     ]
 
 
+# What an append on a warm handle may ask of a store over a network. Of the PUTs one is the .crc.
+_APPEND_REQUESTS = {
+    "append": {"data PUT": 1, "PUT": 2},
+    "append after a lost race": {"data PUT": 1, "PUT": 3, "GET commit": 1},
+}
+
+
+def _append_requests(figures: Figures, key: str) -> list[Reach]:
+    row = figures.get(key)
+    if row is None or row.requests is None:
+        return []
+    return [
+        Reach(f"{key}: {name}: {_counts(allowed)}", _counts(row.requests[name]), row.requests[name] == allowed, False)
+        for name, allowed in _APPEND_REQUESTS.items()
+    ]
+
+
 def _right(figures: Figures, key: str) -> Reach:
     row = figures.get(key)
     if row is None:
@@ -264,7 +305,8 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
     found = rows(plan, results)
     figures = Figures(found)
     lines = _machine(results)
-    header = ("", "system", "n", "start s", "first ms", "cpu", "warm ms", "cpu", "first x", "warm x", "MiB", "wrong")
+    times = ("start s", "first ms", "cpu", "warm ms", "cpu", "first x", "warm x")
+    header = ("", "system", "n", *times, "MiB", "file", "wrong")
     table: list[tuple[str, ...]] = [header]
     for measurement in plan:
         mine = [row for row in found if row.key == measurement.key]
@@ -282,6 +324,7 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
                     _times(figures, row, "first"),
                     _times(figures, row, "warm"),
                     f"{row.peak_mib:,.0f}",
+                    f"{row.written_mib:,.1f}" if row.written_mib else "",
                     f"{row.wrong}/{row.asked}" if row.asked else "",
                 )
             )
@@ -290,7 +333,8 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
         "",
         "n: fresh processes. start: import, or start of the JVM, not part of the calls. first: the first call in a",
         "fresh process. warm: calls after it, in the same process. Medians, wall clock; cpu: of the process itself.",
-        "x: how many times as long as deltalog takes. MiB: the process's peak (of the JVM, for delta-spark).",
+        "x: how many times as long as deltalog takes. MiB: the process's peak (of the JVM, for delta-spark). file: MiB",
+        "of the checkpoint that was written.",
         "Files are in the page cache for all.",
         "",
         "Reach",
@@ -300,6 +344,9 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
     lines += ["", "Growth: how many times as long for twice the size (first, warm)", *_columns(_grown(figures, quick))]
     lines += ["", "Requests of deltalog to the store, counted"]
     lines += [f"  {row.key}: {_requests(row.requests)}" for row in found if row.requests]
+    rates = _rates(plan, results, found)
+    if rates:
+        lines += ["", "Commits per second, and how the writers shared them", *_columns(rates)]
     wrong = [f"  {row.key}, {row.system}, first of {row.wrong}: {row.example}" for row in found if row.example]
     if wrong:
         lines += ["", "Wrong answers", *wrong]
@@ -313,6 +360,28 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
     if results.failures:
         lines += ["", "Failed", *(f"  {failure}" for failure in results.failures)]
     return "\n".join(lines)
+
+
+def _rates(plan: Sequence[Measurement], results: Results, found: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Of all processes' runs the medians; of the longest commit the longest."""
+    chosen = {m.key: m for m in plan if m.call in ("appends", "writers")}
+    table: list[tuple[str, ...]] = []
+    for row in (row for row in found if row.key in chosen):
+        table.append((f"  {row.key}", row.system, f"{1 / row.first_s:,.0f}", f"{1 / row.warm_s:,.0f}"))
+        details = [each for run in results.runs[row.key][row.system] for each in run["details"]]
+        if details:
+            slowest, fastest = (median(each[f"{name} writer, commits/s"] for each in details) for name in _ENDS)
+            longest = max(each["longest commit, ms"] for each in details)
+            repeated = sum(each["given up and repeated"] for each in details)
+            shares = (f"{slowest:,.1f}", f"{fastest:,.1f}", f"{longest:,.0f}", f"{repeated:,.0f}")
+        else:
+            shares = ("", "", "", "")
+        table[-1] += shares
+    header = ("", "system", "first", "warm", "slowest writer", "fastest", "longest commit, ms", "given up, asked again")
+    return [header, *table] if table else []
+
+
+_ENDS = ("slowest", "fastest")
 
 
 def markdown(plan: Sequence[Measurement], found: Sequence[Row]) -> str:
@@ -373,10 +442,11 @@ def _grown(figures: Figures, quick: bool) -> list[tuple[str, ...]]:
 
 
 def _requests(requests: dict[str, dict[str, int]]) -> str:
-    return "; ".join(
-        f"{name}: " + (", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none")
-        for name, counts in requests.items()
-    )
+    return "; ".join(f"{name}: {_counts(counts)}" for name, counts in requests.items())
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none"
 
 
 def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:

@@ -32,12 +32,22 @@ class Effort:
     commit_repeats: int = 20
     jvm_processes: int = 1
     jvm_repeats: int = 3
+    run_repeats: int = 2  # of measurements that are runs of many commits
+    jvm_share: int = 10  # of the commits of such a run, a JVM gets one in so many
     budget_s: float = 20.0  # no repeat begins in a process after this; three that take as long are enough
 
     def of(self, system: str, measurement: Measurement) -> tuple[int, int]:
         if system == "delta-spark":
-            return self.jvm_processes, self.jvm_repeats
+            return self.jvm_processes, self.run_repeats if measurement.in_runs else self.jvm_repeats
+        if measurement.in_runs:
+            return self.processes, self.run_repeats
         return self.processes, self.commit_repeats if measurement.writes else self.repeats
+
+    def amount(self, system: str, measurement: Measurement) -> int:
+        """Of the commits, or of the actions, of one run."""
+        if system == "delta-spark" and measurement.call in ("appends", "writers"):
+            return max(measurement.amount // self.jvm_share, measurement.writers)
+        return measurement.amount
 
 
 @dataclass
@@ -109,7 +119,9 @@ def _process(
         "repeats": repeats,
         "budget_s": effort.budget_s,
         "questions": table.questions(measurement.call),
-        "requests": system == OURS and not measurement.writes,
+        "requests": system == OURS and measurement.counts_requests,
+        "amount": effort.amount(system, measurement),
+        "writers": measurement.writers,
     }
     with tempfile.TemporaryDirectory(prefix="deltalog-bench-") as scratch:
         path = Path(scratch) / "spec.json"

@@ -35,6 +35,8 @@ COLUMNS = (
     ("note", "string"),
     ("date", "date"),
 )
+NEW_COLUMNS = (("id", "long"), ("name", "string"), ("amount", "double"))
+BATCH_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,47 @@ class LogTable:
         return sorted({v for v in (*regular, *near, (self.size - 1) // 10 * 10) if v > 0})
 
 
-TABLES: dict[str, LogTable | FilesTable] = {
+@dataclass(frozen=True)
+class NewTable:
+    """Version 0 and nothing else: three columns, no partitions, no rows."""
+
+    name: str
+    ict: bool = True
+    checkpoint_interval: int = 1_000_000
+    size: int = 1
+
+    @property
+    def description(self) -> str:
+        clock = "in-commit timestamps" if self.ict else "no in-commit timestamps"
+        return f"just created, {clock}, a checkpoint each {self.checkpoint_interval:,} commits"
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the table is to be made anew."""
+        return json.dumps(asdict(self))
+
+    def write(self, root: Path) -> None:
+        small = SmallActions(self.name, NEW_COLUMNS, "", self.ict, checkpoint_interval=self.checkpoint_interval)
+        info = {**small.commit_info(0, BEGIN_MS, 0), "operation": "CREATE TABLE", "operationParameters": {}}
+        lines = [{"commitInfo": info}, {"protocol": small.protocol()}, {"metaData": small.metadata()}]
+        log = root / "_delta_log"
+        (log / f"{0:020d}.json").write_text("".join(to_json(line) + "\n" for line in lines))
+        (log / f"{0:020d}.crc").write_bytes(small.checksum(0, BEGIN_MS, 0, 0))
+
+    def questions(self, call: str) -> list[dict[str, Any]]:
+        """None: what is written to it is judged by the log."""
+        return []
+
+
+TABLES: dict[str, LogTable | FilesTable | NewTable] = {
     table.name: table
     for table in (
+        NewTable("new"),
+        NewTable("new-checkpoints", checkpoint_interval=10),
+        NewTable("new-noict", ict=False),
+        NewTable("new-noict-checkpoints", ict=False, checkpoint_interval=10),
+        LogTable("ict1", 1, checkpoints=False),
+        LogTable("noict1", 1, ict=False, checkpoints=False),
         LogTable("ict10", 10, checkpoints=False),
         LogTable("ict100", 100),
         LogTable("ict100-copied", 100, file_times="copied"),
@@ -160,8 +200,10 @@ def obtain(name: str, directory: Path) -> Path:
 
 
 def restore(root: Path, size: int) -> None:
-    """Take away what a measurement has committed to a log of ``size`` versions."""
+    """Take away what a measurement has committed to a log of ``size`` versions, and its data files."""
     log = root / "_delta_log"
+    for directory in root.glob("date=*"):
+        shutil.rmtree(directory)
     with os.scandir(log) as entries:
         named = [(e.path, e.name.lstrip(".")[:20]) for e in entries]  # Hadoop leaves .<name>.crc files
     for path, version in named:
@@ -241,6 +283,23 @@ def arrow_schema() -> pa.Schema:
         "integer": pa.int32(), "date": pa.date32(),
     }  # fmt: skip
     return pa.schema([(name, types[kind]) for name, kind in COLUMNS])
+
+
+def small_batch() -> pa.Table:
+    """The rows that are appended to a NewTable."""
+    numbers = range(BATCH_ROWS)
+    names, amounts = [f"name {n}" for n in numbers], [n / 2 for n in numbers]
+    return pa.table({"id": pa.array(numbers, pa.int64()), "name": names, "amount": amounts})
+
+
+def log_batch() -> pa.Table:
+    """The rows, of one day, that are appended to a LogTable."""
+    day = datetime.date(2024, 1, 1)
+    row = {
+        "id": 1, "event_time": datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc), "customer": "c",
+        "country": "AD", "amount": 0.5, "quantity": 1, "note": "n", "date": day,
+    }  # fmt: skip
+    return pa.Table.from_pylist([row] * BATCH_ROWS, arrow_schema())
 
 
 def _write_log(table: LogTable, log: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks import writing
 from tests.benchmarks.livefiles import PARTS, TAIL, FilesTable
 from tests.benchmarks.plan import FLOOR, OURS, PEERS, plan
 from tests.benchmarks.report import Row, is_right, reach
@@ -57,7 +58,7 @@ def test_every_measurement_has_a_row_for_every_system(outcome: dict[str, Any]) -
 
 def test_every_answer_of_deltalog_is_right(outcome: dict[str, Any]) -> None:
     asked = [row for row in rows_of(outcome, OURS).values() if row["asked"]]
-    assert len(asked) == sum(not m.writes for m in plan(quick=True))
+    assert len(asked) == sum(m.in_runs or not m.writes for m in plan(quick=True))
     assert [(row["key"], row["example"]) for row in asked if row["wrong"]] == []
 
 
@@ -90,10 +91,33 @@ def test_requests_are_counted_for_every_call_that_reads(outcome: dict[str, Any])
         for key, row in rows_of(outcome, OURS).items()
         if row["requests"]
     }
-    assert opened.keys() == {m.key for m in plan(quick=True) if not m.writes}
+    assert opened.keys() == {m.key for m in plan(quick=True) if m.counts_requests}
     assert opened["protocol:files2k"] == [0, 0] and opened["files:commits20"] == [0, 0]
     assert opened["protocol:files2k-nocrc"][0] > 0 == opened["protocol:files2k-nocrc"][1]
     assert opened["files:files2k-parts"][1] >= PARTS and opened["files:files2k-sidecars"][1] > PARTS
+
+
+def test_appends_ask_for_no_more_than_they_must(outcome: dict[str, Any]) -> None:
+    goals = [goal for goal in outcome["reach"] if "append" in goal["goal"] and "PUT" in goal["goal"]]
+    assert len(goals) == 4 and all(goal["met"] for goal in goals), goals
+    assert all("LIST" not in goal["found"] and "HEAD" not in goal["found"] for goal in goals)
+
+
+def test_commits_of_writers_are_looked_for_in_the_log(tmp_path: Path) -> None:
+    root = obtain("new", tmp_path)
+    (root / "_delta_log" / f"{1:020d}.json").write_text('{"commitInfo":{"userMetadata":"writer-0-commit-0"}}\n')
+    (root / "_delta_log" / f"{3:020d}.json").write_text('{"commitInfo":{"userMetadata":"writer-0-commit-0"}}\n')
+    judged = writing._judged(str(root), ["writer-0-commit-0", "writer-0-commit-1"], 3)
+    assert judged["got"] == {"acknowledged": 2, "lost": 1, "doubled": 1, "gaps": 1}
+    assert judged["right"] == {"acknowledged": 3, "lost": 0, "doubled": 0, "gaps": 0}
+
+
+def test_writers_share_one_table(outcome: dict[str, Any]) -> None:
+    for system in (OURS, "deltalake"):
+        (run,) = outcome["runs"]["writers:2"][system]
+        assert len(run["details"]) == len(run["answers"]) > 1
+        assert all(each["longest commit, ms"] > 0 for each in run["details"])
+    assert "Commits per second" in outcome["printed"]
 
 
 def test_memory_and_growth_are_told(outcome: dict[str, Any]) -> None:
@@ -145,7 +169,7 @@ def test_nothing_timed_is_judged_by_a_quick_run(outcome: dict[str, Any]) -> None
 
 
 def test_measured_commits_are_taken_away_again(outcome: dict[str, Any]) -> None:
-    for name in {m.tables[OURS] for m in plan(quick=True) if m.writes}:
+    for name in {m.tables[OURS] for m in plan(quick=True) if m.writes and not m.in_runs}:
         table = TABLES[name]
         assert isinstance(table, LogTable)
         log = obtain(name, outcome["tables"]) / "_delta_log"

@@ -12,10 +12,14 @@ import json
 import math
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
+
+from tests.benchmarks import writing
+from tests.benchmarks.checkpoints import checkpoints
 
 Answer = Callable[[], Any]
 """What came back, put into a form that can be compared, outside of the measured time."""
@@ -28,13 +32,25 @@ class System(Protocol):
     where the system does not do it itself; ``commit`` adds one file. The others open the table themselves:
     ``resolve`` finds the version that was current at a time, ``travel`` loads its files; ``files`` those of the
     latest version, ``statistics`` with all their statistics parsed, ``prune`` those that may hold ids of a range;
-    ``protocol`` only protocol and metadata, ``history`` every commit with its time and operation.
+    ``protocol`` only protocol and metadata, ``history`` every commit with its time and operation; ``checkpoint`` writes
+    one of the latest version.
+
+    ``rows`` are those of tables.small_batch in the system's own form, ``rows_of_log`` of tables.log_batch; ``append``
+    commits them with a text that marks the commit, and raises one of ``gave_up`` when it lost too many races.
+    ``commit_adds`` commits what ``adds`` made of bodies of add actions.
     """
+
+    gave_up: tuple[type[Exception], ...]
 
     def open(self, root: str) -> Any: ...
     def refresh(self, handle: Any) -> None: ...
     def commit(self, handle: Any, add: Any) -> int: ...
     def add(self, body: dict[str, Any]) -> Any: ...
+    def adds(self, bodies: list[dict[str, Any]]) -> Any: ...
+    def commit_adds(self, handle: Any, adds: Any) -> None: ...
+    def rows(self) -> Any: ...
+    def rows_of_log(self) -> Any: ...
+    def append(self, handle: Any, rows: Any, tag: str) -> None: ...
     def resolve(self, root: str, timestamp_ms: int) -> Answer: ...
     def travel(self, root: str, timestamp_ms: int) -> Answer: ...
     def files(self, root: str) -> Answer: ...
@@ -42,6 +58,7 @@ class System(Protocol):
     def prune(self, root: str, low: int, high: int) -> Answer: ...
     def protocol(self, root: str) -> Answer: ...
     def history(self, root: str) -> Answer: ...
+    def checkpoint(self, root: str) -> None: ...
     def peak_mib(self) -> float: ...
     def close(self) -> None: ...
 
@@ -53,6 +70,7 @@ class Deltalog:
         import deltalog
 
         self.deltalog = deltalog
+        self.gave_up = (deltalog.CommitConflictError,)
 
     def open(self, root: str) -> Any:
         return self.deltalog.DeltaTable.open(root)
@@ -75,6 +93,23 @@ class Deltalog:
             transaction.add(add)
             version: int = transaction.commit("WRITE", {"mode": "Append"}).version
         return version
+
+    def adds(self, bodies: list[dict[str, Any]]) -> Any:
+        return [self.add(body) for body in bodies]
+
+    def commit_adds(self, handle: Any, adds: Any) -> None:
+        with handle.transaction() as transaction:
+            transaction.add(*adds)
+            transaction.commit("WRITE", {"mode": "Append"})
+
+    def rows(self) -> Any:
+        return _small_batch()
+
+    def rows_of_log(self) -> Any:
+        return _log_batch()
+
+    def append(self, handle: Any, rows: Any, tag: str) -> None:
+        handle.append(rows, user_metadata=tag)
 
     def resolve(self, root: Any, timestamp_ms: int) -> Answer:
         found = self.open(root).version_at(timestamp_ms)
@@ -107,11 +142,16 @@ class Deltalog:
         entries = self.open(root).history()
         return lambda: {"commits": len(entries), "newest": entries[0].version}
 
+    def checkpoint(self, root: str) -> None:
+        self.open(root).checkpoint()
+
     def peak_mib(self) -> float:
         return _peak_mib(os.getpid())
 
     def requests(self, call: str, root: str, ask: list[Any]) -> dict[str, dict[str, int]]:
-        """What the store is asked for: by opening the table, and by the call besides."""
+        """What the store is asked for: by opening the table, and by the call besides; by appends, each by itself."""
+        if call == "appends":
+            return writing.requests_of_appends(root)
         from deltalog.storage.fs import LocalStore
         from deltalog.testing import CountingStore
         from tests.benchmarks.requests import by_kind
@@ -133,10 +173,13 @@ class Deltalake:
     def __init__(self, call: str) -> None:
         if call == "prune":
             importlib.import_module("pyarrow.compute")  # what it filters with; in no other call's memory
-        from deltalake import DeltaTable, Schema
+        from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
+        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
 
         self.table, self.schema_type, self.add_action = DeltaTable, Schema, AddAction
+        self.write, self.properties = write_deltalake, CommitProperties
+        self.gave_up = (CommitFailedError,)
         self.schema: Any = None
 
     def open(self, root: str) -> Any:
@@ -157,8 +200,23 @@ class Deltalake:
         )
 
     def commit(self, handle: Any, add: Any) -> int:
-        handle.create_write_transaction([add], "append", self.schema, partition_by=["date"])
+        self.commit_adds(handle, [add])
         return -1
+
+    def adds(self, bodies: list[dict[str, Any]]) -> Any:
+        return [self.add(body) for body in bodies]
+
+    def commit_adds(self, handle: Any, adds: Any) -> None:
+        handle.create_write_transaction(adds, "append", self.schema, partition_by=["date"])
+
+    def rows(self) -> Any:
+        return _small_batch()
+
+    def rows_of_log(self) -> Any:
+        return _log_batch()
+
+    def append(self, handle: Any, rows: Any, tag: str) -> None:
+        self.write(handle, rows, mode="append", commit_properties=self.properties(custom_metadata={"tag": tag}))
 
     def resolve(self, root: str, timestamp_ms: int) -> Answer:
         table = self.table(root, without_files=True)
@@ -194,6 +252,9 @@ class Deltalake:
         entries = self.table(root).history()
         return lambda: {"commits": len(entries), "newest": entries[0]["version"]}
 
+    def checkpoint(self, root: str) -> None:
+        self.table(root).create_checkpoint()
+
     def peak_mib(self) -> float:
         return _peak_mib(os.getpid())
 
@@ -217,6 +278,7 @@ class DeltaSpark:
         self.jvm = self.spark._jvm
         self.delta = self.jvm.org.apache.spark.sql.delta
         self.none = getattr(self.jvm.scala, "None$").__getattr__("MODULE$")
+        self.gave_up = ()
 
     def open(self, root: str) -> Any:
         self.delta.DeltaLog.clearCache()
@@ -235,6 +297,29 @@ class DeltaSpark:
         operation = getattr(self.delta, "DeltaOperations$ManualUpdate$").__getattr__("MODULE$")
         version: int = handle.startTransaction(self.none, self.none).commit(add, operation)
         return version
+
+    def adds(self, bodies: list[dict[str, Any]]) -> Any:
+        """Decoded by Delta itself, from a log that holds them: handed over one by one they would take minutes."""
+        with tempfile.TemporaryDirectory() as scratch:
+            log = Path(scratch) / "_delta_log"
+            log.mkdir()
+            lines = [json.dumps({"add": body}) + "\n" for body in bodies]
+            (log / f"{0:020d}.json").write_text("".join(lines))
+            changes = self.open(scratch).getChanges(0, self.none, False)
+            return changes.next()._2()
+
+    def commit_adds(self, handle: Any, adds: Any) -> None:
+        self.commit(handle, adds)
+
+    def rows(self) -> Any:
+        return self.spark.createDataFrame(_small_batch().to_pandas()).coalesce(1)
+
+    def rows_of_log(self) -> Any:
+        return self.spark.createDataFrame(_log_batch().to_pandas()).coalesce(1)
+
+    def append(self, handle: Any, rows: Any, tag: str) -> None:
+        root = handle.dataPath().toString()
+        rows.write.format("delta").mode("append").option("userMetadata", tag).save(root)
 
     def resolve(self, root: str, timestamp_ms: int) -> Answer:
         at = self.jvm.java.sql.Timestamp(timestamp_ms)
@@ -273,6 +358,9 @@ class DeltaSpark:
         rows = DeltaTable.forPath(self.spark, root).history().select("version", "timestamp", "operation").collect()
         return lambda: {"commits": len(rows), "newest": rows[0].version}
 
+    def checkpoint(self, root: str) -> None:
+        self.open(root).checkpoint()
+
     def _latest(self, root: str) -> Any:
         return self.open(root).update(False, self.none, self.none)
 
@@ -301,6 +389,7 @@ class Floor:
         import pyarrow.parquet
 
         self.arrow = pyarrow
+        self.gave_up = ()
 
     def open(self, root: str) -> Any:
         log = f"{root}/_delta_log"
@@ -313,20 +402,45 @@ class Floor:
         return (json.dumps({"commitInfo": {"filler": "x" * 400}}) + "\n" + json.dumps({"add": body}) + "\n").encode()
 
     def commit(self, handle: Any, add: Any) -> int:
-        """The bytes to a hidden name, fsynced, linked to the final name; the directory fsynced."""
+        """The bytes to a hidden name, fsynced, linked to the final name; the directory fsynced. The next name when
+        that is taken."""
         log, version = handle
-        hidden = f"{log}/.{version:020d}.tmp"
-        file = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        os.write(file, add)
-        os.fsync(file)
-        os.close(file)
-        os.link(hidden, f"{log}/{version:020d}.json")
+        hidden = f"{log}/.{os.getpid()}.tmp"
+        _durable(hidden, add)
+        while True:
+            try:
+                os.link(hidden, f"{log}/{version:020d}.json")
+                break
+            except FileExistsError:
+                version += 1
         os.unlink(hidden)
-        directory = os.open(log, os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
-        handle[1] += 1
+        _fsync_directory(log)
+        handle[1] = version + 1
         return int(version)
+
+    def adds(self, bodies: list[dict[str, Any]]) -> Any:
+        return b"".join(json.dumps({"add": body}).encode() + b"\n" for body in bodies)
+
+    def commit_adds(self, handle: Any, adds: Any) -> None:
+        self.commit(handle, adds)
+
+    def rows(self) -> Any:
+        return self._parquet(_small_batch())
+
+    def rows_of_log(self) -> Any:
+        return self._parquet(_log_batch())
+
+    def _parquet(self, table: Any) -> bytes:
+        sink = self.arrow.BufferOutputStream()
+        self.arrow.parquet.write_table(table, sink)
+        return bytes(sink.getvalue())
+
+    def append(self, handle: Any, rows: Any, tag: str) -> None:
+        """The bytes of a Parquet file and those of a commit."""
+        root = os.path.dirname(handle[0])
+        _durable(f"{root}/{tag}.parquet", rows)
+        _fsync_directory(root)
+        self.commit(handle, self.add({"path": f"{tag}.parquet", "stats": "x" * 200}))
 
     def resolve(self, root: str, timestamp_ms: int) -> Answer:
         """One listing, sorted. The answer is none."""
@@ -380,6 +494,31 @@ class Floor:
 
     def close(self) -> None:
         pass
+
+
+def _durable(path: str, data: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    os.write(file, data)
+    os.fsync(file)
+    os.close(file)
+
+
+def _fsync_directory(path: str) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+def _small_batch() -> Any:
+    from tests.benchmarks.tables import small_batch
+
+    return small_batch()
+
+
+def _log_batch() -> Any:
+    from tests.benchmarks.tables import log_batch
+
+    return log_batch()
 
 
 SYSTEMS: dict[str, Any] = {
@@ -439,6 +578,7 @@ class Clock:
         self.wall: list[float] = []
         self.cpu: list[float] = []
         self.first_mib: float | None = None
+        self.details: list[dict[str, float]] = []  # what else there is to tell, of each call
 
     def __enter__(self) -> None:
         self._cpu, self._wall = time.process_time(), time.perf_counter()
@@ -446,6 +586,11 @@ class Clock:
     def __exit__(self, *error: object) -> None:
         self.wall.append(time.perf_counter() - self._wall)
         self.cpu.append(time.process_time() - self._cpu)
+
+    def share(self, amount: int) -> None:
+        """The last call did so many things: its time is that of each."""
+        self.wall[-1] /= amount
+        self.cpu[-1] /= amount
 
     def remember(self, system: System) -> None:
         """How much memory the first call took."""
@@ -479,6 +624,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
         "first_mib": clock.first_mib,
         "peak_mib": peak_mib,
         "requests": requests,
+        "details": clock.details,
     }
 
 
@@ -531,7 +677,7 @@ def _asked(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
     return answers
 
 
-WRITES: dict[str, Any] = {"commit": _commits, "open+commit": _open_commits}
+WRITES: dict[str, Any] = {"commit": _commits, "open+commit": _open_commits, **writing.CALLS, "checkpoint": checkpoints}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import deltalog
 from deltalog import DeltaTable
 from deltalog.storage.fs import LocalStore
 from tests.cli_env import MINUTE, START, Cli, Clock, Ran, set_file_time
-from tests.core_env import put_variant_table
+from tests.core_env import ICT, put_variant_table
 
 
 def lines(ran: Ran) -> list[Any]:
@@ -287,6 +287,52 @@ def test_enable_ict_for_people(cli: Cli, tmp_path: Path) -> None:
     assert cli("enable-ict", tmp_path / "t").out.startswith("In-commit timestamps are on since version 1, ")
 
 
+# --------------------------------------------------------------------------------------------- files of the log
+
+
+def appended(path: Path) -> DeltaTable:
+    """Four versions, two months old."""
+    clock = Clock()
+    table = DeltaTable.create(path, pa.schema([("n", pa.int64())]), properties=ICT, environment=clock.environment())
+    for number in range(3):
+        table.append(pa.table({"n": [number]}))
+    return table
+
+
+def test_checkpoint(cli: Cli, tmp_path: Path) -> None:
+    appended(tmp_path / "t")
+    name = "00000000000000000003.checkpoint.parquet"
+    assert document(cli("checkpoint", tmp_path / "t", "--json")) == {"version": 3, "names": [name], "num_files": 3}
+    assert (tmp_path / "t" / "_delta_log" / name).exists()
+    assert cli("checkpoint", tmp_path / "t").out == f"Checkpoint of version 3, 3 files: {name}\n"
+
+
+def test_compact(cli: Cli, tmp_path: Path) -> None:
+    appended(tmp_path / "t")
+    assert document(cli("compact", tmp_path / "t", "--from", "1", "--to", "2", "--json")) == {"from": 1, "to": 2}
+    assert cli("compact", tmp_path / "t").out.startswith("Versions 0 to 3 are in one file now")
+    cli("checkpoint", tmp_path / "t")
+    assert document(cli("compact", tmp_path / "t", "--json")) == {"from": None, "to": None}
+    assert "nothing was written" in cli("compact", tmp_path / "t").out
+
+
+def test_cleanup(cli: Cli, tmp_path: Path) -> None:
+    table = appended(tmp_path / "t")
+    table.checkpoint()
+    retention = {"delta.logRetentionDuration": "interval 0 days"}
+    table.set_properties(retention)
+    log = tmp_path / "t" / "_delta_log"
+    before = sorted(path.name for path in log.iterdir())
+    said = document(cli("cleanup", tmp_path / "t", "--dry-run", "--json"))
+    assert sorted(path.name for path in log.iterdir()) == before
+    assert (said["first_version"], said["unreachable"], said["dry_run"]) == (3, [0, 2], True)
+    going = [file["path"] for file in said["files"] if file["deleted"]]
+    assert "would be deleted" in cli("cleanup", tmp_path / "t", "--dry-run").out
+    assert f"Files     {len(going)} deleted" in cli("cleanup", tmp_path / "t").out
+    assert not any((tmp_path / "t" / path).exists() for path in going) and len(going) == 6
+    assert DeltaTable.open(tmp_path / "t").snapshot().num_files == 3
+
+
 def test_version(cli: Cli) -> None:
     assert cli("--version") == Ran(0, f"deltalog {deltalog.__version__}\n", "")
 
@@ -305,3 +351,35 @@ def test_rows_of_many_columns_are_records(cli: Cli, tmp_path: Path) -> None:
     lines = [line.split() for line in cli("rows", tmp_path / "t", env={"COLUMNS": "100"}).out.splitlines()]
     assert lines[:30] == [[f"column{n}", str(n)] for n in range(30)]
     assert lines[30:61] == [[], *[[f"column{n}", "null"] for n in range(30)]]
+
+
+# ------------------------------------------------------------------------------------------------ restore
+
+
+def test_restore_and_its_dry_run(cli: Cli, late: Path) -> None:
+    planned = document(cli("restore", late, "--version", 1, "--dry-run", "--json"))
+    assert (planned["restored_version"], planned["version"], planned["committed"]) == (1, None, False)
+    assert DeltaTable.open(late).version == 4
+    assert cli("restore", late, "--version", 1, "--dry-run").out.startswith("Version 1 would be restored.\n")
+    done = document(cli("restore", late, "--timestamp-ms", START + MINUTE + 7, "--json"))
+    assert done == {**planned, "version": 5, "committed": True}
+    table = DeltaTable.open(late)
+    files = table.snapshot().files(["path", "size"])
+    assert sorted(files["path"].to_pylist()) == sorted(table.snapshot(1).files()["path"].to_pylist())
+    assert (done["files_after"], done["bytes_after"]) == (files.num_rows, sum(files["size"].to_pylist()))
+    assert table.snapshot().in_commit_timestamps_enabled
+    again = cli("restore", late, "--version", 1)
+    assert again.status == 0 and "already" in again.out and DeltaTable.open(late).version == 5
+
+
+def test_restore_of_files_that_are_gone(cli: Cli, late: Path) -> None:
+    table = DeltaTable.open(late)
+    live, then = (set(table.snapshot(version).files()["path"].to_pylist()) for version in (None, 1))
+    (gone,) = then - live
+    (late / gone).unlink()
+    refused = cli("restore", late, "--version", 1)
+    assert refused.status == 1 and gone in refused.err and DeltaTable.open(late).version == 4
+    assert gone in cli("restore", late, "--version", 1, "--dry-run").out
+    done = document(cli("restore", late, "--version", 1, "--ignore-missing-files", "--json"))
+    assert done["committed"] and done["missing_files"] == [gone]
+    assert cli("restore", late).status == 2

@@ -18,11 +18,15 @@ from deltalog import ClockDriftWarning, DeltaTable
 from deltalog.cli import main, views
 from tests.cli_env import Cli, Ran
 
-READING = ("info", "files", "rows", "history", "resolve", "timeline", "enable-ict")
+READING = (
+    "info", "files", "rows", "history", "resolve", "timeline", "enable-ict", "restore",
+    "checkpoint", "compact", "cleanup",
+)  # fmt: skip
 
 
 def arguments(command: str, table: Any) -> list[Any]:
-    return [command, table] + (["--timestamp-ms", "1"] if command == "resolve" else [])
+    more = {"resolve": ["--timestamp-ms", "1"], "restore": ["--version", "0"]}
+    return [command, table, *more.get(command, [])]
 
 
 def error(ran: Ran, status: int = 1) -> Any:
@@ -282,4 +286,4 @@ def test_the_import_is_light() -> None:
 
 def test_commands_are_listed_in_the_order_of_use() -> None:
     names = [command.name or command.callback.__name__ for command in main.app.registered_commands]  # type: ignore[union-attr]
-    assert names == ["info", "files", "rows", "history", "resolve", "timeline", "enable-ict", "demo"]
+    assert names == [*READING, "demo"]

@@ -53,7 +53,7 @@ def test_every_error_is_public() -> None:
 
 
 def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas() -> None:
-    heavy = ["pyspark", "delta", "boto3", "botocore", "s3fs", "aiohttp", "pandas", "rich", "typer"]
+    heavy = ["pyspark", "delta", "boto3", "botocore", "s3fs", "fsspec", "obstore", "aiohttp", "pandas", "rich", "typer"]
     code = f"import sys, deltalog; print(sorted(set({heavy!r}) & {{m.split('.')[0] for m in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

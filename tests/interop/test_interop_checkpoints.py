@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
+import os
+import time
 from pathlib import Path
 
 import deltalake
+import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable
+from deltalog import DeltaTable, Environment
 from tests.spark_env import DeltaSpark, plain_rows
 from tests.spark_env.agreement import assert_same_rows, assert_same_time_travel
-from tests.spark_env.log_files import commits
-from tests.spark_env.shapes import SCHEMA, Shape, Writer, appends, batch
+from tests.spark_env.log_files import commits, drop_below
+from tests.spark_env.shapes import SCHEMA, Shape, SparkWriter, Writer, appends, batch
+
+DAY_MS = 86_400_000
+# delta-spark refuses to travel past it otherwise.
+NO_RETENTION_CHECK = {"delta.deletedFileRetentionDuration": "interval 10000 days"}
 
 SHAPES = {
     "ict": Shape(appends(0, 3, 6), ict=True),
@@ -22,14 +28,6 @@ SHAPES = {
     "partitioned": Shape([*appends(0, 3), ("overwrite", 20)], ict=True, partition_by=("place",)),
     "no-ict": Shape(appends(0, 3, 6)),
 }
-
-
-def drop_below(path: Path, version: int) -> None:
-    """What log cleanup does: the commits below a checkpoint go, with their `.crc` (and Hadoop's side files)."""
-    for file in list((path / "_delta_log").iterdir()):
-        digits = re.match(r"\.?(\d{20})\.", file.name)
-        if digits and int(digits.group(1)) < version:
-            file.unlink()
 
 
 @pytest.mark.parametrize(
@@ -141,6 +139,104 @@ def test_the_crc_chain_goes_on_above_a_checkpoint(
         writers[by].step(path, ("append", start))
     assert DeltaTable.open(str(path)).append(batch(6)).version == 3
     assert delta.checksum_defect(path) is None
+
+
+V2 = {
+    "delta.checkpointPolicy": "v2",
+    "delta.feature.v2Checkpoint": "supported",
+    "delta.enableInCommitTimestamps": "true",
+}
+V2_FORMS = {
+    "parquet": {"top_level": "parquet"},
+    "json": {"top_level": "json"},
+    "parquet with sidecars": {"top_level": "parquet", "sidecar_rows": 3},
+    "json with sidecars": {"top_level": "json", "sidecar_rows": 3},
+}
+
+
+def deltalake_rows(path: Path) -> list[list[object]]:
+    """By its query engine, which reads more than its reader for pyarrow does: V2 checkpoints among it."""
+    columns = ", ".join(SCHEMA.names)
+    query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path)))
+    return plain_rows(pa.table(query.execute(f"SELECT {columns} FROM t").read_all()))
+
+
+@pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("form", V2_FORMS)
+def test_a_v2_checkpoint_is_read_by_delta_spark_and_where_it_can_by_deltalake(
+    delta: DeltaSpark, tmp_path: Path, form: str, partition_by: tuple[str, ...]
+) -> None:
+    path = tmp_path / "table"
+    table = DeltaTable.create(str(path), SCHEMA, partition_by=partition_by, properties=V2)
+    for start in range(0, 40, 10):
+        table.append(batch(start, 10), txn=("job", start))
+    table.checkpoint(**V2_FORMS[form])
+    drop_below(path, table.version)
+    names = [file.name for file in (path / "_delta_log").iterdir() if ".checkpoint." in file.name]
+    assert len(names) == 1 and names[0].endswith(form.split()[0])
+    assert (path / "_delta_log" / "_sidecars").exists() == ("sidecars" in form)
+
+    delta.forget()
+    assert_same_rows(delta, path)
+    hint = delta.last_checkpoint(path)
+    assert hint is not None and hint[0] == table.version
+    assert delta.checksum_defect(path) is None
+    frame = delta.spark.read.format("delta").load(str(path)).where("id = 19")
+    assert frame.count() == 1 and len(frame.inputFiles()) < table.snapshot().num_files  # by its statistics
+    assert deltalake_rows(path) == plain_rows(delta.table(path))
+    SparkWriter(delta).step(path, ("append", 50))
+    assert table.append(batch(60)).version == 6
+    assert_same_rows(delta, path)
+
+
+def test_delta_spark_reads_a_compacted_log_as_the_commits(delta: DeltaSpark, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    shape = Shape((), ict=True)
+    table = DeltaTable.create(str(path), SCHEMA, properties=shape.properties)
+    table.append(batch(0), txn=("job", 1))
+    table.overwrite(batch(10))
+    table.append(batch(20), txn=("job", 2))
+    assert table.compact_log(1, 3) == (1, 3)
+    table.append(batch(30))
+    delta.forget()
+    assert_same_rows(delta, path)
+    assert_same_time_travel(delta, path)
+    assert delta.checksum_defect(path) is None
+    used = delta._snapshot(path).logSegment().deltas().mkString(" ")
+    assert f"{1:020d}.{3:020d}.compacted.json" in used
+    assert deltalake_rows(path) == plain_rows(delta.table(path))
+
+
+@pytest.mark.parametrize("name", ["ict", "no-ict", "v2"])
+def test_a_cleaned_log_is_read_by_both(
+    delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, name: str
+) -> None:
+    """Commits of two months, a checkpoint among them; then one of today, and what is older than the retention goes."""
+    path = tmp_path / "table"
+    now_ms = time.time_ns() // 1_000_000
+    clock_ms = now_ms - 60 * DAY_MS
+    environment = Environment(clock_ms=lambda: clock_ms)
+    properties = {**(V2 if name == "v2" else Shape((), ict=name == "ict").properties), **NO_RETENTION_CHECK}
+    table = DeltaTable.create(str(path), SCHEMA, properties=properties, environment=environment)
+    for start in range(0, 60, 10):
+        clock_ms += 9 * DAY_MS
+        table.append(batch(start))
+        if start in (10, 30):
+            table.checkpoint(sidecar_rows=1)
+    for version, file in commits(path).items():
+        at_s = (now_ms - 60 * DAY_MS + version * 9 * DAY_MS) / 1000
+        os.utime(file, (at_s, at_s))
+    clock_ms = now_ms
+    report = table.cleanup_log()
+    assert report.first_version == 2 and report.unreachable == (0, 1)
+    assert sorted(commits(path)) == [2, 3, 4, 5, 6]
+    delta.forget()
+    for version in range(2, 7):
+        assert_same_rows(delta, path, version)
+    assert_same_time_travel(delta, path)
+    assert deltalake_rows(path) == plain_rows(delta.table(path))
+    writers["delta-spark"].step(path, ("append", 80))
+    assert_same_rows(delta, path)
 
 
 def test_the_check_of_the_crc_can_fail(delta: DeltaSpark, tmp_path: Path) -> None:

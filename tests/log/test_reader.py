@@ -17,7 +17,7 @@ from deltalog import (
 )
 from deltalog.log.checkpoint_rows import Wanted
 from deltalog.log.reader import HEAD_BYTES, LogReader
-from deltalog.log.replay import FILES
+from deltalog.log.replay import FILES, TOMBSTONES
 from deltalog.log.segment import Checkpoint
 from deltalog.log.statistics import of_files
 from deltalog.spec.paths import LogFileKind, checkpoint_path
@@ -154,7 +154,8 @@ def test_an_absent_checksum_and_a_torn_one() -> None:
 def test_a_checkpoint_that_is_no_parquet_file(data: bytes) -> None:
     store = memory()
     store.put(checkpoint_path(3), data)
-    for read in (LogReader(store).checkpoint_state, LogReader(store).checkpoint_tombstones):
+    reader = LogReader(store)
+    for read in (reader.checkpoint_state, lambda c: list(reader.file_pieces(c, Wanted("remove", TOMBSTONES), len))):
         with pytest.raises(InvalidCheckpointError, match=r"3\.checkpoint\.parquet.*cannot be read") as caught:
             read(checkpoint(3))
         assert caught.value.version == 3  # type: ignore[attr-defined]
@@ -233,7 +234,7 @@ def test_the_columns_of_other_writers() -> None:
     (piece,) = reader.file_pieces(checkpoint(3), Wanted("add", FILES), lambda piece: piece)
     (row,) = piece.to_pylist()
     assert (row["path"], row["partition_values"], row["size"], row["stats"]) == ("a", [("p", "1")], 5, None)
-    assert reader.checkpoint_tombstones(checkpoint(3)).num_rows == 0
+    assert sum(reader.file_pieces(checkpoint(3), Wanted("remove", TOMBSTONES), len)) == 0
 
 
 def test_a_checkpoint_file_whose_adds_have_no_path_still_has_columns_for_statistics() -> None:

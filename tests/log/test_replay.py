@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deltalog import AddFile, CorruptTableError, Metadata, Protocol
 from deltalog.log import replay
-from deltalog.log.replay import FILES, TOMBSTONES, PartialState, advance, file_key, live_files, tombstones
+from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, advance, file_key, live_files, younger
 from deltalog.spec.actions import DeletionVector, DomainMetadata, RemoveFile, SetTransaction
 from deltalog.spec.codec import CommitActions
 from tests.core_env import metadata_action, protocol_action
@@ -108,8 +108,9 @@ def test_replay_agrees_with_one_action_after_the_other(
     rows = _keyed(found)
     assert {key: row["size"] for key, row in rows.items()} == {key: each.size for key, each in live.items()}
 
-    base_dead = tombstones(None, head, -(2**62), base)
-    kept = tombstones(base_dead, tail, keep_after_ms, found)
+    base_dead = replay.tail(Commits(head)).tombstones(-(2**62))
+    after = replay.tail(Commits(tail))
+    kept = pa.concat_tables([after.on(younger(base_dead, keep_after_ms)), after.tombstones(keep_after_ms)])
     assert kept.schema == TOMBSTONES
     expected = {key: each for key, each in dead.items() if (each.deletion_timestamp or 0) > keep_after_ms}
     assert _keyed(kept).keys() == expected.keys()
@@ -159,7 +160,7 @@ def test_adding_again_replaces() -> None:
 
 def test_nothing_at_all() -> None:
     assert live_files(None, []).num_rows == 0
-    assert tombstones(None, [], 0, live_files(None, [])).num_rows == 0
+    assert replay.tail(Commits()).tombstones(0).num_rows == 0
 
 
 # --------------------------------------------------------------------------------------------------- state

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, LogStore
@@ -83,8 +84,39 @@ READY: dict[str, Callable[[CountingStore, DeltaTable], Callable[[], Any]]] = {
     ),
     "`table.changes(v, v + 2).to_arrow()`": lambda store, table: lambda: table.changes(4, 6).to_arrow(),
     "`table.append(data)` of one file": lambda store, table: lambda: table.append(rows(99)),
+    "`table.delete(where)` of whole files": lambda store, table: lambda: table.delete("id >= 16"),
+    "`table.delete(where)` of a row of one file": lambda store, table: lambda: table.delete("id = 7"),
+    "`table.overwrite(data, where=…)` of a row of one file": lambda store, table: (
+        lambda: table.overwrite(pairs(3).slice(1), where="id = 7")
+    ),
+    '`table.overwrite(data, partitions="dynamic")` of one': lambda store, table: (
+        lambda: table.overwrite(pairs(3), partitions="dynamic")
+    ),
     "`table.set_properties({…})`": lambda store, table: lambda: table.set_properties({"delta.appendOnly": "true"}),
+    "`table.add_columns(schema)`": lambda store, table: lambda: table.add_columns(pa.schema([("z", pa.int64())])),
+    "`table.restore(version)`, files to come back": lambda store, table: _emptied(table, lambda: table.restore(4)),
+    "`table.checkpoint()`": lambda store, table: table.checkpoint,
+    "`table.checkpoint()` after a checkpoint": lambda store, table: _again(table),
+    "`table.compact_log()`": lambda store, table: table.compact_log,
+    "`table.cleanup_log(dry_run=True)`": lambda store, table: _cleaning(table, True),
+    "`table.cleanup_log()`": lambda store, table: _cleaning(table, False),
 }
+
+
+def _emptied(table: DeltaTable, call: Callable[[], Any]) -> Callable[[], Any]:
+    table.overwrite(pairs(0).slice(0, 0))
+    return call
+
+
+def _again(table: DeltaTable) -> Callable[[], Any]:
+    table.checkpoint()
+    table.append(rows(99))
+    return table.checkpoint
+
+
+def _cleaning(table: DeltaTable, dry_run: bool) -> Callable[[], Any]:
+    table.checkpoint()
+    return lambda: table.cleanup_log(dry_run=dry_run)
 
 
 def _of(table: DeltaTable, ask: Callable[[Any], Any], twice: bool = False) -> Callable[[], Any]:
@@ -106,6 +138,8 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Log]:
     def make(name: str) -> Log:
         if name == "rows":
             return written_rows()
+        if name.startswith("pairs"):
+            return written_pairs(PROPERTIES[name.removeprefix("pairs")])
         if name not in made:
             kind = name.removesuffix(" without .crc")
             layout = {"checkpoint": "classic"}.get(kind, kind)
@@ -132,6 +166,30 @@ def written_rows() -> Log:
     for version in range(1, VERSIONS):
         clock.now_ms += 1000
         table.append(rows(version))
+    return Log(store, {"n": VERSIONS, "files": VERSIONS})
+
+
+PROPERTIES = {
+    "": {},
+    " with vectors": {"delta.enableDeletionVectors": "true"},
+    " with changes": {"delta.enableChangeDataFeed": "true"},
+}
+
+
+def pairs(number: int) -> pa.Table:
+    """Two rows of the partition of that number."""
+    return rows(2 * number, 2 * number + 1).append_column("k", pa.array([number] * 2))
+
+
+def written_pairs(properties: dict[str, str]) -> Log:
+    """VERSIONS commits of one file of two rows each, in partitions of their own."""
+    store = memory(Clock(BEGIN_MS))
+    properties = {**properties, "delta.checkpointInterval": "1000"}
+    table = DeltaTable.create(
+        store, pairs(0).schema, partition_by=["k"], properties=properties, environment=environment(), data=pairs(0)
+    )
+    for number in range(1, VERSIONS):
+        table.append(pairs(number))
     return Log(store, {"n": VERSIONS, "files": VERSIONS})
 
 

@@ -7,7 +7,16 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, PrimitiveType, StructField, StructType, col
-from deltalog.read.predicates import Comparison, as_predicate, bind, matches, parse
+from deltalog.read.predicates import (
+    Comparison,
+    Predicate,
+    as_predicate,
+    bind,
+    complement,
+    matches,
+    parse,
+    to_sql,
+)
 
 UTC = datetime.timezone.utc
 SCHEMA = pa.schema(
@@ -46,6 +55,8 @@ def verdicts(where: object) -> list[bool | None]:
         ("i = 1", [True, False, None, False]),
         ("1 < i", [False, True, None, False]),
         ("NOT (i >= 1)", [False, False, None, True]),
+        ("s NOT LIKE 'ab%'", [False, False, None, True]),
+        ("NOT s LIKE 'ab%'", [False, False, None, True]),
         ("i != 300", [True, True, None, True]),
         ("i <=> NULL", [False, False, True, False]),
         ("NOT (i <=> 1)", [False, True, True, True]),
@@ -75,6 +86,39 @@ def test_three_valued_logic_row_by_row(where: object, expected: list[bool | None
     assert verdicts(where) == expected
 
 
+CONDITIONS = [
+    "i = 1", "NOT (i >= 1)", "i <=> NULL", "NOT (i <=> 1)", "i = NULL", "i IN (1, NULL)", "i NOT IN (1, NULL)",
+    "i NOT IN (1, -3)", "s LIKE 'ab%'", "NOT s LIKE 'ab%'", "b", "NOT b", "i = 1 OR s IS NULL", "i = 1 AND NULL",
+    "s IS NOT NULL AND (f > 1 OR f < 0)", "f <> 1.5", "d = DATE '2026-01-01'", "st.x = 7", "`S` = 'it\\'s \\\\'",
+    "true", "t <= TIMESTAMP '2026-01-01T00:00:00Z'", "NOT (i = 1 AND (f < 1 OR NOT b))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_the_complement_is_true_where_a_condition_is_not(where: str) -> None:
+    opposite = matches(complement(bind(parse(where), TABLE)), ROWS, TABLE).to_pylist()
+    assert [verdict is True for verdict in opposite] == [verdict is not True for verdict in verdicts(where)]
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_text_of_a_predicate_means_the_predicate(where: str) -> None:
+    assert repr(parse(to_sql(parse(where)))) == repr(parse(where))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "text"),
+    [
+        (col("a.b c") == 1, "(a.`b c` = 1)"),
+        (col("a") == b"\x0f", "(a = X'0F')"),
+        (col("a") < math.nan, "(a < DOUBLE('nan'))"),
+        (col("a") < datetime.datetime(2026, 1, 1), "(a < TIMESTAMP_NTZ '2026-01-01 00:00:00')"),
+        (~(col("a").is_null() | (col("a") == "x")), "(NOT ((a IS NULL) OR (a = 'x')))"),
+    ],
+)
+def test_predicates_as_text(predicate: Predicate, text: str) -> None:
+    assert to_sql(predicate) == text
+
+
 @pytest.mark.parametrize(
     ("where", "part"),
     [
@@ -93,6 +137,12 @@ def test_three_valued_logic_row_by_row(where: object, expected: list[bool | None
 def test_what_cannot_be_said_is_refused_by_name(where: str, part: str) -> None:
     with pytest.raises(CallError, match=part):
         verdicts(where)
+
+
+def test_lists_may_be_long() -> None:
+    assert verdicts(col("i").isin([*range(1000, 6000), 1])) == [True, False, None, False]
+    assert verdicts(~col("i").isin([*range(1000, 6000), None])) == [None, None, None, None]
+    assert verdicts(col("f").isin([math.nan, None])) == [None, True, None, None]
 
 
 def test_python_and_and_or_are_refused() -> None:

@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltalog import AddFile, DeltaTable, Predicate, StructType, col
+from deltalog.log.replay import add_actions
+from deltalog.read.datafiles import DataFile, FileLayout, read_file
 from deltalog.read.predicates import Comparison, bind, matches
+from deltalog.read.skipping import split
 from tests.core_env import environment, memory
 
 UTC = datetime.timezone.utc
@@ -107,6 +110,27 @@ def test_rows_after_skipping_are_those_of_brute_force(
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cases())
+def test_files_that_hold_matching_rows_only_are_known_as_such(
+    case: tuple[pa.Schema, list[pa.Table], Predicate],
+) -> None:
+    schema, tables, predicate = case
+    table = DeltaTable.create(memory(), schema, partition_by=["part"], environment=environment())
+    for each in tables:
+        table.append(each)
+    snapshot = table.snapshot()
+    bound = bind(predicate, snapshot.schema)
+    whole, others = split(snapshot.files(), bound, snapshot.schema, ["part"], "none")
+    assert sorted([*whole["path"].to_pylist(), *others["path"].to_pylist()]) == sorted(
+        snapshot.files()["path"].to_pylist()
+    )
+    layout = FileLayout(snapshot.schema, ["part"])
+    for add in add_actions(whole):
+        for batch in read_file(snapshot.reader.files, DataFile(add.path, add.partition_values), layout):
+            assert all(matches(bound, pa.Table.from_batches([batch]), snapshot.schema).to_pylist())
+
+
 def kept(statistics: list[str | None], where: str, schema: str = "long") -> list[int]:
     """Which files of a table of one column ``x`` with these statistics are read."""
     fields = [{"name": "x", "type": schema, "nullable": True, "metadata": {}}]
@@ -143,6 +167,8 @@ def test_files_outside_the_bounds_are_left_out() -> None:
     assert kept(files, "x IS NULL") == [3]
     assert kept(files, "x IS NOT NULL") == [0, 1, 2]
     assert kept(files, "NOT (x < 20)") == [2]
+    texts = [stats("a", "b"), stats("x", "z"), stats(None, None, nulls=10)]
+    assert kept(texts, "x LIKE 'y%'", "string") == [1]
 
 
 def test_statistics_that_cannot_be_trusted_prove_nothing() -> None:

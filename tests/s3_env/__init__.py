@@ -137,6 +137,18 @@ class Reset(Exception):
     """Raised by a rule: break the connection without an answer."""
 
 
+class Closed(Reset):
+    """Raised by a rule: end the connection in an orderly way, without an answer."""
+
+
+class CutShort(Exception):
+    """Raised by a rule: send the head and half of the body of this answer, then break the connection."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__("cut short")
+        self.answer = answer
+
+
 Answer = tuple[int, list[tuple[str, str]], bytes]
 Rule = Callable[[Request, Callable[[], Answer]], Answer]
 
@@ -154,6 +166,7 @@ class Proxy:
     def __init__(self, server: Server | None) -> None:
         self.requests: list[Request] = []
         self.rule: Rule = pass_on
+        self._server = server
         proxy = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -170,14 +183,15 @@ class Proxy:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 request = Request(self.command, self.path, dict(self.headers.items()), body)
                 proxy.requests.append(request)
+                cut = False
                 try:
                     status, headers, answer = proxy.rule(request, lambda: proxy._forward(server, request))
-                except Reset:
-                    # With lingering off, close() sends RST instead of an orderly end.
-                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    self.connection.close()
-                    self.close_connection = True
+                except Reset as end:
+                    self.reset(orderly=isinstance(end, Closed))
                     return
+                except CutShort as short:
+                    status, headers, answer = short.answer
+                    cut = True
                 self.send_response_only(status)
                 for name, value in headers:
                     if name.lower() not in ("connection", "transfer-encoding", "content-length"):
@@ -188,8 +202,19 @@ class Proxy:
                 self.send_header("Content-Length", length)
                 self.end_headers()
                 with contextlib.suppress(OSError):  # the client may have given up
-                    self.wfile.write(answer)
+                    self.wfile.write(answer[: len(answer) // 2] if cut else answer)
                     self.wfile.flush()
+                if cut:
+                    self.reset()
+
+            def reset(self, *, orderly: bool = False) -> None:
+                if orderly:
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                else:
+                    # With lingering off, close() sends RST instead of an orderly end.
+                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+                self.close_connection = True
 
             do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_one
 
@@ -221,6 +246,13 @@ class Proxy:
             return response.status, response.getheaders(), response.read()
         finally:
             connection.close()
+
+    def send_half(self, request: Request) -> None:
+        """Let the server have the head and half of the body of a request, and then the end of the connection."""
+        assert self._server is not None
+        with socket.create_connection(("127.0.0.1", self._server.port), timeout=60) as connection:
+            head = [f"{request.method} {request.target} HTTP/1.1", *(f"{k}: {v}" for k, v in request.headers.items())]
+            connection.sendall("\r\n".join([*head, "", ""]).encode() + request.body[: len(request.body) // 2])
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[list[Request]]:

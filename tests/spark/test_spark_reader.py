@@ -374,7 +374,7 @@ def test_column_mapping_without_names_is_an_error_and_is_not_written(spark: Any,
     append_raw(table, 1, {"protocol": protocol}, {"metaData": mapped})
     with pytest.raises(deltalog.CorruptTableError, match=r"Column id has no delta.columnMapping.physicalName"):
         read(spark).load(table)
-    with pytest.raises(deltalog.UnsupportedFeatureError, match="column mapping"):
+    with pytest.raises(deltalog.CorruptTableError, match=r"Column id has no delta.columnMapping.physicalName"):
         spark_ext.write(spark.range(1)).mode("append").save(table)
     assert read(spark, versionAsOf=0).load(table).count() == 1
 

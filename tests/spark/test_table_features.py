@@ -234,6 +234,65 @@ def test_columns_are_found_by_id_whatever_their_names(spark: Any, table: str) ->
     assert [row["a"] for row in python] == [1, 10, None]
 
 
+WRITTEN = "`the id` BIGINT, p STRING, s STRUCT<x: INT, `y z`: ARRAY<STRUCT<q: STRING>>>, m MAP<STRING, STRUCT<x: INT>>"
+MAPPED_ROWS = [
+    (1, "u/v", (1, [("k",), None]), {"a": (1,), "b": None}),
+    (2, None, None, None),
+    (3, "w", (None, []), {}),
+]
+
+
+@pytest.mark.parametrize("properties", [BY_NAME, BY_ID], ids=["name", "id"])
+def test_mapped_tables_are_written_under_physical_names_with_ids(
+    spark: Any, table: str, properties: dict[str, str]
+) -> None:
+    df = spark.createDataFrame(MAPPED_ROWS, WRITTEN)
+    spark_ext.write(df).options(**properties).partitionBy("p").save(table)
+    later = df.selectExpr("`the id` + 10 AS `the id`", "p", "s", "m", "'x' AS `new one`")
+    spark_ext.write(later).mode("append").option("mergeSchema", True).save(table)
+    opened = deltalog.DeltaTable.open(table)
+    opened.rename_column("s.x", "renamed")
+    snapshot = opened.snapshot()
+    expected = sorted([(*row, None) for row in MAPPED_ROWS] + [(row[0] + 10, *row[1:], "x") for row in MAPPED_ROWS])
+    read_back = sorted(tuple(row) for row in spark_ext.read(spark).load(table).collect())
+    assert [_plain(row) for row in read_back] == [_plain(row) for row in expected]
+    python = sorted(
+        map(tuple, (row.values() for row in snapshot.scan().to_arrow().to_pylist())), key=lambda row: row[0]
+    )
+    assert [(row[0], row[1], row[4]) for row in python] == [(row[0], row[1], row[4]) for row in expected]
+    assert python[0][2] == {"renamed": 1, "y z": [{"q": "k"}, None]}
+    top = {column.metadata["delta.columnMapping.physicalName"]: column for column in snapshot.schema}
+    for path in snapshot.files()["path"].to_pylist():
+        stored = pq.ParquetFile(snapshot.file_path(path)).schema_arrow
+        assert set(stored.names) <= set(top) and len(stored.names) in (3, 4)
+        for each in stored:
+            number = str(top[each.name].metadata["delta.columnMapping.id"]).encode()
+            assert each.metadata[b"PARQUET:field_id"] == number
+        (struct,) = (each for each in stored if top[each.name].name == "s")
+        inner = {f.name: f.metadata[b"PARQUET:field_id"] for f in struct.type.fields}
+        table_type: Any = top[struct.name].data_type
+        assert inner == {
+            f.metadata["delta.columnMapping.physicalName"]: str(f.metadata["delta.columnMapping.id"]).encode()
+            for f in table_type.fields
+        }
+    assert snapshot.scan(where="`the id` = 12").to_arrow().num_rows == 1
+
+
+def _plain(value: Any) -> Any:
+    """Rows of Spark as tuples."""
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def test_mapped_tables_are_overwritten(spark: Any, table: str) -> None:
+    df = spark.createDataFrame([(1, "a")], "`the id` BIGINT, p STRING")
+    spark_ext.write(df).options(**BY_NAME).save(table)
+    spark_ext.write(df.selectExpr("`the id`", "5 AS p")).mode("overwrite").option("overwriteSchema", True).save(table)
+    assert [tuple(row) for row in spark_ext.read(spark).load(table).collect()] == [(1, 5)]
+    assert [tuple(row) for row in spark_ext.read(spark).option("versionAsOf", 0).load(table).collect()] == [(1, "a")]
+
+
 def test_footers_that_cannot_be_read_are_named(spark: Any, table: str) -> None:
     make_raw(table, [field("a", "long", id=1, physical="a")], [("a.parquet", {}, ids(1))], (), BY_ID)
     (Path(table) / "a.parquet").write_bytes(b"PAR1 not parquet")

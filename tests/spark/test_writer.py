@@ -38,8 +38,9 @@ def write(df: Any) -> spark_ext.Writer:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"replaceWhere": "id = 1"}, "replaceWhere is not supported yet"),
-        ({"partitionOverwriteMode": "dynamic"}, "partitionOverwriteMode is not supported yet"),
+        ({"replaceWhere": "id = 1"}, "replaceWhere needs mode"),
+        ({"partitionOverwriteMode": "dynamic"}, "partitionOverwriteMode needs mode"),
+        ({"partitionOverwriteMode": "some"}, "Known: static, dynamic"),
         ({"overwriteSchemas": "true"}, "Unknown write option 'overwriteSchemas'"),
         ({"mergeSchema": "yes"}, "mergeSchema is 'yes', but must be true or false"),
         ({"txnAppId": "a", "txnVersion": -1}, "txnVersion is -1"),
@@ -67,8 +68,8 @@ def test_contradicting_options_modes_and_places(spark: Any, table: str) -> None:
         writer.partitionBy(spark.range(1).id)
     with pytest.raises(deltalog.CallError, match="lives in this Python process"):
         write(spark.range(1)).save("memory://somewhere")
-    with pytest.raises(deltalog.CallError, match="No store for scheme 'gs'"):
-        write(spark.range(1)).save("gs://bucket/table")
+    with pytest.raises(deltalog.CallError, match="No store for scheme 'nowhere'"):
+        write(spark.range(1)).save("nowhere://bucket/table")
 
 
 def test_the_default_mode_is_error_also_by_its_other_name(spark: Any, table: str) -> None:
@@ -536,3 +537,44 @@ def test_what_was_written_is_what_deltalog_itself_can_extend(spark: Any, table: 
     back = spark_ext.read(spark).load(table)
     assert rows(back) == [(0, "0"), (1, "1"), (2, "2"), (7, "new/one"), (8, "x")]
     assert schema(id="long", p="string") == deltalog.DeltaTable.open(table).snapshot().schema
+
+
+# --- a part of the table replaced
+
+
+def stored_ids(table: str) -> list[int]:
+    return sorted(deltalog.DeltaTable.open(table).snapshot().scan(["id"]).to_arrow()["id"].to_pylist())
+
+
+def test_partitions_are_replaced(spark: Any, table: str) -> None:
+    frame = "SELECT id, CASE WHEN id % 2 = 0 THEN 'a' WHEN id % 3 = 0 THEN NULL ELSE 'b' END AS p FROM range(12)"
+    write(spark.sql(frame)).partitionBy("p").save(table)
+    new = spark.sql("SELECT 100L AS id, 'a' AS p UNION ALL SELECT 101L, 'c'")
+    result = write(new).mode("overwrite").option("partitionOverwriteMode", "dynamic").save(table)
+    assert result.committed and stored_ids(table) == [1, 3, 5, 7, 9, 11, 100, 101]
+    new = spark.sql("SELECT 200L AS id, CAST(NULL AS STRING) AS p")
+    write(new).mode("overwrite").option("replaceWhere", "p IS NULL OR p = 'c'").save(table)
+    assert stored_ids(table) == [1, 5, 7, 11, 100, 200]
+    (info,) = action(table, 2, "commitInfo")
+    assert info["operationParameters"]["predicate"] == "p IS NULL OR p = 'c'"
+    nothing = write(new.limit(0)).mode("overwrite").option("partitionOverwriteMode", "dynamic").save(table)
+    assert not nothing.committed
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [("p = 'b'", "1 of the new files lie outside"), ("id = 100", "looks at id"), ("p =", "parsed")],
+)
+def test_what_replace_where_refuses(spark: Any, table: str, where: str, message: str) -> None:
+    frame = spark.sql("SELECT 100L AS id, 'a' AS p")
+    write(frame).partitionBy("p").save(table)
+    before = data_files(table)
+    with pytest.raises(deltalog.CallError, match=message):
+        write(frame).mode("overwrite").option("replaceWhere", where).save(table)
+    assert versions(table) == [0] and data_files(table) == before
+
+
+def test_there_is_nothing_to_replace_in_no_table(spark: Any, table: str) -> None:
+    with pytest.raises(deltalog.CallError, match="no table"):
+        write(spark.range(1)).mode("overwrite").option("replaceWhere", "id = 1").save(table)
+    assert not os.path.exists(table)

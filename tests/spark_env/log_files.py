@@ -33,6 +33,14 @@ def in_commit_timestamps(table: Path) -> dict[int, int | None]:
     }
 
 
+def drop_below(path: Path, version: int) -> None:
+    """What log cleanup does: the commits below a checkpoint go, with their `.crc` (and Hadoop's side files)."""
+    for file in list((path / "_delta_log").iterdir()):
+        digits = re.match(r"\.?(\d{20})\.", file.name)
+        if digits and int(digits.group(1)) < version:
+            file.unlink()
+
+
 def get_mtimes(table: Path) -> dict[str, int]:
     """Modification times in ms of the files of the log directory, by name."""
     files = sorted(path for path in (table / "_delta_log").iterdir() if path.is_file())

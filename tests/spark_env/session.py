@@ -55,7 +55,8 @@ def delta_session(**conf: str) -> Any:
             builder = configure_spark_with_delta_pip(builder)
         else:
             jars = delta_jars()
-            builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
+            more = [conf["spark.jars"]] if "spark.jars" in conf else []
+            builder = builder.config("spark.jars", ",".join([*map(str, jars), *more]))
         session = _start(builder)
         found = session._jvm.io.delta.package.VERSION()
         if found != DELTA_VERSION:

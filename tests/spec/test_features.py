@@ -96,28 +96,28 @@ def test_aliases_of_in_commit_timestamps_are_read_and_never_written(alias: str) 
         features.check_writable(given, metadata(), SCHEMA, "/t")
 
 
+def with_metadata(values: dict[str, object]) -> StructType:
+    return StructType((StructField("a", PrimitiveType("long"), True, values),))
+
+
+HONOURED: dict[str, tuple[Metadata, StructType]] = {
+    "invariants": (metadata(), with_metadata({"delta.invariants": "{}"})),
+    "checkConstraints": (metadata(delta__constraints__c="a > 0"), SCHEMA),
+    "generatedColumns": (metadata(), with_metadata({"delta.generationExpression": "1"})),
+    "allowColumnDefaults": (metadata(), with_metadata({"CURRENT_DEFAULT": "1"})),
+}
+
+
+@pytest.mark.parametrize("name", HONOURED)
+def test_what_is_kept_row_by_row_does_not_stand_in_the_way_and_is_listed_for_new_tables(name: str) -> None:
+    properties, schema = HONOURED[name]
+    features.check_writable(protocol(1, 7, None, (name,)), properties, schema, "/t")
+    assert features.features_for(properties, schema) == [name]
+    assert features.is_used(name, properties, schema) and not features.is_used(name, metadata(), SCHEMA)
+
+
 USED: list[tuple[str, Metadata, StructType]] = [
-    (
-        "invariants",
-        metadata(),
-        StructType((StructField("a", PrimitiveType("long"), True, {"delta.invariants": "{}"}),)),
-    ),
-    ("checkConstraints", metadata(delta__constraints__c="a > 0"), SCHEMA),
-    (
-        "generatedColumns",
-        metadata(),
-        StructType((StructField("a", PrimitiveType("long"), True, {"delta.generationExpression": "1"}),)),
-    ),
-    (
-        "identityColumns",
-        metadata(),
-        StructType((StructField("a", PrimitiveType("long"), True, {"delta.identity.start": 1}),)),
-    ),
-    (
-        "allowColumnDefaults",
-        metadata(),
-        StructType((StructField("a", PrimitiveType("long"), True, {"CURRENT_DEFAULT": "1"}),)),
-    ),
+    ("identityColumns", metadata(), with_metadata({"delta.identity.start": 1})),
 ]
 
 
@@ -193,3 +193,46 @@ def test_reader_features_at_another_version_are_a_contradiction() -> None:
     with pytest.raises(UnsupportedFeatureError, match="only version 3 may list them"):
         features.check_protocol(protocol(1, 7, ("deletionVectors",), ("deletionVectors",)))
     features.check_protocol(protocol(3, 7, (), ()))
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "left"),
+    [
+        (protocol(1, 7, None, ("inCommitTimestamp", "appendOnly", "invariants")), "inCommitTimestamp", protocol(1, 2)),
+        (protocol(3, 7, ("deletionVectors",), ("deletionVectors",)), "deletionVectors", protocol(1, 1)),
+        (protocol(1, 3), "checkConstraints", protocol(1, 2)),
+        (protocol(1, 2), "appendOnly", protocol(1, 7, None, ("invariants",))),
+        (
+            protocol(3, 7, ("columnMapping", "deletionVectors"), ("columnMapping", "deletionVectors")),
+            "deletionVectors",
+            protocol(3, 7, ("columnMapping",), ("columnMapping",)),
+        ),
+        (
+            protocol(3, 7, ("v2Checkpoint",), ("v2Checkpoint", "rowTracking", "domainMetadata")),
+            "v2Checkpoint",
+            protocol(1, 7, None, ("rowTracking", "domainMetadata")),
+        ),
+    ],
+)
+def test_a_protocol_without_a_feature(given: Protocol, name: str, left: Protocol) -> None:
+    assert features.without_feature(given, name) == left
+
+
+def test_a_legacy_protocol_implies_just_what_was_left() -> None:
+    listed = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping")
+    given = protocol(3, 7, ("columnMapping", "v2Checkpoint"), (*listed, "v2Checkpoint"))
+    assert features.without_feature(given, "v2Checkpoint") == protocol(2, 5)
+
+
+def test_required_features_come_along() -> None:
+    assert set(features.with_features(protocol(1, 1), ["rowTracking"]).writer_features or ()) == {
+        "rowTracking", "domainMetadata",
+    }  # fmt: skip
+    assert features.requiring(protocol(1, 7, None, ("rowTracking", "domainMetadata")), "domainMetadata") == [
+        "rowTracking"
+    ]
+
+
+def test_a_preview_of_a_feature_is_enough() -> None:
+    given = protocol(3, 7, ("typeWidening-preview",), ("typeWidening-preview",))
+    assert features.with_features(given, ["typeWidening"]) is given

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deltalog import CorruptTableError, DeltaLogError, InvalidCommitError, InvalidDataFileError
+from deltalog import CallError, CorruptTableError, DeltaLogError, InvalidCommitError, InvalidDataFileError
 from deltalog.log.checksum import decode_checksum
 from deltalog.log.last_checkpoint import read_hint
 from deltalog.spec import limits
@@ -16,6 +16,7 @@ from deltalog.spec.actions import DeletionVector
 from deltalog.spec.codec import decode_commit
 from deltalog.spec.deletion_vectors import from_file, from_inline
 from deltalog.spec.schema import StructType
+from deltalog.write.expressions import compile_expression
 from tests.core_env import add_action, info_action, metadata_action, protocol_action, remove_action
 
 VECTOR = {"storageType": "i", "pathOrInlineDv": "0" * 40, "sizeInBytes": 32, "cardinality": 1}
@@ -45,6 +46,7 @@ CAPPED: dict[str, tuple[str, int, type[DeltaLogError], Callable[[], object]]] = 
         "MAX_VECTOR_BYTES", 31, InvalidDataFileError,
         lambda: from_file(b"\x01" + bytes(100), DeletionVector("u", "x", 32, 1, 1)),
     ),
+    "expression": ("MAX_EXPRESSION_CHARS", 8, CallError, lambda: compile_expression("1 + 1 + 1", StructType())),
     "inline vector": (
         "MAX_INLINE_VECTOR_BYTES", 39, InvalidDataFileError, lambda: from_inline(DeletionVector("i", "0" * 40, 32, 1))
     ),

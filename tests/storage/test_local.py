@@ -184,6 +184,27 @@ def test_a_lost_reply_to_link(tmp_path, monkeypatch, unnamed, took_effect):
         assert every_file(tmp_path) == []
 
 
+@pytest.mark.parametrize("unnamed", [True, False])
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_link_that_is_there_already_may_be_the_one_just_made(tmp_path, monkeypatch, unnamed, ours):
+    """A network file system sends the request again when the reply is lost, and the answer to that is EEXIST."""
+    store, link = LocalStore(tmp_path), os.link
+    store._tmpfile_works = unnamed and bool(fs._O_TMPFILE)
+    store.put("_delta_log/x", b"")
+
+    def resend(source, target, **options):
+        if ours:
+            link(source, target, **options)
+        else:
+            Path(target).write_bytes(b"theirs")
+        link(source, target, **options)
+
+    monkeypatch.setattr(os, "link", resend)
+    assert store.put_if_absent(COMMIT, b"mine") is (PutOutcome.COMMITTED if ours else PutOutcome.EXISTS)
+    assert store.get(COMMIT) == (b"mine" if ours else b"theirs")
+    assert every_file(tmp_path) == [COMMIT, "_delta_log/x"]
+
+
 # ------------------------------------------------------------------------------------------------------ durability
 
 
@@ -445,6 +466,46 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
             assert data == data[:10] * 100_000
             names.add(meta.name)
     assert names, "every writer was killed before it wrote anything"
+
+
+def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path, monkeypatch):
+    """Where there is no O_TMPFILE; nothing else is touched, links and other tools' temporary files included."""
+    monkeypatch.setattr(fs, "_O_TMPFILE", 0)
+    store, link = LocalStore(tmp_path), os.link
+    store.put("_delta_log/x", b"")
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_, **__):
+        raise Killed
+
+    def leave_a_temporary_file():
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "link", die)
+            patch.setattr(fs._TemporaryFile, "close", lambda self: os.close(self._descriptor))
+            with pytest.raises(Killed):
+                store.put_if_absent(COMMIT, b"half")
+        assert os.link is link
+
+    def hidden():
+        return {path.name for path in (tmp_path / "_delta_log").iterdir() if path.name.startswith(".")}
+
+    leave_a_temporary_file()
+    [old] = hidden()
+    os.utime(tmp_path / "_delta_log" / old, ns=(0, 1_000_000_000))
+    leave_a_temporary_file()
+    [young] = hidden() - {old}
+    others = {".hidden", ".00000000000000000001.json.0a.tmp", f".{'0' * 8}-0000-0000-0000-{'0' * 12}.tmp"}
+    for name in others - {max(others, key=len)}:
+        (tmp_path / "_delta_log" / name).write_bytes(b"")
+        os.utime(tmp_path / "_delta_log" / name, ns=(0, 0))
+    os.symlink(tmp_path / "_delta_log" / "x", tmp_path / "_delta_log" / max(others, key=len))
+    assert store.remove_orphans("_delta_log", before_ms=1_000) == []
+    assert store.remove_orphans("_delta_log", before_ms=1_001) == [old]
+    assert hidden() == {young, *others}
+    assert store.remove_orphans("absent", before_ms=1_001) == []
+    assert store.put_if_absent(COMMIT, b"whole") is PutOutcome.COMMITTED
 
 
 # ------------------------------------------------------------------------------------------------------ the rest

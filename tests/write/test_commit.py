@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from deltalog import (
@@ -26,6 +27,7 @@ from deltalog.log.reader import LogReader
 from deltalog.spec.paths import commit_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
+from deltalog.write.datafiles import as_reader
 from tests.core_env import (
     ICT,
     NOW,
@@ -416,9 +418,41 @@ def test_a_winner_that_disabled_is_a_conflict() -> None:
     create(store, clock)
     mine = overtaken(store, rival(store, clock, lambda t: t.disable_in_commit_timestamps()))
     before = set(objects(store))
-    with pytest.raises(MetadataChangedError, match=r"delta\.enableInCommitTimestamps from true to false"):
-        DeltaTable.open(mine, environment=environment(clock)).append(rows(1))
+    with (
+        DeltaTable.open(mine, environment=environment(clock)).transaction() as transaction,
+        pytest.raises(MetadataChangedError, match=r"delta\.enableInCommitTimestamps from true to false"),
+    ):
+        transaction.write(as_reader(rows(1)))
+        transaction.commit()
     assert set(objects(store)) - before == {commit_path(1), commit_path(1).replace("json", "crc")}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda t: t.disable_in_commit_timestamps(), None),
+        (lambda t: t.set_properties({"delta.enableChangeDataFeed": "true"}), None),
+        (lambda t: t.append(rows(7).append_column("new", pa.array([1])), merge_schema=True), None),
+        (lambda t: t.overwrite(pa.table({"y": [1]}), overwrite_schema=True), MetadataChangedError),
+    ],
+)
+def test_an_append_is_planned_again_when_its_files_still_fit(change: Any, error: type[Exception] | None) -> None:
+    clock = Clock()
+    store = memory()
+    create(store, clock)
+    mine = CountingStore(overtaken(store, rival(store, clock, change)))
+    table = DeltaTable.open(mine, environment=environment(clock))
+    with mine.counted() as calls:
+        if error is not None:
+            with pytest.raises(error):
+                table.append(rows(1))
+            return
+        result = table.append(rows(1))
+    assert calls.of("open_output") == 1  # the rows are written once
+    snapshot = DeltaTable.open(store).snapshot()
+    assert (result.version, snapshot.version) == (2, 2)
+    assert (result.in_commit_timestamp_ms is None) == (not snapshot.in_commit_timestamps_enabled)
+    assert rows(1)["id"][0].as_py() in snapshot.scan(["id"]).to_arrow()["id"].to_pylist()
 
 
 def test_a_disabling_commit_that_is_rebased_stays_without_a_pair() -> None:
@@ -638,13 +672,32 @@ def test_waiting_grows_and_is_random() -> None:
     create(store, clock)
     append = rival(store, clock, lambda t: t.append(rows(1)))
     slept: list[float] = []
-    retry = RetryPolicy(immediate=1, base_ms=10, max_ms=50)
+    retry = RetryPolicy(immediate=1, retry_base_delay_ms=10, retry_max_delay_ms=50, race_max_delay_ms=50)
     table = DeltaTable.open(
         overtaken(store, *[append] * 6),
         environment=environment(clock, sleep=slept.append, random=lambda: 1.0, retry=retry),
     )
     assert table.append(rows(2)).attempts == 7
     assert slept == sorted(slept) and max(slept) == 0.05 and len(slept) >= 3
+
+
+def test_who_lost_many_races_waits_no_longer_than_others_and_looks_after_the_wait() -> None:
+    clock = Clock()
+    store = memory()
+    create(store, clock)
+    append = rival(store, clock, lambda t: t.append(rows(1)))
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        append()  # what others commit during the wait costs no further attempt
+
+    table = DeltaTable.open(
+        overtaken(store, *[append] * 6), environment=environment(clock, sleep=sleep, random=lambda: 1.0)
+    )
+    result = table.append(rows(2))
+    assert len(waits) >= 4 and set(waits) == {0.005}
+    assert (result.attempts, result.version) == (7, 6 + len(waits) + 1)
 
 
 # ------------------------------------------------------------------------------------------------ the costs

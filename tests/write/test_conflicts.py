@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
 
 from deltalog import (
     AddFile,
+    CallError,
     CommitConflictError,
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,
@@ -21,9 +25,13 @@ from deltalog import (
     UnsupportedFeatureError,
 )
 from deltalog.log.replay import file_key
+from deltalog.read.predicates import bind, parse
+from deltalog.spec import row_tracking
 from deltalog.spec.actions import CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction
 from deltalog.spec.codec import CommitActions
-from deltalog.write.conflicts import Base, Prepared, Reads, rebase
+from deltalog.spec.schema import StructType
+from deltalog.write.commit import build_attempt
+from deltalog.write.conflicts import Base, Prepared, Reads, isolation_for, rebase
 from tests.core_env import ICT, TIMESTAMP_KEY, VERSION_KEY, metadata_action, protocol_action
 
 PLAIN = Protocol.from_json(protocol_action()["protocol"])
@@ -93,7 +101,7 @@ def test_a_winner_that_did_nothing_to_rows_is_passed(prepared: Prepared) -> None
         (DELETE, winner(adds=[add("b")]), None),
         (DELETE, winner(removes=[remove("b")]), None),
         (DELETE, winner(removes=[remove("a")]), ConcurrentDeleteDeleteError),
-        (DELETE, winner(removes=[remove("a", V1)]), None),  # another logical file
+        (DELETE, winner(removes=[remove("a", V1)]), ConcurrentDeleteDeleteError),  # whichever its vector
         (OVERWRITE, winner(adds=[add("b")]), ConcurrentAppendError),
         (OVERWRITE, winner(removes=[remove("b")]), ConcurrentDeleteReadError),
         (OVERWRITE, winner(removes=[remove("a")]), ConcurrentDeleteDeleteError),
@@ -158,7 +166,7 @@ def test_a_winner_that_removes_a_feature() -> None:
         settle(APPEND, winner(protocol=PLAIN), base(WITH_ICT))
 
 
-@pytest.mark.parametrize("feature", ["checkConstraints", "generatedColumns", "rowTracking", "fooBar"])
+@pytest.mark.parametrize("feature", ["checkConstraints", "generatedColumns", "clustering", "fooBar"])
 def test_a_winner_that_adds_a_feature_which_changes_what_a_commit_must_hold(feature: str) -> None:
     changed = Protocol.from_json(protocol_action("appendOnly", "invariants", feature)["protocol"])
     with pytest.raises((ProtocolChangedError, UnsupportedFeatureError), match=feature):
@@ -221,3 +229,131 @@ def test_what_is_a_blind_append() -> None:
     assert APPEND.is_blind_append and STREAM.is_blind_append
     assert not any(p.is_blind_append for p in (DELETE, OVERWRITE, ALTER, UPGRADE, ours(reads=Reads(True))))
     assert not ours(adds=(add("x", V2),), reads=Reads(files=frozenset({"a"}))).is_blind_append
+
+
+# ------------------------------------------------------------------------------- predicates and isolation levels
+
+
+PARTITIONED = Metadata.from_json(
+    {
+        **metadata_action({})["metaData"],
+        "partitionColumns": ["day"],
+        "schemaString": StructType.from_arrow(pa.schema([("day", pa.string()), ("x", pa.int64())])).to_json(),
+    }
+)
+
+
+def rows_of(day: str, low: int | None = None, high: int | None = None, data_change: bool = True) -> AddFile:
+    stats = None if low is None else f'{{"numRecords":2,"minValues":{{"x":{low}}},"maxValues":{{"x":{high}}},'
+    return AddFile(
+        path=f"day={day}/f", partition_values={"day": day}, size=1, modification_time=1, data_change=data_change,
+        stats=None if stats is None else stats + '"nullCount":{"x":0}}',
+    )  # fmt: skip
+
+
+def reading(where: str, level: str = "Serializable", **staged: Any) -> Prepared:
+    predicate = bind(parse(where), PARTITIONED.schema)
+    return ours(reads=Reads(predicates=(predicate,)), isolation_level=level, **staged)
+
+
+def blind(*adds: AddFile, is_blind: bool = True) -> CommitActions:
+    info = CommitInfo({"operation": "WRITE", "txnId": "w", "isBlindAppend": is_blind})
+    return winner(commit_info=info, adds=list(adds))
+
+
+@pytest.mark.parametrize(
+    ("prepared", "won", "conflicts"),
+    [
+        (reading("day = 'a'"), blind(rows_of("b")), False),
+        (reading("day = 'a'"), blind(rows_of("a")), True),
+        (reading("day = 'a' OR x > 5"), blind(rows_of("b")), True),  # without statistics it may hold any x
+        (reading("x > 5"), blind(rows_of("b", 1, 5)), False),
+        (reading("x > 5"), blind(rows_of("b", 1, 6)), True),
+        (reading("day = 'a' AND x > 5"), blind(rows_of("a", 1, 5), rows_of("b", 6, 9)), False),
+        (reading("x > 5"), blind(rows_of("b", 1, 6, data_change=False)), False),  # rows that were only moved
+        (reading("x > 5", "WriteSerializable"), blind(rows_of("b", 1, 6)), False),
+        (reading("x > 5", "WriteSerializable"), blind(rows_of("b", 1, 6), is_blind=False), True),
+        (reading("x > 5", "WriteSerializable", metadata=PARTITIONED), blind(rows_of("b", 1, 6)), True),
+        (reading("x > 5", "SnapshotIsolation"), blind(rows_of("b", 1, 6), is_blind=False), False),
+        (ours(reads=Reads(True), isolation_level="SnapshotIsolation"), blind(rows_of("b"), is_blind=False), False),
+        (ours(reads=Reads(True), isolation_level="WriteSerializable"), blind(rows_of("b")), False),
+    ],
+)
+def test_a_read_is_as_wide_as_its_predicates(prepared: Prepared, won: CommitActions, conflicts: bool) -> None:
+    if not conflicts:
+        assert settle(prepared, won, base(meta=PARTITIONED)).version == 5
+        return
+    with pytest.raises(ConcurrentAppendError) as caught:
+        settle(prepared, won, base(meta=PARTITIONED))
+    conflict = caught.value
+    assert (conflict.path, conflict.partition_values) == (won.adds[0].path, won.adds[0].partition_values)
+    assert conflict.retryable and conflict.winning_version == 5
+
+
+def test_rows_that_were_only_moved_are_still_as_they_were_read() -> None:
+    moved = winner(removes=[RemoveFile(path="a", data_change=False)], adds=[add("c")])
+    moved.adds[0] = msgspec.structs.replace(moved.adds[0], data_change=False)
+    assert settle(ours(reads=Reads(True)), moved).version == 5
+    with pytest.raises(ConcurrentDeleteDeleteError) as caught:
+        settle(DELETE, moved)
+    assert caught.value.path == "a"
+
+
+def test_one_file_is_not_added_twice() -> None:
+    with pytest.raises(ConcurrentAppendError, match="added new, as this one does"):
+        settle(APPEND, winner(adds=[add("new")]))
+
+
+REARRANGED = ours(
+    adds=(msgspec.structs.replace(add("c"), data_change=False),), removes=(RemoveFile(path="a", data_change=False),)
+)
+
+
+def test_a_transaction_that_moves_rows_needs_snapshot_isolation_only() -> None:
+    assert isolation_for(REARRANGED, "Serializable") == "SnapshotIsolation"
+    assert isolation_for(DELETE, "WriteSerializable") == "WriteSerializable"
+    assert isolation_for(ALTER, "Serializable") == "Serializable"
+    with pytest.raises(CallError, match="only rearrange rows"):
+        isolation_for(DELETE, "SnapshotIsolation")
+    with pytest.raises(CallError, match="one of Serializable, WriteSerializable"):
+        isolation_for(DELETE, "serializable")  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------- column mapping, features, row ids on the way
+
+
+def test_names_given_to_columns_meanwhile_do_not_matter() -> None:
+    before = metadata()
+    named = [replace(c, metadata={"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": c.name})
+             for c in before.schema]  # fmt: skip
+    properties = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
+    after = msgspec.structs.replace(before, schema_string=StructType(tuple(named)).to_json(), configuration=properties)
+    mapped = Protocol.from_json(protocol_action("columnMapping", "appendOnly", "invariants")["protocol"])
+    mapped = msgspec.structs.replace(mapped, min_reader_version=3, reader_features=("columnMapping",))
+    rebased = settle(APPEND, winner(protocol=mapped, metadata=after), base(meta=before))
+    assert rebased.metadata == after and rebased.protocol == mapped
+
+
+def test_whoever_drops_a_feature_lets_nobody_pass() -> None:
+    dropping = ours(protocol=PLAIN)
+    with pytest.raises(ProtocolChangedError, match="drops inCommitTimestamp"):
+        settle(dropping, winner(adds=[add("b")]), base(WITH_ICT))
+
+
+def test_row_ids_are_given_out_anew_after_each_winner() -> None:
+    tracking = Protocol.from_json(protocol_action("appendOnly", "rowTracking", "domainMetadata")["protocol"])
+    counted = [replace_stats(add(name), rows) for name, rows in (("p", 3), ("q", 2))]
+    known = msgspec.structs.replace(add("r"), base_row_id=1, default_row_commit_version=2)
+    prepared = ours(adds=(*counted, known))
+    start = replace(base(tracking), row_id_high_water_mark=9)
+    rebased = settle(prepared, winner(domains=[row_tracking.domain_metadata(99)]), start)
+    for on, first, version in ((start, 10, 5), (rebased, 100, 6)):
+        made = build_attempt(prepared, on, 1).actions
+        assert [a.base_row_id for a in made.adds] == [first, first + 3, 1]
+        assert [a.default_row_commit_version for a in made.adds] == [version, version, 2]
+        assert made.domains == [row_tracking.domain_metadata(first + 4)]
+    assert settle(prepared, winner(adds=[add("b")]), start).row_id_high_water_mark == 9
+
+
+def replace_stats(file: AddFile, rows: int) -> AddFile:
+    return msgspec.structs.replace(file, stats=f'{{"numRecords":{rows}}}')

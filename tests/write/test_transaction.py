@@ -358,7 +358,7 @@ def test_properties_are_checked_at_once(table: DeltaTable) -> None:
             {VERSION_KEY: "3"},
             {TIMESTAMP_KEY: "3", VERSION_KEY: "3"},
             {"delta.enableInCommitTimestamp": "true"},  # a letter is missing
-            {"delta.columnMapping.mode": "name"},
+            {"delta.columnMapping.mode": "names"},
         ):
             with pytest.raises(InvalidPropertyError):
                 txn.set_properties(wrong)  # type: ignore[arg-type]

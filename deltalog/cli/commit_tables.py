@@ -1,0 +1,68 @@
+"""``deltalog commit-table``: the DynamoDB tables through which writers take turns on S3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltalog.cli.options import storage_options, taking_options
+from deltalog.cli.output import Output
+
+if TYPE_CHECKING:
+    from deltalog import CommitTable
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name in DynamoDB.")]
+_Kind = Annotated[
+    str, typer.Option("--kind", metavar="dynamo|s3-dynamodb", help="What it is for, as the part of commit= before ':'.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON.")]
+
+app = typer.Typer(
+    help="The DynamoDB tables through which writers take turns on S3.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+@app.command()
+@taking_options
+def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
+    """Create the table and wait until it is there: billed by the request, its old items expire by themselves.
+
+    One that is there already is kept, and its expiry turned on.
+    """
+    from deltalog import create_commit_table
+
+    out = Output(as_json)
+    with out.working("Waiting for the table"):
+        table = create_commit_table(name, kind, **storage_options())
+    _show(out, table, as_json)
+
+
+@app.command()
+@taking_options
+def show(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
+    """Whether the table is there and fit for its purpose. Changes nothing."""
+    from deltalog import describe_commit_table
+
+    out = Output(as_json)
+    _show(out, describe_commit_table(name, kind, **storage_options()), as_json)
+
+
+def _show(out: Output, table: CommitTable, as_json: bool) -> None:
+    if as_json:
+        out.document(
+            {
+                "name": table.name,
+                "kind": table.kind,
+                "status": table.status,
+                "expires": table.expires,
+                "created": table.created,
+            }
+        )
+        return
+    made = "created" if table.created else "there"
+    expiry = {True: "old items expire", False: "old items do NOT expire", None: "whether old items expire is not known"}
+    out.print(f"{table.name} is {made} ({table.status}); {expiry[table.expires]}.")
+    out.print(f"Open tables with commit='{table.kind}:{table.name}'.")

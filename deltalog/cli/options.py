@@ -1,0 +1,95 @@
+"""``--option``: storage options, for every command that takes a table; in one place."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+# What is text even where it looks like a number: credentials, and where to go with them.
+_TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
+_JSON = re.compile(r"true|false|null|-?[0-9]+(\.[0-9]+)?|[\[{\"].*", re.S)
+_NAME = "storage_options"
+
+_GIVEN: ContextVar[dict[str, Any]] = ContextVar("storage_options")
+_Option = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="A storage option, as endpoint_url=http://… or client_kwargs.region_name=eu-west-1. May be repeated.",
+        rich_help_panel="Storage",
+    ),
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Commands(typer.Typer):
+    """Gives each command that has a parameter ``table`` the option as well."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
+        register = super().command(name, **settings)
+        return lambda function: register(
+            taking_options(function) if "table" in inspect.signature(function).parameters else function
+        )
+
+
+def taking_options(function: F) -> F:
+    """A command with ``--option``, which it finds in ``storage_options()``."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **named: Any) -> Any:
+        token = _GIVEN.set(parse_options(named.pop(_NAME) or ()))
+        try:
+            return function(*arguments, **named)
+        finally:
+            _GIVEN.reset(token)
+
+    hints = typing.get_type_hints(function, include_extras=True)
+    parameters = [
+        parameter.replace(annotation=hints[name]) for name, parameter in inspect.signature(function).parameters.items()
+    ]
+    more = inspect.Parameter(_NAME, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Option)
+    run.__signature__ = inspect.Signature([*parameters, more])  # type: ignore[attr-defined]
+    run.__annotations__ = {**hints, _NAME: _Option}
+    return typing.cast(F, run)
+
+
+def storage_options() -> dict[str, Any]:
+    """What was given with ``--option`` to the command that runs."""
+    return _GIVEN.get({})
+
+
+def parse_options(texts: Iterable[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` each; a dotted name is a key in an option that is a dictionary. A value is JSON where it looks
+    like it, else text. Raises BadParameter, which repeats no value: it may be a secret."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        keys = name.split(".")
+        if not equals or not all(key.isidentifier() for key in keys):
+            raise typer.BadParameter("--option is NAME=VALUE, as in --option endpoint_url=http://127.0.0.1:9000.")
+        place = found
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                raise typer.BadParameter(f"--option {name}: {key} has been given another value before.")
+        place[keys[-1]] = _value(name, keys[-1], value)
+    return found
+
+
+def _value(name: str, key: str, text: str) -> Any:
+    if _TEXT.search(key) or not _JSON.fullmatch(text):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise typer.BadParameter(f"--option {name}: the value begins like JSON and is none.") from None

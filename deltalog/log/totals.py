@@ -1,0 +1,167 @@
+"""Numbers about the live files of a version, and how a commit changes them. Pure.
+
+Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it).
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.log.columns import ZERO, combined, int64s
+from deltalog.spec.codec import CommitActions
+
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+def _steps(first: int, last: int, step: int, unit: int) -> list[int]:
+    return [size * unit for size in range(first, last + 1, step)]
+
+
+# Where the bins of file sizes begin: those that delta-spark and the kernels use, which compare bin by bin.
+SIZE_BINS: tuple[int, ...] = (
+    0, *(8 * _KIB << n for n in range(10)),
+    *_steps(8, 40, 4, _MIB), *_steps(48, 120, 8, _MIB), *_steps(124, 144, 4, _MIB), *_steps(160, 576, 16, _MIB),
+    *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
+    *(8 * _GIB << n for n in range(6)),
+)  # fmt: skip
+# Where the bins of deleted rows begin.
+DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSizes:
+    """How many files, and how many bytes in them, each bin of SIZE_BINS has."""
+
+    counts: tuple[int, ...] = (0,) * len(SIZE_BINS)
+    sizes: tuple[int, ...] = (0,) * len(SIZE_BINS)
+
+    def changed(self, sizes: Sequence[int], sign: int) -> FileSizes:
+        """With files of these sizes added (``sign`` 1) or removed (-1)."""
+        if not sizes:
+            return self
+        counts, totals = list(self.counts), list(self.sizes)
+        for size in sizes:
+            at = bisect.bisect_right(SIZE_BINS, size) - 1
+            counts[at] += sign
+            totals[at] += sign * size
+        return FileSizes(tuple(counts), tuple(totals))
+
+    def __add__(self, other: FileSizes) -> FileSizes:
+        return FileSizes(_sums(self.counts, other.counts), _sums(self.sizes, other.sizes))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no bin has less than nothing: a file was removed that was not there."""
+        return min(*self.counts, *self.sizes) >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """Rows deleted through deletion vectors, the vectors, and the files in each bin of DELETED_BINS."""
+
+    num_records: int = 0
+    num_vectors: int = 0
+    counts: tuple[int, ...] = (0,) * len(DELETED_BINS)
+
+    def changed(self, cardinalities: Iterable[int | None], sign: int) -> Deletions:
+        """With files added or removed that have a vector of this cardinality, or None."""
+        records, vectors, counts = self.num_records, self.num_vectors, list(self.counts)
+        for cardinality in cardinalities:
+            records += sign * (cardinality or 0)
+            vectors += sign * (cardinality is not None)
+            counts[bisect.bisect_right(DELETED_BINS, cardinality or 0) - 1] += sign
+        return Deletions(records, vectors, tuple(counts))
+
+    def __add__(self, other: Deletions) -> Deletions:
+        return Deletions(
+            self.num_records + other.num_records,
+            self.num_vectors + other.num_vectors,
+            _sums(self.counts, other.counts),
+        )
+
+
+def _sums(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(some, others, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Number and bytes of the live files; ``sizes`` and ``deletions`` are None where they are not known."""
+
+    num_files: int
+    size_bytes: int
+    sizes: FileSizes | None = field(default=None, repr=False)
+    deletions: Deletions | None = field(default=None, repr=False)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.num_files + other.num_files,
+            self.size_bytes + other.size_bytes,
+            None if self.sizes is None or other.sizes is None else self.sizes + other.sizes,
+            None if self.deletions is None or other.deletions is None else self.deletions + other.deletions,
+        )
+
+
+NO_FILES = Totals(0, 0, FileSizes(), Deletions())
+
+
+def totals_of(files: pa.Table) -> Totals:
+    """The totals of live files: columns ``size`` and ``deletion_vector`` of FILES."""
+    sizes = pc.fill_null(combined(files["size"]), ZERO)
+    vectors = combined(files["deletion_vector"])
+    cardinalities = pc.fill_null(pc.if_else(vectors.is_valid(), vectors.field("cardinality"), ZERO), ZERO)
+    counts, totals = _binned(sizes, SIZE_BINS)
+    deletions = Deletions(
+        pc.sum(cardinalities, min_count=0).as_py() or 0,
+        len(vectors) - vectors.null_count,
+        _binned(cardinalities, DELETED_BINS)[0],
+    )
+    return Totals(len(sizes), sum(totals), FileSizes(counts, totals), deletions)
+
+
+def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """For each bin how many of ``values`` are in it, and their sum. All values of a real table lie in a few bins."""
+    counts, sums, limits = [0] * len(begins), [0] * len(begins), int64s(begins)
+    low, high = pc.min_max(values).as_py().values()
+    if low is not None:
+        for at in range(bisect.bisect_right(begins, low) - 1, bisect.bisect_right(begins, high)):
+            inside = pc.greater_equal(values, limits[at])
+            if at + 1 < len(begins):
+                inside = pc.and_(inside, pc.less(values, limits[at + 1]))
+            found = values.filter(inside)
+            counts[at], sums[at] = len(found), pc.sum(found, min_count=0).as_py()
+    return tuple(counts), tuple(sums)
+
+
+def totals_after(totals: Totals | None, commit: CommitActions) -> Totals | None:
+    """The totals after a commit, without reading anything; None where the commit does not tell."""
+    # A file that is added again without new rows was live already, and counts once.
+    again = any(not add.data_change for add in commit.adds)
+    if totals is None or again or any(remove.size is None for remove in commit.removes):
+        return None
+    if not commit.adds and not commit.removes:
+        return totals
+    removed = [remove.size or 0 for remove in commit.removes]
+    added = [add.size for add in commit.adds]
+    sizes, deletions = totals.sizes, totals.deletions
+    if sizes is not None:
+        sizes = sizes.changed(added, 1).changed(removed, -1)
+    if deletions is not None:
+        before, after = (
+            [None if file.deletion_vector is None else file.deletion_vector.cardinality for file in files]
+            for files in (commit.removes, commit.adds)
+        )
+        deletions = deletions.changed(after, 1).changed(before, -1)
+    found = Totals(
+        totals.num_files + len(added) - len(removed),
+        totals.size_bytes + sum(added) - sum(removed),
+        sizes if sizes is None or sizes.is_sound else None,
+        deletions if deletions is None or min(deletions.counts) >= 0 else None,
+    )
+    return found if min(found.num_files, found.size_bytes) >= 0 else None

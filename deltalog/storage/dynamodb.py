@@ -1,0 +1,263 @@
+"""S3 with a lease in DynamoDB around each conditional PUT: the commit protocol of object_store's DynamoCommit.
+
+For one ``path`` and one ``etag`` (``*`` to create) there is one record, and who has put it holds the lease:
+
+1. HEAD; an object that is not as expected ends it.
+2. Put the record where there is none. It is ours: do the PUT before our lease ends. It is another's: look with HEAD
+   again and again, and when its timeout times the clock skew rate has passed put it anew, with the next generation,
+   where it still has the generation seen.
+
+A record is never removed by a writer; DynamoDB drops it when its ``ttl`` has passed.
+
+Leases are counted on the monotonic clock, each to the disadvantage of who counts: one's own from before the request,
+another's from after the answer. That holds only while no PUT arrives later than it was sent plus the time that
+others wait. Therefore the PUT carries S3's own condition too, which makes such a straggler harmless; without it
+(``native_condition=False``) the straggler replaces the other's commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import uuid
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING
+
+from deltalog.errors import CallError, CommitTableError, ObjectNotFoundError, StoreError
+from deltalog.spec.paths import commit_version
+from deltalog.storage.base import PutOutcome
+from deltalog.storage.commit_tables import FirstUse
+from deltalog.storage.dynamodb_client import ConditionFailed, DynamoTable, Item, Timing, check_table_name
+from deltalog.storage.wrapped import WrappedStore
+
+if TYPE_CHECKING:
+    from deltalog.storage.s3 import S3Store
+
+ABSENT = "*"
+_TTL_IN_LEASES = 10
+_CONFLICTS_WITHOUT_RECORD = 10
+_PREFIX = "dynamo:"
+
+
+@dataclass(frozen=True)
+class DynamoCommit:
+    """How writers take turns: through leases in the DynamoDB table ``table_name``. All of them need the same.
+
+    ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times faster the fastest clock may run
+    than the slowest; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer looks;
+    ``native_condition``: whether the PUT carries If-None-Match or If-Match as well.
+
+    Raises CallError for values that cannot work: a record must outlive ten times the longest wait for a lease, or a
+    late waiter could take another's new lease for the one it waited for.
+    """
+
+    table_name: str
+    _: KW_ONLY
+    timeout_ms: int = 20_000
+    max_clock_skew_rate: int = 3
+    ttl_s: int = 3600
+    test_interval_ms: int = 100
+    native_condition: bool = True
+    timing: Timing = field(default_factory=Timing, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_table_name(self.table_name)
+        for name in ("timeout_ms", "max_clock_skew_rate", "ttl_s", "test_interval_ms"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise CallError(f"{name} of DynamoCommit is a whole number above 0; got {value!r}.")
+        if self.ttl_s * 1000 <= _TTL_IN_LEASES * self.timeout_ms * self.max_clock_skew_rate:
+            raise CallError(
+                f"DynamoCommit would let records expire (ttl_s={self.ttl_s}) while writers still wait for them: "
+                f"ttl_s must be more than {_TTL_IN_LEASES} x timeout_ms ({self.timeout_ms}) x max_clock_skew_rate "
+                f"({self.max_clock_skew_rate})."
+            )
+
+    def __str__(self) -> str:
+        """The option string. It holds table and timeout only, as object_store's does."""
+        return f"{_PREFIX}{self.table_name}:{self.timeout_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> DynamoCommit:
+        """From an option string, ``dynamo:<table>`` or ``dynamo:<table>:<timeout in ms>``. Raises CallError."""
+        match = re.fullmatch(rf"{_PREFIX}([^:]+)(?::([0-9]+))?", text)
+        if match is None:
+            raise CallError(f"{text!r} is not dynamo:<table> or dynamo:<table>:<timeout in ms>.")
+        return cls(match[1]) if match[2] is None else cls(match[1], timeout_ms=int(match[2]))
+
+    def with_timeout(self, millis: int) -> DynamoCommit:
+        """A copy whose leases last that long. Longer: fewer commits that fail for nothing, and a longer wait after a
+        writer that died."""
+        return dataclasses.replace(self, timeout_ms=millis)
+
+    def with_max_clock_skew_rate(self, rate: int) -> DynamoCommit:
+        """A copy that tolerates clocks of which the fastest runs ``rate`` times as fast as the slowest."""
+        return dataclasses.replace(self, max_clock_skew_rate=rate)
+
+    def with_ttl(self, seconds: int) -> DynamoCommit:
+        """A copy whose records are kept that long."""
+        return dataclasses.replace(self, ttl_s=seconds)
+
+    def guard(self, store: S3Store, table: DynamoTable) -> DynamoStore:
+        """The store whose conditional writes go through this protocol."""
+        return DynamoStore(store, self, table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """A record as it is known: whose, and until when on the monotonic clock."""
+
+    generation: int
+    until: float
+    is_mine: bool
+
+
+class DynamoStore(WrappedStore["S3Store"]):
+    """An S3 store whose ``put_if_absent`` and ``put_if_match`` take a lease first. Everything else is the store's.
+
+    Only writers that do the same exclude each other; ``put`` and ``delete`` do not. See DynamoCommit.
+    """
+
+    def __init__(self, inner: S3Store, commit: DynamoCommit, table: DynamoTable) -> None:
+        super().__init__(inner)
+        self._commit = commit
+        self._table = table
+        self._timing = commit.timing
+        self._first_use = FirstUse(table, "dynamo")
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD where the object is there; after a writer that died
+        1 HEAD for each ``test_interval_ms`` of the wait and 2 requests more. Raises CommitTableError, StoreError."""
+        version = commit_version(path)
+        if version:
+            self.inner.check_nothing_staged(version)
+        return self._write(path, data, ABSENT)
+
+    def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
+        """Replace the object that has this ETag (as ``etag`` gives it). EXISTS: it has another one, or is gone.
+        Cost and errors: as ``put_if_absent``."""
+        return self._write(path, data, etag)
+
+    def etag(self, path: str) -> str | None:
+        """The object's ETag, or None when absent. Cost: 1 HEAD."""
+        return self.inner.etag(path)
+
+    def sibling(self, url: str) -> DynamoStore:
+        return DynamoStore(self.inner.sibling(url), self._commit, self._table)
+
+    # ----------------------------------------------------------------------------------------------- leases
+
+    def _write(self, path: str, data: bytes, etag: str) -> PutOutcome:
+        self._first_use()
+        clock = self._timing.monotonic
+        owner = str(uuid.uuid4())
+        lease: _Lease | None = None
+        without_record = 0
+        while self._is_as(path, etag):
+            if lease is not None and (left := lease.until - clock()) > 0:
+                self._timing.sleep(min(self._commit.test_interval_ms / 1000, left))
+                continue
+            lease = self._take(path, etag, owner, lease)
+            if lease is None:
+                without_record += 1
+                if without_record == _CONFLICTS_WITHOUT_RECORD:
+                    raise StoreError(
+                        f"{self.url}: the DynamoDB table {self._table.name!r} refuses {path} for a record that it does "
+                        "not show. Nothing was committed; use a service that returns the item of a failed condition.",
+                        path=path,
+                    )
+            elif lease.is_mine:
+                outcome = self._put(path, data, etag, lease)
+                if outcome is not None:
+                    return outcome
+        return PutOutcome.EXISTS
+
+    def _is_as(self, path: str, etag: str) -> bool:
+        if etag == ABSENT:
+            return self.inner.head(path) is None
+        return self.inner.etag(path) == etag
+
+    def _take(self, path: str, etag: str, owner: str, held: _Lease | None) -> _Lease | None:
+        """Put the record, or put it anew over the lease that has run out.
+
+        The lease that holds now; None when the record vanished meanwhile.
+        """
+        generation = 0 if held is None else held.generation + 1
+        record: Item = {
+            "path": self.inner.key(path),
+            "etag": etag,
+            "generation": generation,
+            "timeout": self._commit.timeout_ms,
+            "ttl": int(self._timing.wall()) + self._commit.ttl_s,
+            # Not object_store's, which reads past it: by it we know a record whose answer got lost.
+            "owner": owner,
+        }
+        timeout = self._commit.timeout_ms / 1000
+        begun = self._timing.monotonic()
+        try:
+            if held is None:
+                self._table.put(record, "attribute_not_exists(#pk)", names={"#pk": "path"}, seconds=timeout)
+            else:
+                self._table.put(
+                    record,
+                    "attribute_exists(#pk) AND generation = :g",
+                    names={"#pk": "path"},
+                    values={":g": held.generation},
+                    seconds=timeout,
+                )
+        except ConditionFailed as conflict:
+            if conflict.item is None:
+                return None
+            if (conflict.item.get("owner"), conflict.item.get("generation")) != (owner, generation):
+                return self._others(conflict.item)
+        except CommitTableError:
+            raise
+        except StoreError as error:
+            raise StoreError(
+                f"{self.url}: no lease for {path}, so nothing was written. {error.message}", path=path
+            ) from error.__cause__
+        return _Lease(generation, begun + timeout, True)
+
+    def _others(self, record: Item) -> _Lease:
+        generation, timeout_ms = record.get("generation"), record.get("timeout")
+        if not isinstance(generation, int) or not isinstance(timeout_ms, int):
+            raise CommitTableError(
+                f"{self.url}: the record of {record.get('path')} in the DynamoDB table {self._table.name!r} has no "
+                "generation or no timeout, so it is not this protocol's. Nothing was written; use another table.",
+                table=self._table.name,
+            )
+        wait = timeout_ms / 1000 * self._commit.max_clock_skew_rate
+        return _Lease(generation, self._timing.monotonic() + wait, False)
+
+    # ---------------------------------------------------------------------------------------- under a lease
+
+    def _put(self, path: str, data: bytes, etag: str, lease: _Lease) -> PutOutcome | None:
+        """PUT, and again while its outcome is open and the lease lasts. None: it ended before anything was sent."""
+        unsettled = False
+        for number in itertools.count(1):
+            try:
+                # An object that is there now may be ours; who asked reads it and knows.
+                if unsettled and not self._is_as(path, etag):
+                    return PutOutcome.EXISTS
+                left = lease.until - self._timing.monotonic()
+                if left <= 0:
+                    break
+                outcome = self._put_once(path, data, etag, left)
+                if outcome is not PutOutcome.UNKNOWN:
+                    return outcome
+                unsettled = True
+            except StoreError:
+                if not unsettled:
+                    raise
+            left = lease.until - self._timing.monotonic()
+            if left <= 0:
+                break
+            self._timing.back_off(number, left)
+        return PutOutcome.UNKNOWN if unsettled else None
+
+    def _put_once(self, path: str, data: bytes, etag: str, seconds: float) -> PutOutcome:
+        try:
+            return self.inner.put_once(path, data, etag if self._commit.native_condition else None, seconds)
+        except ObjectNotFoundError:
+            return PutOutcome.EXISTS  # so S3 answers If-Match where there is no object

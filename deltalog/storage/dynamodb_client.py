@@ -1,0 +1,289 @@
+"""Requests to one DynamoDB table through boto3, and what their answers mean.
+
+boto3 sends each request once; what may be sent again is sent again here, where it is known what was sent before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltalog.errors import CallError, CommitTableError, StoreError
+from deltalog.storage.secrets import Secrets, check_endpoint
+
+Item = dict[str, str | int]
+"""An item's attributes: text (S) and whole numbers (N), the only types that commit protocols use."""
+
+REQUEST_SECONDS = 5
+_TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_SHARED_CONFIG = ("proxies", "proxies_config", "user_agent_extra", "tcp_keepalive")
+_BASE_SECONDS, _MAX_SECONDS = 0.05, 2.0
+OPTIONS = frozenset(
+    {"key", "secret", "token", "username", "password", "profile", "endpoint_url", "use_ssl"}
+    | {"client_kwargs", "config_kwargs"}
+)
+_CONNECTING = threading.Lock()
+_REFUSED_FOR_NOW = {
+    "ProvisionedThroughputExceededException",
+    "ThrottlingException",
+    "Throttling",
+    "RequestLimitExceeded",
+    "TransactionConflictException",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Clocks in seconds, sleep and jitter; tests pass their own. Leases are counted on ``monotonic`` only, ``wall``
+    is for the times at which DynamoDB may delete an item."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
+
+    def back_off(self, number: int, at_most: float) -> None:
+        """Wait before try ``number`` (from 1): full jitter over an exponential back-off."""
+        limit = min(_MAX_SECONDS, _BASE_SECONDS * 2 ** min(number, 20))
+        self.sleep(max(0.0, min(self.random() * limit, at_most)))
+
+
+class ConditionFailed(Exception):
+    """The condition of a request did not hold. ``item`` is what was there, None when nothing was."""
+
+    def __init__(self, item: Item | None) -> None:
+        super().__init__("the condition did not hold")
+        self.item = item
+
+
+class DynamoTable:
+    """A DynamoDB table, reached with the options of the S3 store beside it.
+
+    Of those ``OPTIONS`` count and mean what they mean to s3fs; ``endpoint_url`` here wins over those of the options.
+    Raises CallError for a name that DynamoDB does not have and when boto3 is not installed. Cost: no request.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        *,
+        endpoint_url: str | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        check_table_name(name)
+        check_endpoint(endpoint_url, "dynamodb_endpoint_url")
+        try:
+            import boto3  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise CallError(
+                f"DynamoDB needs the extra 'dynamodb' ({error}): pip install 'deltalog[dynamodb]'."
+            ) from error
+        self.name = name
+        self.timing = timing or Timing()
+        self.secrets = Secrets(options)
+        self._options = options
+        self._endpoint_url = endpoint_url
+        self._client: tuple[int, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"DynamoTable({self.name!r})"
+
+    def put(
+        self,
+        item: Item,
+        condition: str,
+        *,
+        names: Mapping[str, str] | None = None,
+        values: Item | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Put an item under a condition. Raises ConditionFailed, also when an earlier sending of the same request
+        has put it, and StoreError as ``ask``. Cost: 1 request, more while the service refuses for now."""
+        self.ask(
+            "put_item",
+            seconds,
+            Item=_encoded(item),
+            ConditionExpression=condition,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            **({"ExpressionAttributeNames": dict(names)} if names else {}),
+            **({"ExpressionAttributeValues": _encoded(values)} if values else {}),
+        )
+
+    def get(self, key: Item) -> Item | None:
+        """The item as it is now, or None. Cost: 1 consistent read."""
+        answer = self.ask("get_item", Key=_encoded(key), ConsistentRead=True)
+        return _decoded(answer["Item"]) if answer.get("Item") else None
+
+    def delete(self, key: Item, condition: str, *, names: Mapping[str, str], values: Item) -> None:
+        """Remove an item under a condition. Raises ConditionFailed, StoreError. Cost: 1 request."""
+        self.ask(
+            "delete_item",
+            Key=_encoded(key),
+            ConditionExpression=condition,
+            ExpressionAttributeNames=dict(names),
+            ExpressionAttributeValues=_encoded(values),
+        )
+
+    def descending(self, hash_key: str, value: str) -> Iterator[Item]:
+        """The items of a hash key as they are now, the greatest range key first. Cost: 1 consistent read each."""
+        arguments: dict[str, Any] = {}
+        while True:
+            page = self.ask(
+                "query",
+                KeyConditionExpression="#key = :value",
+                ExpressionAttributeNames={"#key": hash_key},
+                ExpressionAttributeValues=_encoded({":value": value}),
+                ScanIndexForward=False,
+                ConsistentRead=True,
+                Limit=1,
+                **arguments,
+            )
+            yield from map(_decoded, page["Items"])
+            if not page.get("LastEvaluatedKey"):
+                return
+            arguments["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def ask(self, operation: str, seconds: float | None = None, **arguments: Any) -> Mapping[str, Any]:
+        """One request; again, with back-off, while the service refuses for now or does not answer, for ``seconds``.
+
+        Raises ConditionFailed; CommitTableError when there is no such table; StoreError, with ``unsettled`` true
+        where a sending without an answer may have taken effect, and with DynamoDB's code as ``answer``.
+        """
+        timing = self.timing
+        deadline = timing.monotonic() + (REQUEST_SECONDS if seconds is None else seconds)
+        unsettled, number = False, 0
+        while True:
+            try:
+                answer: Mapping[str, Any] = getattr(self._connect(), operation)(TableName=self.name, **arguments)
+                return answer
+            except Exception as error:
+                code = error_code(error)
+                if code == "ConditionalCheckFailedException":
+                    item = _answer(error).get("Item")
+                    raise ConditionFailed(_decoded(item) if item else None) from None
+                refused_for_now, unanswered = code in _REFUSED_FOR_NOW, _is_unanswered(error)
+                unsettled = unsettled or unanswered
+                left = deadline - timing.monotonic()
+                if not (refused_for_now or unanswered) or left <= 0:
+                    raise self._failure(operation, code, error, unsettled) from self.secrets.cause(error)
+            number += 1
+            timing.back_off(number, left)
+
+    def _failure(self, operation: str, code: str, error: Exception, unsettled: bool) -> StoreError:
+        reason = self.secrets.reason(error)
+        if code == "ResourceNotFoundException":
+            return CommitTableError(
+                f"There is no DynamoDB table {self.name!r} ({reason}). Nothing was committed. Check its name and "
+                "region, or create it: deltalog commit-table create.",
+                table=self.name,
+                unsettled=unsettled,
+                answer=code,
+            )
+        if code == "ValidationException":
+            return CommitTableError(
+                f"DynamoDB does not take what a commit asks of the table {self.name!r}: {reason} Nothing was "
+                "committed. Give each commit protocol a table of its own, as deltalog commit-table create makes it.",
+                table=self.name,
+                unsettled=unsettled,
+                answer=code,
+            )
+        return StoreError(
+            f"The DynamoDB table {self.name!r} did not do {operation}: {reason} Check its capacity, the credentials, "
+            "the region and the endpoint.",
+            path=self.name,
+            unsettled=unsettled,
+            answer=code,
+        )
+
+    def _connect(self) -> Any:
+        """The client, made anew after a fork. Making one is not safe between threads; using it is."""
+        client = self._client
+        if client is None or client[0] != os.getpid():
+            with _CONNECTING:
+                client = (os.getpid(), _new_client(self._options, self._endpoint_url))
+            self._client = client
+        return client[1]
+
+
+def check_table_name(name: str) -> None:
+    """Raises CallError for what DynamoDB takes for no table's name."""
+    if not _TABLE_NAME.fullmatch(name):
+        raise CallError(f"{name!r} is no name of a DynamoDB table: 3 to 255 of A-Z, a-z, 0-9, '_', '-' and '.'.")
+
+
+def error_code(error: Exception) -> str:
+    """The code in an answer of DynamoDB, or nothing."""
+    return str(_answer(error).get("Error", {}).get("Code", ""))
+
+
+def _answer(error: Exception) -> Mapping[str, Any]:
+    """Errors without an answer have one too, and it is None."""
+    found = getattr(error, "response", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _is_unanswered(error: Exception) -> bool:
+    """Whether the request may have taken effect: no answer came, or the service failed in the middle."""
+    import botocore.exceptions as boto
+
+    if isinstance(error, boto.ClientError):
+        return int(_answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500
+    return isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
+
+
+@functools.lru_cache(maxsize=16)
+def _session(profile: str | None, process: int) -> Any:
+    """Sessions are kept, since each reads what it knows of AWS from disk anew: a fifth of a second."""
+    import boto3
+
+    return boto3.session.Session(profile_name=profile)
+
+
+def _new_client(options: Mapping[str, Any], endpoint_url: str | None) -> Any:
+    import botocore.config
+
+    kwargs = dict(options.get("client_kwargs") or {})
+    given = dict(options.get("config_kwargs") or {})
+    config = {name: given[name] for name in _SHARED_CONFIG if name in given}
+    return _session(options.get("profile"), os.getpid()).client(
+        "dynamodb",
+        region_name=kwargs.get("region_name"),
+        endpoint_url=endpoint_url or options.get("endpoint_url") or kwargs.get("endpoint_url"),
+        aws_access_key_id=options.get("key") or options.get("username") or kwargs.get("aws_access_key_id"),
+        aws_secret_access_key=options.get("secret") or options.get("password") or kwargs.get("aws_secret_access_key"),
+        aws_session_token=options.get("token") or kwargs.get("aws_session_token"),
+        use_ssl=bool(options.get("use_ssl", True)),
+        verify=kwargs.get("verify"),
+        config=botocore.config.Config(
+            connect_timeout=REQUEST_SECONDS,
+            read_timeout=REQUEST_SECONDS,
+            max_pool_connections=32,
+            retries={"total_max_attempts": 1},
+            **config,
+        ),
+    )
+
+
+def _encoded(item: Item) -> dict[str, dict[str, str]]:
+    return {name: {"N": str(value)} if isinstance(value, int) else {"S": value} for name, value in item.items()}
+
+
+def _decoded(item: Mapping[str, Mapping[str, Any]]) -> Item:
+    """The attributes of the two types; what other writers put beside them is left out."""
+    found: Item = {}
+    for name, value in item.items():
+        if "S" in value:
+            found[name] = str(value["S"])
+        elif "N" in value:
+            with contextlib.suppress(ValueError):
+                found[name] = int(value["N"])
+    return found

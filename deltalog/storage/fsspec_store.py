@@ -1,0 +1,473 @@
+"""Any fsspec file system as a LogStore: Google Cloud Storage, Azure, and whatever else has a backend.
+
+A commit is one ``pipe_file(mode="create")``. What that means differs by backend: some pass a condition on to the
+service, some look first and write then, some drop the word. So the first write asks what is known of the backend's
+code, then sees it with scratch objects, and refuses where exclusive creation cannot be shown; see ``_exclusive``.
+Reading asks nothing of the sort.
+
+Backends repeat requests by themselves, so *exists* may mean our own object; the commit loop reads it back.
+Nothing is listed or looked up through a backend's listing cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.metadata
+import inspect
+import logging
+import os
+import re
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import fsspec
+import fsspec.asyn
+import fsspec.core
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from fsspec.implementations.cached import CachingFileSystem
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.exclusive import check_exclusive
+from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together, is_below_root, outcome_of_status, spooled
+from deltalog.storage.secrets import Secrets
+
+ONE_REQUEST_BYTES = 16 << 20
+
+# Packages whose pipe_file(mode="create") is one conditional request, and since which version it is.
+_CONDITIONAL = {"gcsfs": (2024, 12), "adlfs": (2024, 12)}
+# Object stores have no directories; "making" one can make a bucket.
+_WITHOUT_DIRECTORIES = frozenset(_CONDITIONAL)
+_EXTRAS = {"gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure", "adl": "azure"}
+_NO_EFFECT = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError, NotImplementedError)
+_MODIFIED = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
+
+log = logging.getLogger(__name__)
+
+_proven: weakref.WeakSet[Any] = weakref.WeakSet()
+_one_at_a_time = threading.RLock()
+_warned: set[str] = set()
+
+
+class UnsafeStoreWarning(UserWarning):
+    """A table is written on a store that cannot keep two writers apart, because the caller said that there is one."""
+
+
+class FsspecStore(LogStore):
+    """The objects below ``path`` of an fsspec file system.
+
+    ``unsafe_single_writer``: write also where exclusive creation is not shown, by looking first; the caller warrants
+    that, at any time, one process writes. Modification times are the backend's. Cost: no request.
+    """
+
+    is_remote = True
+
+    def __init__(
+        self,
+        filesystem: Any,
+        path: str,
+        *,
+        url: str | None = None,
+        unsafe_single_writer: bool = False,
+        secrets: Secrets | None = None,
+    ) -> None:
+        self._filesystem = filesystem
+        self._root = filesystem._strip_protocol(path).rstrip("/")
+        self.url = url.rstrip("/") if url else f"{_protocols(type(filesystem))[0]}://{self._root}"
+        self._unsafe_single_writer = unsafe_single_writer
+        self._secrets = secrets or Secrets(filesystem.storage_options)
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({self.url!r})"
+
+    # --------------------------------------------------------------------------------------------- writing
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Cost: 1 PUT; before the first one through this file system 2 PUTs, 1 GET and 1 DELETE, and for a backend
+        of which nothing is known 80 requests more. Raises UnsafeStoreError where creation is not exclusive."""
+        full = self._full(path)
+        with self._guard():
+            if self._exclusive():
+                return self._create(full, data)
+            if self._info(full) is not None:
+                return PutOutcome.EXISTS
+            return self._create(full, data, mode=None)
+
+    def _exclusive(self) -> bool:
+        """Whether creation is exclusive here; False when it is not, and the caller is the only writer.
+
+        Two things must hold: nothing in the backend's code says otherwise, and scratch objects show it. Where the
+        code is not known to pass a condition on to its service, the scratch objects are raced for.
+        """
+        filesystem = self._filesystem
+        if filesystem in _proven:
+            return True
+        try:
+            if (fault := _fault_of(filesystem)) is not None:
+                raise UnsafeStoreError(
+                    f"{self.url}: {type(filesystem).__name__} does not create objects exclusively ({fault}), so two "
+                    "commits could both take one version. Nothing was committed. Write through another store, or give "
+                    "unsafe_single_writer=True where there is, at any time, one writer only."
+                )
+            race = not (_is_memory(filesystem) or _is_known(filesystem))
+            check_exclusive(self.url, self._create_below, self.get, self.delete, race=race)
+        except UnsafeStoreError:
+            if not self._unsafe_single_writer:
+                raise
+            self._warn()
+            return False
+        _proven.add(filesystem)
+        return True
+
+    def _warn(self) -> None:
+        if self.url not in _warned:
+            _warned.add(self.url)
+            warnings.warn(
+                f"{self.url}: this store cannot keep two writers apart, and unsafe_single_writer=True was given. A "
+                "second writer, in this process or another, can make commits be lost without a word.",
+                UnsafeStoreWarning,
+                stacklevel=4,
+            )
+
+    def _guard(self) -> contextlib.AbstractContextManager[Any]:
+        """fsspec's memory looks first and writes then; in one process a lock makes that one step."""
+        alone = _is_memory(self._filesystem) or self._unsafe_single_writer
+        return _one_at_a_time if alone else contextlib.nullcontext()
+
+    def _create_below(self, path: str, data: bytes) -> PutOutcome:
+        return self._create(self._full(path), data)
+
+    def _create(self, full: str, data: bytes, mode: str | None = "create") -> PutOutcome:
+        try:
+            self._pipe(full, data, **({"mode": mode} if mode else {}))
+        except Exception as error:
+            outcome = _outcome_of(error)
+            if outcome is PutOutcome.UNKNOWN:
+                log.warning("%s: no telling whether %s was created: %s", self.url, full, self._secrets.reason(error))
+            if outcome is not None:
+                return outcome
+            # The backend may have repeated the request, and this be the answer to the last one only.
+            if not isinstance(error, FileNotFoundError) and self._is_there(full):
+                return PutOutcome.EXISTS
+            raise self._failure("create", full, error, absent_is_error=True) from self._secrets.cause(error)
+        return PutOutcome.COMMITTED
+
+    def _is_there(self, full: str) -> bool:
+        try:
+            return self._info(full) is not None
+        except StoreError:
+            return False
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        full = self._full(path)
+        with self._errors("write", full, absent_is_error=True):
+            self._pipe(full, data)
+
+    def _pipe(self, full: str, data: bytes, **options: Any) -> None:
+        try:
+            self._filesystem.pipe_file(full, data, **options)
+        except FileNotFoundError:
+            if _package(self._filesystem) in _WITHOUT_DIRECTORIES:
+                raise
+            self._filesystem.makedirs(full.rpartition("/")[0], exist_ok=True)
+            self._filesystem.pipe_file(full, data, **options)
+
+    def delete(self, path: str) -> None:
+        full = self._full(path)
+        with contextlib.suppress(ObjectNotFoundError), self._errors("delete", full):
+            self._filesystem.rm_file(full)
+
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[BinaryIO]:
+        """Cost: 1 PUT up to 16 MiB, else what the backend's ``put_file`` takes. The bytes wait on this machine's
+        disk until the block ends; nothing is sent when it raises."""
+        full = self._full(path)
+
+        def send(file: str) -> None:
+            try:
+                with self._errors("write", full, absent_is_error=True):
+                    if os.path.getsize(file) <= ONE_REQUEST_BYTES:
+                        with open(file, "rb") as read:
+                            self._pipe(full, read.read())
+                    else:
+                        self._filesystem.put_file(file, full)
+            except BaseException:
+                with contextlib.suppress(StoreError):
+                    self.delete(path)
+                raise
+
+        with spooled(send) as output:
+            yield output
+
+    def sync(self, paths: list[str]) -> None:
+        """A service is durable when it answers."""
+
+    # --------------------------------------------------------------------------------------------- reading
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        full = self._full(path)
+        if length == 0:
+            if self._info(full) is None:
+                raise self._absent("read", full)
+            return b""
+        return self._read(full, None, length)[:length]
+
+    def _read(self, full: str, start: int | None, end: int | None) -> bytes:
+        with self._errors("read", full):
+            try:
+                return bytes(self._filesystem.cat_file(full, start=start, end=end))
+            except Exception as error:
+                if _status_of(error) == 416:  # no such bytes: the object is empty
+                    return b""
+                raise
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        """Cost: 1 GET each; 32 at a time where the backend is asynchronous, which tells that threads may share it."""
+        if isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem):
+            return get_together(self.get, paths, length)
+        return super().get_many(paths, length)
+
+    def head(self, path: str) -> FileMeta | None:
+        info = self._info(self._full(path))
+        return None if info is None else _meta(info)
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        """Cost: the backend's listing of the whole directory, which cannot be told where to begin."""
+        full = self._full(directory) if directory else self._root
+        with self._errors("list", full):
+            self._filesystem.invalidate_cache()
+            try:
+                entries = self._filesystem.ls(full, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            inside = (entry for entry in entries if entry["type"] == "file" and _differ(entry["name"], full))
+            return sorted((meta for meta in map(_meta, inside) if meta.name >= start), key=lambda meta: meta.name)
+
+    def open_input(self, path: str) -> Any:
+        """Cost: 1 HEAD and 1 GET of the last 64 KiB, which holds most footers and small files whole; then 1 GET for
+        each read outside what was read before."""
+        full = self._full(path)
+        info = self._info(full)
+        if info is None:
+            raise self._absent("read", full)
+        size = int(info["size"])
+        tail = self._read(full, max(size - TAIL_BYTES, 0), size) if size else b""
+        return RangeReader(full, tail, size, lambda start, end: self._read(full, start, end))
+
+    def _info(self, full: str) -> Mapping[str, Any] | None:
+        with self._errors("look at", full):
+            self._filesystem.invalidate_cache()
+            try:
+                info: Mapping[str, Any] = self._filesystem.info(full)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return info if info["type"] == "file" else None
+
+    # ---------------------------------------------------------------------------------------------- places
+
+    def sibling(self, url: str) -> LogStore:
+        kind = type(self._filesystem)
+        same = _scheme(url) == _scheme(self.url) or {_scheme(url), _scheme(self.url)} <= set(_protocols(kind))
+        if not same or kind._get_kwargs_from_urls(url) != kind._get_kwargs_from_urls(self.url):
+            raise CallError(f"{url} is not on the same service as the table {self.url}.")
+        return FsspecStore(
+            self._filesystem, url, url=url, unsafe_single_writer=self._unsafe_single_writer, secrets=self._secrets
+        )
+
+    def _full(self, path: str) -> str:
+        if not is_below_root(path):
+            raise StoreError(f"{self.url}: {path!r} is no path below the root.", path=path)
+        return f"{self._root}/{path}" if self._root else path
+
+    # ---------------------------------------------------------------------------------------------- errors
+
+    @contextlib.contextmanager
+    def _errors(self, verb: str, full: str, *, absent_is_error: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            raise self._failure(verb, full, error, absent_is_error) from self._secrets.cause(error)
+
+    def _failure(self, verb: str, full: str, error: Exception, absent_is_error: bool = False) -> StoreError:
+        if isinstance(error, FileNotFoundError) and not absent_is_error:
+            return self._absent(verb, full)
+        return StoreError(
+            f"{self.url}: cannot {verb} {full}: {self._secrets.reason(error)} "
+            "Check the location, the credentials and the options.",
+            path=full,
+        )
+
+    def _absent(self, verb: str, full: str) -> ObjectNotFoundError:
+        return ObjectNotFoundError(f"{self.url}: cannot {verb} {full}: there is no such object.", path=full)
+
+
+# ------------------------------------------------------------------------------------------- opening a location
+
+
+def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """The file system and the path that a URL means. Raises CallError for what fsspec does not know, and for a backend
+    that is not installed or does not take the options."""
+    protocol, rest = url.split("://", 1)
+    if "::" in url:
+        raise CallError(f"{url} chains file systems, and what they keep may be stale. Give the innermost location.")
+    if ":" in rest.partition("/")[0].rpartition("@")[0]:
+        raise CallError(f"The {protocol}:// location has a password in it. Give it as an option of the file system.")
+    try:
+        kind = fsspec.get_filesystem_class(protocol)
+    except ValueError:
+        raise CallError(
+            f"No store for scheme {protocol!r}. There are local paths, file:, memory://, s3://, and what fsspec has a "
+            "file system for, such as gs:// and az://."
+        ) from None
+    except ImportError as error:
+        extra = _EXTRAS.get(protocol)
+        how = f": pip install 'deltalog[{extra}]'" if extra else ""
+        raise CallError(f"{url} needs a package that is not installed ({error}){how}.") from error
+    secrets = Secrets(options)
+    fresh = {"use_listings_cache": False} if kind.__module__.split(".")[0] in _CONDITIONAL else {}
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url, **{**fresh, **options})
+    except Exception as error:
+        raise CallError(
+            f"{url} cannot be opened with the options {sorted(options)}: {secrets.reason(error)}"
+        ) from secrets.cause(error)
+    return filesystem, str(path)
+
+
+def unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
+    """The file system below those that only change paths, and the path in it. Raises CallError for one that caches."""
+    while True:
+        if isinstance(filesystem, CachingFileSystem):
+            raise CallError(f"{type(filesystem).__name__} keeps copies that may be stale. Give the one below it.")
+        if isinstance(filesystem, DirFileSystem):
+            path = "/".join(part for part in (str(filesystem.path).rstrip("/"), path.strip("/")) if part)
+            filesystem = filesystem.fs
+        elif isinstance(filesystem, AsyncFileSystemWrapper):
+            filesystem = filesystem.sync_fs
+        else:
+            return filesystem, path
+
+
+def local_path(filesystem: Any, path: str) -> str | None:
+    """The directory when the file system is the local disk, where LocalStore does what fsspec does not."""
+    return str(filesystem._strip_protocol(path)) if isinstance(filesystem, LocalFileSystem) else None
+
+
+def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None:
+    """The URL and the options when the file system is s3fs, whose objects S3Store handles."""
+    if _package(filesystem) != "s3fs":
+        return None
+    names = list(inspect.signature(type(filesystem).__init__).parameters)[1:]
+    options = {**dict(zip(names, filesystem.storage_args, strict=False)), **filesystem.storage_options}
+    for own in ("asynchronous", "loop", "skip_instance_cache", "use_listings_cache", "listings_expiry_time"):
+        options.pop(own, None)
+    return f"s3://{filesystem._strip_protocol(path)}", options
+
+
+# ------------------------------------------------------------------------------------- what is known of a backend
+
+
+def _fault_of(filesystem: Any) -> str | None:
+    """What in a backend's code rules exclusive creation out, or None."""
+    if _is_memory(filesystem):
+        return None
+    kind = type(filesystem)
+    is_async = isinstance(filesystem, fsspec.asyn.AsyncFileSystem)
+    create = kind._pipe_file if is_async else kind.pipe_file
+    if create is fsspec.AbstractFileSystem.pipe_file:
+        return "it looks whether the object is there, and writes then"
+    if create is fsspec.asyn.AsyncFileSystem._pipe_file:
+        return "it cannot write"
+    parameters = inspect.signature(create).parameters.values()
+    if not any(each.name == "mode" or each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+        return "its pipe_file takes no mode"
+    return None
+
+
+def _is_known(filesystem: Any) -> bool:
+    """Whether the backend is known to pass the condition on to its service."""
+    package = _package(filesystem)
+    if package not in _CONDITIONAL:
+        return False
+    found = re.match(r"(\d+)\.(\d+)", importlib.metadata.version(package))
+    return found is not None and (int(found[1]), int(found[2])) >= _CONDITIONAL[package]
+
+
+def _is_memory(filesystem: Any) -> bool:
+    return isinstance(filesystem, MemoryFileSystem)
+
+
+def _package(filesystem: Any) -> str:
+    return type(filesystem).__module__.split(".")[0]
+
+
+def _protocols(kind: Any) -> tuple[str, ...]:
+    return (kind.protocol,) if isinstance(kind.protocol, str) else tuple(kind.protocol)
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0]
+
+
+def _outcome_of(error: Exception) -> PutOutcome | None:
+    """How an exclusive creation ended, from the error it raised; None when it had no effect."""
+    if isinstance(error, FileExistsError):
+        return PutOutcome.EXISTS
+    # gcsfs tells of a 403 in words only.
+    if isinstance(error, _NO_EFFECT) or (isinstance(error, OSError) and str(error).startswith("Forbidden: ")):
+        return None
+    status = _status_of(error)
+    return PutOutcome.UNKNOWN if status is None else outcome_of_status(status)
+
+
+def _status_of(error: BaseException) -> int | None:
+    """The HTTP status in an error of a backend, under the names that their libraries have for it."""
+    for each in (error, error.__cause__):
+        for name in ("status_code", "status", "code"):
+            value = getattr(each, name, None)
+            if isinstance(value, (int, str)) and str(value).isdigit() and 100 <= int(value) < 600:
+                return int(value)
+    return None
+
+
+# ----------------------------------------------------------------------------------------------- what they answer
+
+
+def _meta(info: Mapping[str, Any]) -> FileMeta:
+    size = info.get("size")
+    return FileMeta(_name(info), None if size is None else int(size), _modified_ms(info))
+
+
+def _name(info: Mapping[str, Any]) -> str:
+    return str(info["name"]).rstrip("/").rpartition("/")[2]
+
+
+def _differ(name: str, full: str) -> bool:
+    return name.strip("/") != full.strip("/")
+
+
+def _modified_ms(info: Mapping[str, Any]) -> int | None:
+    value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
+    if isinstance(value, str):
+        # Python 3.10 reads neither "Z" nor fractions of other lengths than 3 and 6.
+        match = re.fullmatch(r"(.{19})(\.\d+)?(Z|[+-]\d\d:\d\d)?", value)
+        if match is None:
+            return None
+        fraction = (match[2] or ".0").ljust(7, "0")[:7]
+        value = datetime.datetime.fromisoformat(match[1] + fraction + (match[3] or "Z").replace("Z", "+00:00"))
+    if isinstance(value, datetime.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+        return int((aware - _EPOCH) / datetime.timedelta(milliseconds=1))
+    return int(value * 1000) if isinstance(value, (int, float)) else None
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

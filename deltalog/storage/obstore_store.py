@@ -1,0 +1,349 @@
+"""A store of the library obstore as a LogStore: S3, Google Cloud Storage and Azure through Rust's object_store.
+
+Exclusive creation is ``put(mode="create")``, one conditional request. obstore repeats it by itself when no answer
+comes, and takes an unsettled conflict (409) for *exists*; so EXISTS may mean our own object, or none at all. The
+commit loop reads the object back in either case. Its own file-system wrapper for fsspec drops the mode and is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import obstore
+import obstore.store
+from obstore import exceptions
+
+from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.exclusive import check_exclusive
+from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together, is_below_root, outcome_of_status, spooled
+from deltalog.storage.secrets import Secrets, check_endpoint
+
+_LIST_CHUNK = 1000
+_EXISTS = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
+# Refused by the service, or never sent.
+_UNABLE = (exceptions.NotSupportedError, NotImplementedError)
+_NO_EFFECT = (
+    *_UNABLE,
+    FileNotFoundError,
+    ValueError,
+    exceptions.InvalidPathError,
+    exceptions.PermissionDeniedError,
+    exceptions.UnauthenticatedError,
+    exceptions.UnknownConfigurationKeyError,
+)
+# The status of the last answer stands in the words only.
+_STATUS = re.compile(r"status code: (\d{3})")
+_PLAIN_SETTINGS = {"bucket", "region", "container_name", "account_name"}
+
+log = logging.getLogger(__name__)
+
+_processes: set[int] = set()
+
+
+class ObstoreStore(LogStore):
+    """The objects of a store of obstore, below the prefix that it was made with.
+
+    ``url`` is what it is called in messages and in absolute paths of a log. Modification times are whole seconds.
+    Raises CallError for a kind whose location cannot be told. Cost: no request.
+    """
+
+    is_remote = True
+
+    def __init__(self, store: Any, *, url: str | None = None) -> None:
+        self._store = store
+        self.url = (url or _url_of(store)).rstrip("/")
+        self._secrets = Secrets({k: v for k, v in _settings(store).items() if k not in _PLAIN_SETTINGS})
+        self._is_exclusive = isinstance(store, obstore.store.MemoryStore)
+
+    def __repr__(self) -> str:
+        return f"ObstoreStore({self.url!r})"
+
+    # --------------------------------------------------------------------------------------------- writing
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Cost: 1 PUT; before the first one 2 PUTs, 1 GET and 1 DELETE, to see whether the service honours the
+        condition. Raises UnsafeStoreError when it does not."""
+        self._check_path(path)
+        if not self._is_exclusive:
+            check_exclusive(self.url, self._create, self.get, self.delete, race=False)
+            self._is_exclusive = True
+        return self._create(path, data)
+
+    def _create(self, path: str, data: bytes) -> PutOutcome:
+        self._check_process()
+        try:
+            obstore.put(self._store, path, data, mode="create")
+        except Exception as error:
+            outcome = _outcome_of(error)
+            if outcome is PutOutcome.UNKNOWN:
+                log.warning("%s: no telling whether %s was created: %s", self.url, path, self._secrets.reason(error))
+            if outcome is not None:
+                return outcome
+            if isinstance(error, _UNABLE):
+                raise UnsafeStoreError(
+                    f"{self.url}: this store cannot create objects exclusively ({self._secrets.reason(error)}). "
+                    "Nothing was committed; write through one that can."
+                ) from self._secrets.cause(error)
+            # A request that was sent before, and whose answer got lost, may have landed.
+            if not isinstance(error, FileNotFoundError) and self._is_there(path):
+                return PutOutcome.EXISTS
+            raise self._failure("create", path, error, absent_is_error=True) from self._secrets.cause(error)
+        return PutOutcome.COMMITTED
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            return self.head(path) is not None
+        except StoreError:
+            return False
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._check_path(path)
+        with self._errors("write", path, absent_is_error=True):
+            obstore.put(self._store, path, data)
+
+    def delete(self, path: str) -> None:
+        self._check_path(path)
+        with contextlib.suppress(ObjectNotFoundError), self._errors("delete", path):
+            obstore.delete(self._store, path)
+
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[BinaryIO]:
+        """Cost: 1 PUT up to 5 MiB, else 1 for each 5 MiB and 2 more. The bytes wait on this machine's disk until the
+        block ends; nothing is sent when it raises."""
+        self._check_path(path)
+
+        def send(file: str) -> None:
+            try:
+                with self._errors("write", path, absent_is_error=True), open(file, "rb") as content:
+                    obstore.put(self._store, path, content)
+            except BaseException:
+                with contextlib.suppress(StoreError):
+                    self.delete(path)
+                raise
+
+        with spooled(send) as output:
+            yield output
+
+    def sync(self, paths: list[str]) -> None:
+        """A service is durable when it answers."""
+
+    # --------------------------------------------------------------------------------------------- reading
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        self._check_path(path)
+        if length is None:
+            with self._errors("read", path):
+                return bytes(obstore.get(self._store, path).bytes())
+        return self._head_of(path, length)
+
+    def _head_of(self, path: str, length: int) -> bytes:
+        with self._errors("read", path):
+            try:
+                if length > 0:
+                    return bytes(obstore.get(self._store, path, options={"range": (0, length)}).bytes())
+            except (exceptions.BaseError, ValueError):  # there are no such bytes when the object is empty
+                if obstore.head(self._store, path)["size"]:
+                    raise
+                return b""
+            obstore.head(self._store, path)
+            return b""
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        """Cost: 1 GET each, 32 at a time."""
+        return get_together(self.get, paths, length)
+
+    def head(self, path: str) -> FileMeta | None:
+        self._check_path(path)
+        try:
+            with self._errors("look at", path):
+                return _meta(obstore.head(self._store, path))
+        except ObjectNotFoundError:
+            return None
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        """Cost: 1 LIST for each 1,000 names from ``start`` on, those in directories below included; without ``start``
+        1 for each 1,000 names directly in ``directory``."""
+        if directory:
+            self._check_path(directory)
+        prefix = f"{directory}/" if directory else ""
+        with self._errors("list", directory):
+            if start:
+                # The offset leaves its own name out; all that the shortened name lets in besides is dropped below.
+                stream = obstore.list(
+                    self._store, directory or None, offset=prefix + start[:-1], chunk_size=_LIST_CHUNK
+                )
+                entries = [each for chunk in stream for each in chunk]
+            else:
+                entries = list(obstore.list_with_delimiter(self._store, directory or None)["objects"])
+        found = (_meta(each, name) for each in entries if "/" not in (name := each["path"][len(prefix) :]))
+        return sorted((meta for meta in found if meta.name and meta.name >= start), key=lambda meta: meta.name)
+
+    def open_input(self, path: str) -> Any:
+        """Cost: 1 GET of the last 64 KiB, which holds most footers and small files whole (on Azure 1 HEAD besides);
+        then 1 GET for each read outside what was read before."""
+        self._check_path(path)
+        with self._errors("read", path):
+            tail, size = self._tail(path)
+        return RangeReader(f"{self.url}/{path}", tail, size, lambda start, end: self._range(path, start, end))
+
+    def _tail(self, path: str) -> tuple[bytes, int]:
+        try:
+            answer = obstore.get(self._store, path, options={"range": {"suffix": TAIL_BYTES}})
+            return bytes(answer.bytes()), answer.meta["size"]
+        except (exceptions.BaseError, ValueError):  # an empty object has no last bytes, and Azure no such request
+            size = obstore.head(self._store, path)["size"]
+            return (self._range(path, max(size - TAIL_BYTES, 0), size) if size else b""), size
+
+    def _range(self, path: str, start: int, end: int) -> bytes:
+        with self._errors("read", path):
+            return bytes(obstore.get_range(self._store, path, start=start, end=end))
+
+    # ---------------------------------------------------------------------------------------------- places
+
+    def _check_path(self, path: str) -> None:
+        if not is_below_root(path):
+            raise StoreError(f"{self.url}: {path!r} is no path below the root.", path=path)
+
+    def _check_process(self) -> None:
+        """The threads of obstore stay behind in a fork, and a child that asks them for something waits for ever."""
+        _processes.add(os.getpid())
+        if len(_processes) > 1:
+            raise StoreError(
+                f"{self.url}: obstore was used before this process was forked, and cannot be used after that. Start "
+                "processes by 'spawn' or 'forkserver', or leave driver='obstore' out.",
+                path="",
+            )
+
+    @contextlib.contextmanager
+    def _errors(self, verb: str, path: str, *, absent_is_error: bool = False) -> Iterator[None]:
+        self._check_process()
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            raise self._failure(verb, path, error, absent_is_error) from self._secrets.cause(error)
+
+    def _failure(self, verb: str, path: str, error: Exception, absent_is_error: bool = False) -> StoreError:
+        if isinstance(error, FileNotFoundError) and not absent_is_error:
+            return ObjectNotFoundError(f"{self.url}: cannot {verb} {path}: there is no such object.", path=path)
+        return StoreError(
+            f"{self.url}: cannot {verb} {path}: {self._secrets.reason(error)} Check the location, the credentials, the "
+            "region and the endpoint.",
+            path=path,
+        )
+
+
+# ------------------------------------------------------------------------------------------- opening a location
+
+
+def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
+    """The store of a URL. For s3:// the options are those of s3fs, as far as obstore has the like; for other schemes
+    they are obstore's own. Raises CallError for one that is not known."""
+    secrets = Secrets(options)
+    scheme, _, rest = url.partition("://")
+    if scheme in ("s3", "s3a", "gs"):
+        check_endpoint(url, "location")
+    bucket, _, prefix = rest.partition("/")
+    try:
+        store: Any
+        if scheme in ("s3", "s3a"):
+            store = obstore.store.S3Store(bucket, prefix=prefix.strip("/") or None, **_s3_settings(options))
+        elif scheme == "gs":
+            store = obstore.store.GCSStore(bucket, prefix=prefix.strip("/") or None, **options)
+        elif set(url) & set("%?#"):
+            raise CallError(f"obstore would decode the location {url!r}. Give a store of obstore itself.")
+        else:
+            store = obstore.store.from_url(url, **options)
+    except CallError:
+        raise
+    except Exception as error:
+        raise CallError(
+            f"{url} cannot be opened by obstore with the options {sorted(options)}: {secrets.reason(error)}"
+        ) from secrets.cause(error)
+    return ObstoreStore(store, url=url)
+
+
+def local_path(store: Any) -> str | None:
+    """The directory when obstore's store is the local disk, where LocalStore also fsyncs."""
+    if not isinstance(store, obstore.store.LocalStore):
+        return None
+    return os.fspath(store.prefix or "/")
+
+
+_S3_NAMES = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token", "anon": "skip_signature"}
+_OWN_NAMES = {"client_options", "retry_config", "credential_provider"}
+
+
+def _s3_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of s3fs under obstore's names."""
+    client = dict(options.get("client_kwargs") or {})
+    config = dict(options.get("config_kwargs") or {})
+    endpoint = options.get("endpoint_url") or client.pop("endpoint_url", None)
+    check_endpoint(endpoint)
+    settings: dict[str, Any] = {_S3_NAMES[name]: options[name] for name in _S3_NAMES.keys() & options.keys()}
+    http = {"timeout": config.pop("read_timeout", None), "connect_timeout": config.pop("connect_timeout", None)}
+    http = {name: datetime.timedelta(seconds=seconds) for name, seconds in http.items() if seconds is not None}
+    retries = dict(config.pop("retries", None) or {}).get("max_attempts")
+    settings |= {name: options[name] for name in _OWN_NAMES & options.keys()}
+    if (region := client.pop("region_name", None)) is not None:
+        settings["region"] = region
+    if endpoint:
+        settings["endpoint"] = endpoint
+        http["allow_http"] = endpoint.startswith("http://")
+    if http:
+        settings["client_options"] = {**http, **settings.get("client_options", {})}
+    if retries is not None:
+        settings.setdefault("retry_config", {"max_retries": retries})
+    known = _S3_NAMES.keys() | _OWN_NAMES | {"endpoint_url", "client_kwargs", "config_kwargs"}
+    unknown = sorted({*(options.keys() - known), *client, *config})
+    if unknown:
+        raise CallError(
+            f"Storage options {unknown} are not known to driver='obstore'. It takes {sorted(known)}; of client_kwargs "
+            "region_name and endpoint_url, of config_kwargs read_timeout, connect_timeout and retries. Give a store "
+            "of obstore itself for others."
+        )
+    return settings
+
+
+def _settings(store: Any) -> Mapping[str, Any]:
+    config = getattr(store, "config", None)
+    return dict(config) if config else {}
+
+
+def _url_of(store: Any) -> str:
+    settings, prefix = _settings(store), str(getattr(store, "prefix", None) or "").strip("/")
+    if isinstance(store, obstore.store.MemoryStore):
+        return f"obstore-memory://{id(store):x}"
+    kinds = (
+        (obstore.store.S3Store, "s3", "bucket"),
+        (obstore.store.GCSStore, "gs", "bucket"),
+        (obstore.store.AzureStore, "az", "container_name"),
+    )
+    for kind, scheme, name in kinds:
+        if isinstance(store, kind) and settings.get(name):
+            return "/".join([f"{scheme}://{settings[name]}", *([prefix] if prefix else [])])
+    raise CallError(f"Where {type(store).__name__} leads cannot be told. Give ObstoreStore its url.")
+
+
+def _outcome_of(error: Exception) -> PutOutcome | None:
+    """How an exclusive creation ended, from the error it raised; None when it had no effect."""
+    if isinstance(error, _EXISTS):
+        return PutOutcome.EXISTS
+    if isinstance(error, _NO_EFFECT):
+        return None
+    status = _STATUS.search(str(error))
+    return outcome_of_status(int(status[1])) if status else PutOutcome.UNKNOWN
+
+
+def _meta(meta: Mapping[str, Any], name: str | None = None) -> FileMeta:
+    # HEAD has whole seconds everywhere; some services list milliseconds, and one object must have one time.
+    modified_ms = int(meta["last_modified"].timestamp()) * 1000
+    return FileMeta(name or meta["path"].rpartition("/")[2], meta["size"], modified_ms)

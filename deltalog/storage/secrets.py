@@ -1,0 +1,59 @@
+"""What must not be told: the secrets in storage options, and texts without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deltalog.errors import CallError
+
+_SHORTEST_SECRET = 4
+_PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_style"}
+
+
+class Secrets:
+    """All text in the options but what is known to be harmless; of a URL its user and password."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        found = {text for text in _secrets_in(options) if len(text) >= _SHORTEST_SECRET}
+        self._texts = sorted(found, key=len, reverse=True)
+
+    def without(self, text: str) -> str:
+        """The text with stars for the secrets."""
+        for secret in self._texts:
+            text = text.replace(secret, "***")
+        return text
+
+    def reason(self, error: Exception) -> str:
+        """What an error says."""
+        return self.without(f"{type(error).__name__}: {error}")
+
+    def cause(self, error: Exception) -> Exception | None:
+        """The error as the cause of ours, unless it or what it came from tells a secret."""
+        told: BaseException | None = error
+        while told is not None:
+            if self.without(str(told)) != str(told):
+                return None
+            told = told.__cause__ or told.__context__
+        return error
+
+
+def check_endpoint(url: str | None, option: str = "endpoint_url") -> None:
+    """Raises CallError when there is a user or a password in an endpoint."""
+    if _userinfo(url or ""):
+        raise CallError(f"The {option} has a user or password in it. Give them as key= and secret=.")
+
+
+def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _secrets_in(each, str(key))
+    elif isinstance(value, str) and name not in _PLAIN_OPTIONS:
+        if "://" in value:
+            yield from _userinfo(value).split(":")
+        else:
+            yield value
+
+
+def _userinfo(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[0]

@@ -1,0 +1,65 @@
+"""A store whose calls all go to another one, for stores that do a few of them differently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO, Generic, TypeVar
+
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+
+S = TypeVar("S", bound=LogStore)
+
+
+class WrappedStore(LogStore, Generic[S]):
+    """Passes each call on to ``inner``. What each costs: as there."""
+
+    def __init__(self, inner: S) -> None:
+        self.inner = inner
+        self.url = inner.url
+        self.is_remote = inner.is_remote
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        return self.inner.put_if_absent(path, data)
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self.inner.put(path, data, durable=durable)
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        return self.inner.get(path, length)
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        return self.inner.get_many(paths, length)
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        return self.inner.list_from(directory, start, stat=stat)
+
+    def list_names(self, directory: str, start: str = "") -> list[str]:
+        return self.inner.list_names(directory, start)
+
+    def head(self, path: str) -> FileMeta | None:
+        return self.inner.head(path)
+
+    def delete(self, path: str) -> None:
+        self.inner.delete(path)
+
+    def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
+        return self.inner.remove_orphans(directory, before_ms)
+
+    def open_input(self, path: str) -> Any:
+        return self.inner.open_input(path)
+
+    def open_output(self, path: str) -> AbstractContextManager[BinaryIO]:
+        return self.inner.open_output(path)
+
+    def sync(self, paths: list[str]) -> None:
+        self.inner.sync(paths)
+
+    def location(self, path: str) -> str:
+        return self.inner.location(path)
+
+    def link_target(self, path: str) -> str | None:
+        return self.inner.link_target(path)

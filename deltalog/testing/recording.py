@@ -1,0 +1,173 @@
+"""What clients did and what the store saw, written down for the checker."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from deltalog.errors import (
+    CommitAttemptsExhaustedError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    StoreError,
+    TableExistsError,
+)
+from deltalog.log.snapshot import Snapshot
+from deltalog.spec.actions import AddFile
+from deltalog.storage.base import LogStore, PutOutcome
+from deltalog.storage.memory import MemoryStore
+from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting
+from deltalog.testing.stores import FaultyStore
+from deltalog.write.commit import CommitResult, Environment, RetryPolicy
+
+#: Errors that say honestly that nothing was committed; everything else that escapes is a defect.
+DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
+
+
+class WatchedStore(MemoryStore):
+    """A MemoryStore that remembers every commit file as it appeared, and begins with what ``before`` holds."""
+
+    def __init__(
+        self, clock_ms: Callable[[], int], now: Callable[[], float] = lambda: 0, before: WatchedStore | None = None
+    ) -> None:
+        super().__init__("memory://simulation", clock_ms)
+        self.sightings: list[Sighting] = []
+        self._now = now
+        if before is not None:
+            self._objects.update(before._objects)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        outcome = super().put_if_absent(path, data)
+        if outcome is PutOutcome.COMMITTED:
+            self._see(path, data)
+        return outcome
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        super().put(path, data, durable=durable)
+        self._see(path, data)
+
+    def paths(self) -> frozenset[str]:
+        """The paths of all objects."""
+        return frozenset(self._objects)
+
+    def _see(self, path: str, data: bytes) -> None:
+        version = version_of(path)
+        if version is not None:
+            self.sightings.append(Sighting(self._now(), version, bytes(data)))
+
+
+def carry_out(
+    record: Operation,
+    run: Callable[[Operation], CommitResult | None],
+    resolve: Callable[[CommitStateUnknownError], CommitResult | None] = lambda error: None,
+) -> None:
+    """Run an operation and write down how it ended; a kill passes through. ``resolve`` is asked when the outcome is
+    open. An operation that made no commit counts as failed: nothing of it may be in the log."""
+    result: CommitResult | None = None
+    try:
+        result = run(record)
+        record.outcome = "ok"
+    except CommitStateUnknownError as error:
+        record.outcome, record.error, record.txn_id = "unknown", "CommitStateUnknownError", error.txn_id
+        result = resolve(error)
+        if result is not None:
+            record.outcome = "ok"
+    except DEFINITE as error:
+        record.outcome, record.error = "failed", type(error).__name__
+    except Exception as error:
+        record.outcome, record.error = "crashed", f"{type(error).__name__}: {error}"
+    if result is not None and not result.skipped:
+        record.version, record.txn_id, record.ict_ms = result.version, result.txn_id, result.in_commit_timestamp_ms
+    elif record.outcome == "ok":
+        record.outcome = "failed"
+
+
+def look(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
+    """What a snapshot says."""
+    files = frozenset(snapshot.files()["path"].to_pylist())
+    configuration = dict(snapshot.metadata.configuration)
+    returned = invoked  # nothing is judged by it
+    return Read(
+        client, invoked, returned, snapshot.version, files, snapshot.in_commit_timestamp_ms, configuration, latest
+    )
+
+
+def log_of(store: LogStore) -> dict[int, bytes]:
+    """The commit files by version."""
+    found = {version_of(f"_delta_log/{name}"): name for name in store.list_names("_delta_log")}
+    return {v: store.get(f"_delta_log/{name}") for v, name in sorted(found.items(), key=str) if v is not None}
+
+
+def history_of(
+    shared: WatchedStore,
+    stores: Sequence[FaultyStore],
+    operations: Sequence[Operation],
+    reads: Sequence[Read] = (),
+    *,
+    initial: int = 0,
+    data_files: Iterable[str] = (),
+) -> History:
+    """Everything that is known of a run on ``shared``. ``data_files`` need not really be there."""
+    metas = {version_of(f"_delta_log/{m.name}"): m for m in shared.list_from("_delta_log")}
+    attempts = [
+        Attempt(put.at, put.call.path, version, put.data)
+        for store in stores
+        for put in store.puts
+        if (version := version_of(put.call.path)) is not None
+    ]
+    return History(
+        log_of(shared),
+        operations,
+        reads,
+        shared.sightings,
+        attempts,
+        {v: meta.modification_time_ms or 0 for v, meta in metas.items() if v is not None},
+        initial,
+        data_files=shared.paths() | frozenset(data_files),
+    )
+
+
+def file_action(path: str, now_ms: int) -> AddFile:
+    """An add action for a file that nobody reads."""
+    return AddFile(path=path, partition_values={}, size=1, modification_time=now_ms, data_change=True)
+
+
+def version_of(path: str) -> int | None:
+    """The version whose commit file this is."""
+    directory, _, name = path.rpartition("/")
+    if directory != "_delta_log" or len(name) != 25 or not name.endswith(".json") or not name[:20].isdigit():
+        return None
+    return int(name[:20])
+
+
+def seeded_environment(seed: str, clock_ms: Callable[[], int], retry: RetryPolicy | None = None) -> Environment:
+    """An environment without sleep, whose uuids are the same for the same seed."""
+    rng = random.Random(seed)
+
+    def new_uuid() -> str:
+        return f"{rng.getrandbits(128):032x}"
+
+    return Environment(
+        clock_ms=clock_ms,
+        new_uuid=new_uuid,
+        sleep=lambda seconds: None,
+        random=rng.random,
+        retry=retry or RetryPolicy(),
+    )
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Drift and failed hooks are what is wanted here, so nobody needs to be told."""
+    logger = logging.getLogger("deltalog")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,223 @@
+"""``python -m deltalog.testing.soak --minutes 30``: all of this kit for as long as one likes, and one line of it.
+
+The parts that have an end are run first, on all cores: the mutants (all must be found), every failing call of every
+operation, the interleavings of two writers, the state machine, and killed processes. The rest of the time goes to
+schedules. What failed is appended to a file, a line each, and ``--replay`` runs its schedules again. Needs greenlet and
+hypothesis. The exit status is 1 when an invariant was broken or a mutant survived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import multiprocessing
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deltalog.testing import exhaustive, sweep
+from deltalog.testing.mutants import MUTANTS, find
+from deltalog.testing.simulation import run_schedule, run_schedules
+
+CHUNK = 250  # schedules that one process makes before it is asked again
+_MODEL_STEPS = 50
+
+
+@dataclass
+class Part:
+    """Figures, which are added up, and what went wrong: a line each, of which the first word says what failed."""
+
+    figures: collections.Counter[str] = field(default_factory=collections.Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def merge(self, other: Part) -> None:
+        self.figures.update(other.figures)
+        self.failures += other.failures
+
+
+def schedules(seeds: range) -> Part:
+    totals, bad = run_schedules(seeds, keep=CHUNK)
+    figures = collections.Counter(
+        schedules=totals.schedules,
+        faults=sum(totals.faults.values()),
+        acked=totals.outcomes["ok"],
+        steps=totals.steps,
+        violations=totals.violations,
+    )
+    return Part(figures, [f"schedule {result.seed} {result.violations[0]}" for result in bad])
+
+
+def mutants(numbers: range) -> Part:
+    survivors = [MUTANTS[number].name for number in numbers if find(MUTANTS[number]) is None]
+    figures = collections.Counter(mutants=len(numbers), mutants_killed=len(numbers) - len(survivors))
+    return Part(figures, [f"mutant {name} survived" for name in survivors])
+
+
+def failing_calls(number: int, everything: bool) -> Part:
+    totals, failures = sweep.sweep([sweep.OPERATIONS[number]], () if everything else sweep.HALF)
+    return _swept(totals, failures)
+
+
+def failing_pairs(seed: int, number: int) -> Part:
+    return _swept(*sweep.pairs(sweep.OPERATIONS, seed, number))
+
+
+def _swept(totals: sweep.SweepTotals, failures: list[str]) -> Part:
+    faults, acked = sum(totals.faults.values()), totals.outcomes["ok"]
+    figures = collections.Counter(nth_call_cases=totals.cases, faults=faults, acked=acked, violations=len(failures))
+    return Part(figures, [f"call {' '.join(failure.split())}" for failure in failures])
+
+
+def interleavings(table: str, faults: int, max_switches: int | None) -> Part:
+    totals, bad = exhaustive.explore(table, faults=faults, max_switches=max_switches)
+    figures = collections.Counter(
+        interleavings=totals.schedules,
+        faults=sum(totals.faults.values()),
+        acked=totals.outcomes["ok"],
+        violations=len(bad),
+    )
+    return Part(figures, [f"interleaving {table} {' '.join(report.splitlines()[:2])}" for report in bad])
+
+
+def model(examples: int) -> Part:
+    from deltalog.testing.model import STEPS, state_machine  # hypothesis takes a second that the others need not wait
+
+    STEPS.clear()
+    failures = []
+    try:
+        state_machine(examples, _MODEL_STEPS, derandomize=False, shrink=False)("runTest").runTest()
+    except Exception as error:
+        failures.append(f"model {type(error).__name__}: {' '.join(str(error).split())[:500]}")
+    return Part(collections.Counter(model_steps=STEPS["steps"], violations=len(failures)), failures)
+
+
+def kills(number: int, seed: int) -> Part:
+    from deltalog.testing.crash import run_kills
+
+    with tempfile.TemporaryDirectory() as directory:
+        records = Path(directory, "records")
+        records.mkdir()
+        report = run_kills(str(Path(directory, "table")), records, kills=number, seed=seed, stop_seconds=2.0)
+    figures = collections.Counter(
+        kills=report.killed,
+        stops=report.kills["stopped"],
+        acked=report.outcomes["ok"],
+        violations=len(report.problems),
+    )
+    return Part(figures, [f"kill {seed} {problem}" for problem in report.problems])
+
+
+def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Part], tuple[object, ...]]]:
+    """The parts that have an end; they take some third of half an hour."""
+    thorough = minutes >= 10
+    for start in range(0, len(MUTANTS), 4):
+        yield mutants, (range(start, min(start + 4, len(MUTANTS))),)
+    if hasattr(os, "fork"):
+        for number in range(max(1, round(minutes / 10))):
+            yield kills, (min(300, round(60 * minutes)), seed + number)
+    for table in exhaustive.TABLES:
+        yield interleavings, (table, 1, None if thorough else 2)
+        if thorough:
+            yield interleavings, (table, 2, 1)
+    for _ in range(os.cpu_count() or 1):
+        yield model, (max(10, round(15 * minutes)),)
+    for number in range(len(sweep.OPERATIONS)):
+        yield failing_calls, (number, thorough)
+    for number in range(round(minutes)):
+        yield failing_pairs, (seed + number, 100)
+
+
+def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool = False) -> tuple[Part, range, float]:
+    """Run until the time is over or the seeds are: the sums, the seeds that were used, and the seconds it took."""
+    started = time.monotonic()
+    deadline = started + minutes * 60 if minutes else float("inf")
+    planned = [] if only_schedules else list(bounded_parts(minutes, seeds.start))
+    total, waiting, following = Part(), set[concurrent.futures.Future[Part]](), seeds.start
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:
+        while True:
+            while len(waiting) <= processes and time.monotonic() < deadline:
+                if planned:
+                    run, arguments = planned.pop(0)
+                    waiting.add(pool.submit(run, *arguments))
+                elif following < seeds.stop:
+                    chunk = range(following, min(following + CHUNK, seeds.stop))
+                    waiting.add(pool.submit(schedules, chunk))
+                    following = chunk.stop
+                else:
+                    break
+            if not waiting:
+                break
+            done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                total.merge(future.result())
+    total.figures["parts_left_out"] = len(planned)  # there was no time for them
+    return total, range(seeds.start, following), time.monotonic() - started
+
+
+def line(total: Part, seeds: range, seconds: float, processes: int) -> dict[str, object]:
+    """The figures in the order in which they are reported."""
+    figures = total.figures
+    names = ["schedules", "faults", "acked", "kills", "stops", "model_steps", "nth_call_cases", "interleavings"]
+    return {
+        **{name: figures[name] for name in names},
+        "violations": figures["violations"],
+        "parts_left_out": figures["parts_left_out"],
+        "mutants": f"{figures['mutants_killed']}/{figures['mutants']}",
+        "seconds": round(seconds),
+        "seeds": f"{seeds.start}..{seeds.stop - 1}" if seeds else "none",
+        "processes": processes,
+    }
+
+
+def replay(path: Path) -> int:
+    """Run the schedules named in a file of failures again; how many still break an invariant."""
+    failed = 0
+    for text in path.read_text().splitlines():
+        kind, seed, *_ = text.split()
+        if kind == "schedule":
+            result = run_schedule(int(seed))
+            failed += bool(result.violations)
+            print(result.report() if result.violations else f"seed {seed} is clean")
+    return failed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m deltalog.testing.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=0.0, help="how long (default: until the seeds are done)")
+    parser.add_argument("--seeds", metavar="A:B", help="only schedules, with these seeds (B not included)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one for each core")
+    parser.add_argument("--json", action="store_true", help="the line as JSON")
+    parser.add_argument("--failures", type=Path, default=Path("soak-failures.txt"), help="default: %(default)s")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run the schedules that failed again")
+    chosen = parser.parse_args(arguments)
+    if chosen.replay:
+        return int(replay(chosen.replay) > 0)
+    if not (chosen.minutes or chosen.seeds):
+        parser.error("give --minutes or --seeds")
+    # Other seeds in each soak, so that soaks add up; far from those that every test run has.
+    first = 1_000_000 * (1 + secrets.randbelow(1_000_000))
+    seeds = range(first, first + 1_000_000_000)
+    if chosen.seeds:
+        start, _, stop = chosen.seeds.partition(":")
+        seeds = range(int(start), int(stop))
+    total, used, seconds = soak(chosen.minutes, seeds, chosen.processes, only_schedules=bool(chosen.seeds))
+    if total.failures:
+        with chosen.failures.open("a") as file:
+            file.writelines(f"{failure}\n" for failure in total.failures)
+    told = line(total, used, seconds, chosen.processes)
+    print(json.dumps(told) if chosen.json else "soak: " + " ".join(f"{name}={value}" for name, value in told.items()))
+    for failure in total.failures[:20]:
+        print(failure, file=sys.stderr)
+    return int(bool(total.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

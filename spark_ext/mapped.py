@@ -1,0 +1,76 @@
+"""Column mapping on write: rows under the names and ids that data files have for the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext.types import spark_type
+
+_MODE = "delta.columnMapping.mode"
+_PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+# What Spark's Parquet writer makes the field_id of a column of.
+_PARQUET_ID = "parquet.field.id"
+
+
+def is_mapped(transaction: deltalog.Transaction) -> bool:
+    """Whether the table, as the transaction leaves it, maps its columns."""
+    return transaction.metadata.configuration.get(_MODE, "none").lower() != "none"
+
+
+def stored_name(field: deltalog.StructField) -> str:
+    """The name that files, paths and the log have for a column of a mapped table. Raises CorruptTableError."""
+    name = field.metadata.get(_PHYSICAL_NAME)
+    if not isinstance(name, str) or not isinstance(field.metadata.get(_ID), int):
+        raise deltalog.CorruptTableError(f"Column {field.name} has no {_PHYSICAL_NAME} or {_ID}, which mapping needs.")
+    return name
+
+
+def stored_names(target: deltalog.StructType, columns: Sequence[str]) -> list[str]:
+    """``stored_name`` of columns by their names."""
+    return [stored_name(target.field(name)) for name in columns]
+
+
+def under_stored_names(frame: DataFrame, target: deltalog.StructType) -> DataFrame:
+    """The rows (columns as in ``target``) with the names and ids of files, at every depth."""
+    stored = _stored(target)
+    columns = []
+    for field, given in zip(stored.fields, target.fields, strict=True):
+        column = F.col("`" + given.name.replace("`", "``") + "`")
+        if _has_fields(field.data_type):
+            column = column.cast(spark_type(field.data_type))  # fields of structs are cast by their places
+        columns.append(column.alias(field.name, metadata=dict(field.metadata)))
+    return frame.select(*columns)
+
+
+def _stored(schema: deltalog.StructType) -> deltalog.StructType:
+    return deltalog.StructType(
+        tuple(
+            deltalog.StructField(stored_name(f), _stored_type(f.data_type), True, {_PARQUET_ID: f.metadata[_ID]})
+            for f in schema.fields
+        )
+    )
+
+
+def _stored_type(data_type: Any) -> Any:
+    if isinstance(data_type, deltalog.StructType):
+        return _stored(data_type)
+    if isinstance(data_type, deltalog.ArrayType):
+        return replace(data_type, element_type=_stored_type(data_type.element_type), contains_null=True)
+    if isinstance(data_type, deltalog.MapType):
+        key, value = _stored_type(data_type.key_type), _stored_type(data_type.value_type)
+        return replace(data_type, key_type=key, value_type=value, value_contains_null=True)
+    return data_type
+
+
+def _has_fields(data_type: Any) -> bool:
+    if isinstance(data_type, deltalog.ArrayType):
+        return _has_fields(data_type.element_type)
+    if isinstance(data_type, deltalog.MapType):
+        return _has_fields(data_type.key_type) or _has_fields(data_type.value_type)
+    return isinstance(data_type, deltalog.StructType)

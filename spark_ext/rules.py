@@ -1,0 +1,65 @@
+"""What a table demands of its rows, as Spark evaluates it in the job that writes them.
+
+deltalog has accepted every expression before it comes here, so nothing that it does not know is ever run by Spark.
+Expressions count times in the session's time zone, as delta-spark's do.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext.types import spark_type
+
+# How a refusal that is raised inside a Spark job is found again in Spark's message.
+REFUSAL = re.compile(r"DELTALOG: (.*?) :DELTALOG", re.DOTALL)
+
+
+def refuse(message: str) -> Column:
+    """A value that fails the job, and is an error of deltalog then."""
+    return F.raise_error(F.lit(f"DELTALOG: {message} :DELTALOG"))
+
+
+def filled(df: DataFrame, rules: Any, target: deltalog.StructType, absent: set[str]) -> DataFrame:
+    """The rows with the columns that the data lacks: defaults first, as generated columns may look at them."""
+    for name, expression in rules.fillings.items():
+        if name in absent:
+            df = df.withColumn(name, F.expr(expression.text).cast(spark_type(target.field(name).data_type)))
+    return df
+
+
+def checked(df: DataFrame, rules: Any) -> DataFrame:
+    """The same rows; the job fails at one that violates a condition."""
+    for check in rules.checks:
+        df = df.filter(F.when(F.coalesce(_condition(check), F.lit(False)), F.lit(True)).otherwise(_refusal(check)))
+    return df
+
+
+def violation(message: str, rules: Any) -> deltalog.ConstraintViolationError | None:
+    """The error for the message that a job failed with, if it is that of a condition."""
+    for check in rules.checks:
+        if message == _message(check):
+            return deltalog.ConstraintViolationError(
+                f"{rules.table}: {message}. Nothing was committed; correct the rows.",
+                constraint=check.name,
+                expression=check.text,
+                violations=None,
+            )
+    return None
+
+
+def _condition(check: Any) -> Column:
+    condition = F.expr(check.text)
+    return F.col(f"`{check.generates}`").eqNullSafe(condition) if check.generates else condition
+
+
+def _refusal(check: Any) -> Column:
+    return refuse(_message(check)).cast("boolean")
+
+
+def _message(check: Any) -> str:
+    return f"a row violates {check.name} ({check.text})"

@@ -1,0 +1,258 @@
+"""Appends, many writers, and commits of many actions: what a worker does for the measurements that write.
+
+Each measured run has a copy of the table of its own, beside the original, so on the same disk. Times are seconds for
+one commit: those of a run divided by its commits. Nothing but the standard library is imported at the top.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+_WARM_UP = 3
+_TAG = re.compile(r"writer-\d+-commit-\d+")
+
+
+def appends(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
+    """``amount`` batches through one handle, one after the other."""
+    answers = []
+    for _ in range(1 + spec["repeats"]):
+        with _fresh(spec["root"]) as root:
+            handle, rows = system.open(root), system.rows()
+            with clock:
+                for number in range(spec["amount"]):
+                    system.append(handle, rows, _tag(0, number))
+            clock.share(spec["amount"])
+            clock.remember(system)
+            answers.append(_judged(root, [_tag(0, number) for number in range(spec["amount"])]))
+    return answers
+
+
+def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
+    """One commit of ``amount`` add actions, to a handle that is open."""
+    from tests.benchmarks.tables import new_add
+
+    answers = []
+    given = system.adds([new_add(number) for number in range(spec["amount"])])
+    for _ in range(1 + spec["repeats"]):
+        with _fresh(spec["root"]) as root:
+            handle = system.open(root)
+            with clock:
+                system.commit_adds(handle, given)
+            clock.remember(system)
+            committed = sorted(_commits(root))[-1].read_bytes().count(b'{"add":')
+            answers.append({"right": {"adds": spec["amount"]}, "got": {"adds": committed}})
+    return answers
+
+
+def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
+    """``writers`` processes that append to one table, together ``amount`` batches: all are started and have appended
+    to another table before the clock runs. The wall time of all, and how they shared it."""
+    answers = []
+    for _ in range(1 + spec["repeats"]):
+        with _fresh(spec["root"]) as root:
+            found = (_threads if spec["system"] == "delta-spark" else _processes)(system, spec, root)
+            took_s = max(each["ended"] for each in found) - min(each["begun"] for each in found)
+            clock.wall.append(took_s / spec["amount"])
+            clock.cpu.append(sum(each["cpu_s"] for each in found) / spec["amount"])
+            clock.first_mib = max(each["peak_mib"] for each in found)
+            acknowledged = [tag for each in found for tag in each["acknowledged"]]
+            answers.append(_judged(root, acknowledged, spec["amount"]))
+            clock.details.append(_shares(found))
+    return answers
+
+
+def _shares(found: list[dict[str, Any]]) -> dict[str, float]:
+    """How fair it was: the longest wait for one commit, and the rates of the fastest and of the slowest writer."""
+    rates = [len(each["acknowledged"]) / (each["ended"] - each["begun"]) for each in found]
+    return {
+        "longest commit, ms": max(max(each["seconds"]) for each in found) * 1000,
+        "slowest writer, commits/s": min(rates),
+        "fastest writer, commits/s": max(rates),
+        "given up and repeated": sum(each["repeated"] for each in found),
+    }
+
+
+def _each_share(spec: dict[str, Any]) -> list[int]:
+    count, amount = spec["writers"], spec["amount"]
+    return [amount // count + (number < amount % count) for number in range(count)]
+
+
+def _threads(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, Any]]:
+    """delta-spark's log store for local disks is safe within one JVM only, so its writers are threads of one."""
+    with _fresh(spec["root"]) as other:
+        _append_all(system, other, 0, 1)
+    with ThreadPoolExecutor(spec["writers"]) as pool:
+        shares = enumerate(_each_share(spec))
+        started = [pool.submit(_append_all, system, root, number, share) for number, share in shares]
+        return [each.result() for each in started]
+
+
+def _processes(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, Any]]:
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deltalog-bench-")))
+        children = []
+        for number, share in enumerate(_each_share(spec)):
+            path = scratch / f"{number}.json"
+            path.write_text(json.dumps({
+                **spec, "call": "writer", "root": root, "original": spec["root"], "number": number, "amount": share,
+                "requests": False,
+            }))  # fmt: skip
+            command = [sys.executable, "-m", "tests.benchmarks.worker", str(path)]
+            child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            children.append((stack.enter_context(child), path.with_suffix(".out")))
+        for child, _ in children:
+            assert child.stdout is not None
+            if child.stdout.readline() != "ready\n":
+                raise RuntimeError("a writer did not start")
+        for child, _ in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        for child, _ in children:
+            child.wait()
+        return [json.loads(out.read_text())["answers"][0] for _, out in children]
+
+
+def writer(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
+    """One of the processes of ``writers``."""
+    with _fresh(spec["original"]) as other:
+        _append_all(system, other, spec["number"], _WARM_UP)
+    with clock:
+        found = _append_all(system, spec["root"], spec["number"], spec["amount"], ready=_wait_for_the_others)
+    clock.remember(system)
+    return [found]
+
+
+def _wait_for_the_others() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def _append_all(
+    system: Any, root: str, writer: int, amount: int, ready: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Append ``amount`` batches to the table at ``root``, beginning when ``ready`` returns; what came of it."""
+    handle, rows = system.open(root), system.rows()
+    ready()
+    acknowledged, seconds, repeated = [], [], 0
+    begun, cpu_s = time.monotonic(), time.process_time()
+    for number in range(amount):
+        tag, started = _tag(writer, number), time.monotonic()
+        repeated += _until_acknowledged(system, handle, rows, tag)
+        seconds.append(time.monotonic() - started)
+        acknowledged.append(tag)
+    return {
+        "begun": begun, "ended": time.monotonic(), "seconds": seconds, "cpu_s": time.process_time() - cpu_s,
+        "acknowledged": acknowledged, "repeated": repeated, "peak_mib": system.peak_mib(),
+    }  # fmt: skip
+
+
+def _until_acknowledged(system: Any, handle: Any, rows: Any, tag: str) -> int:
+    """Append, and again when the system gives up in the race. How often it did."""
+    for number in range(100):
+        try:
+            system.append(handle, rows, tag)
+        except system.gave_up:
+            system.refresh(handle)
+        else:
+            return number
+    raise RuntimeError(f"{tag} was given up 100 times")
+
+
+def append_once(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
+    """One batch to a handle that is open, on a long log; the system brings it up to date itself."""
+    handle, rows = system.open(spec["root"]), system.rows_of_log()
+    for number in range(1 + spec["repeats"]):
+        if number and sum(clock.wall) > spec["budget_s"]:
+            break
+        if number:
+            system.refresh(handle)
+        with clock:
+            system.append(handle, rows, _tag(0, number))
+        clock.remember(system)
+    return []
+
+
+def open_and_append(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
+    """Open the table and append one batch to it, on a long log."""
+    rows = system.rows_of_log()
+    for number in range(1 + spec["repeats"]):
+        if number and sum(clock.wall) > spec["budget_s"]:
+            break
+        with clock:
+            system.append(system.open(spec["root"]), rows, _tag(0, number))
+        clock.remember(system)
+    return []
+
+
+def requests_of_appends(root: str) -> dict[str, dict[str, int]]:
+    """What deltalog asks of a store over a network for an append on a warm handle: with the table to itself, and
+    after another writer took the version."""
+    from deltalog import DeltaTable
+    from deltalog.storage.fs import LocalStore
+    from deltalog.testing import CountingStore
+    from tests.benchmarks.requests import by_kind
+    from tests.benchmarks.tables import small_batch
+
+    class Remote(LocalStore):
+        is_remote = True
+
+    with _fresh(root) as copy:
+        store = CountingStore(Remote(copy))
+        table, other = DeltaTable.open(store), DeltaTable.open(copy)
+        table.append(small_batch())
+        with store.counted() as alone:
+            table.append(small_batch())
+        other.append(small_batch())
+        with store.counted() as contested:
+            table.append(small_batch())
+    return {"append": by_kind(alone), "append after a lost race": by_kind(contested)}
+
+
+CALLS = {
+    "appends": appends, "adds": adds, "writers": writers, "writer": writer, "append": append_once,
+    "open+append": open_and_append,
+}  # fmt: skip
+
+
+@contextmanager
+def _fresh(root: str) -> Iterator[str]:
+    """A copy of a table, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="run-", dir=Path(root).parent) as scratch:
+        yield str(shutil.copytree(root, Path(scratch) / "table"))
+
+
+def _tag(writer: int, number: int) -> str:
+    """What a commit carries, so that it can be found."""
+    return f"writer-{writer}-commit-{number}"
+
+
+def _commits(root: str) -> list[Path]:
+    return [path for path in (Path(root) / "_delta_log").glob("*.json") if path.stem.isdecimal()]
+
+
+def _judged(root: str, acknowledged: list[str], amount: int | None = None) -> dict[str, Any]:
+    """Whether each acknowledged commit is in the log once, in versions without a gap; read without any system."""
+    versions = sorted(_commits(root))
+    found = Counter(tag for path in versions for tag in set(_TAG.findall(path.read_text())))
+    got = {
+        "acknowledged": len(acknowledged),
+        "lost": sum(not found[tag] for tag in acknowledged),
+        "doubled": sum(found[tag] > 1 for tag in acknowledged),
+        "gaps": sum(int(path.stem) != number for number, path in enumerate(versions)),
+    }
+    right = {"acknowledged": len(acknowledged) if amount is None else amount, "lost": 0, "doubled": 0, "gaps": 0}
+    return {"right": right, "got": got}

@@ -1,0 +1,63 @@
+package deltalog;
+
+import io.delta.storage.LocalLogStore;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.nio.file.StandardOpenOption;
+import java.util.Iterator;
+import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+
+/**
+ * delta-spark's log store for a local disk that other processes write to as well.
+ *
+ * <p>Its own one looks whether a commit is there and then renames, which replaces a commit that another process made
+ * in between. Here the commit is linked to its name, which fails when the name is taken: as deltalog does it.
+ *
+ * <p>Put it on the class path and set {@code spark.delta.logStore.file.impl=deltalog.LinkLogStore}.
+ */
+public class LinkLogStore extends LocalLogStore {
+    public LinkLogStore(Configuration conf) {
+        super(conf);
+    }
+
+    @Override
+    public void write(
+            org.apache.hadoop.fs.Path path, Iterator<String> actions, Boolean overwrite, Configuration conf)
+            throws IOException {
+        if (overwrite) { // a hint or a checksum, which may be replaced
+            super.write(path, actions, true, conf);
+            return;
+        }
+        Path target = Paths.get(path.getFileSystem(conf).makeQualified(path).toUri().getPath());
+        Path hidden = target.resolveSibling("." + UUID.randomUUID() + ".tmp");
+        try {
+            try (FileChannel file =
+                    FileChannel.open(hidden, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+                while (actions.hasNext()) {
+                    ByteBuffer line = ByteBuffer.wrap((actions.next() + "\n").getBytes(StandardCharsets.UTF_8));
+                    while (line.hasRemaining()) {
+                        file.write(line);
+                    }
+                }
+                file.force(true);
+            }
+            Files.createLink(target, hidden); // FileAlreadyExistsException is what Delta takes for a lost race
+        } finally {
+            Files.deleteIfExists(hidden);
+        }
+        try (FileChannel directory = FileChannel.open(target.getParent(), StandardOpenOption.READ)) {
+            directory.force(true);
+        }
+    }
+
+    @Override
+    public Boolean isPartialWriteVisible(org.apache.hadoop.fs.Path path, Configuration conf) {
+        return false;
+    }
+}

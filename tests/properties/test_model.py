@@ -1,0 +1,38 @@
+"""The library and a model of 60 lines go through the same steps, and say the same of every version.
+
+DELTALOG_MODEL_EXAMPLES=20000 makes more of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from deltalog.testing.model import STEPS, state_machine
+
+EXAMPLES = int(os.environ.get("DELTALOG_MODEL_EXAMPLES", "300"))
+LENGTH = 50
+
+
+@pytest.mark.timeout(600 + EXAMPLES * 2)
+def test_the_library_is_as_the_model(capsys):
+    STEPS.clear()
+    state_machine(EXAMPLES, LENGTH)("runTest").runTest()
+    with capsys.disabled():
+        print(f"\n[model] examples={STEPS['examples']} steps={STEPS['steps']}", end="")
+    assert STEPS["examples"] >= EXAMPLES
+    assert STEPS["steps"] >= EXAMPLES * LENGTH * 0.85
+
+
+DEFECTS = {
+    "the commit keeps the clock's time": ("deltalog.spec.timestamps.next_timestamp", lambda clock, previous: clock),
+    "an application's run is never known": ("deltalog.write.operations._is_recorded", lambda transaction, txn: False),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_found(defect, monkeypatch):
+    monkeypatch.setattr(*DEFECTS[defect])
+    with pytest.raises(AssertionError):
+        state_machine(100, LENGTH, shrink=False)("runTest").runTest()

@@ -1,0 +1,55 @@
+"""Two writers append at once: every interleaving, and every single fault in those with few switches."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltalog.testing.exhaustive import TABLES, Choices, explore
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_interleaving_without_faults(table, capsys):
+    totals, bad = explore(table, faults=0)
+    with capsys.disabled():
+        print(f"\n[exhaustive] {table}, no faults: {totals.line()}", end="")
+    assert not bad, bad[0]
+    assert totals.schedules >= 300
+    assert totals.outcomes == {"ok": 3 * totals.schedules}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_fault_at_every_call_with_up_to_two_switches(table, capsys):
+    """The soak does it with any number of switches: some 32,000 schedules for each table."""
+    totals, bad = explore(table, faults=1, max_switches=2)
+    with capsys.disabled():
+        print(f"\n[exhaustive] {table}, one fault, two switches: {totals.line()}", end="")
+    assert not bad, bad[0]
+    assert totals.schedules >= 1500
+    assert len(totals.faults) == 8, "a kind of fault was never tried"
+    assert {"ok", "failed", "killed"} <= set(totals.outcomes)
+
+
+def test_all_lists_of_choices_are_tried_once():
+    """Two choices of three, then one more of two when the first was 1."""
+    seen, given = [], []
+    while given is not None:
+        choices = Choices(given)
+        first, second = choices.take(3), choices.take(3)
+        seen.append((first, second, choices.take(2) if first == 1 else None))
+        given = choices.following()
+    assert len(seen) == len(set(seen)) == 3 + 3 * 2 + 3
+    assert seen == sorted(seen, key=lambda each: [x or 0 for x in each])
+
+
+def test_a_broken_writer_is_found(monkeypatch):
+    from deltalog.write.commit import Committer
+
+    monkeypatch.setattr(Committer, "_is_ours", lambda self, occupant: False)
+    _, bad = explore("plain", faults=1, max_switches=1)
+    assert bad and "I6" in bad[0]
+
+
+def test_parts_for_several_processes_are_all_of_it():
+    alone, _ = explore("plain", faults=1, max_switches=1)
+    shared, _ = explore("plain", faults=1, max_switches=1, processes=2)
+    assert shared == alone

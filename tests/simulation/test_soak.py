@@ -1,0 +1,47 @@
+"""The soak command: its line, its failures, its replay."""
+
+from __future__ import annotations
+
+import json
+
+from deltalog.testing import soak
+from deltalog.testing.mutants import MUTANTS
+from deltalog.testing.sweep import OPERATIONS
+
+
+def test_schedules_of_a_range_are_one_line(capsys, tmp_path):
+    failures = tmp_path / "failures"
+    assert soak.main(["--seeds", "5:25", "--processes", "1", "--json", "--failures", str(failures)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["schedules"], told["seeds"], told["violations"], told["mutants"]) == (20, "5..24", 0, "0/0")
+    assert told["faults"] > 20 and told["acked"] > 20
+    assert not failures.exists()
+
+
+def test_failures_are_kept_and_replayed(monkeypatch, capsys, tmp_path):
+    """In this process, since the defect is only here."""
+    broken = next(each for each in MUTANTS if each.name == "takes_unknown_for_failure")
+    with broken.applied():
+        part = soak.schedules(range(10))
+        assert part.figures["violations"] == len(part.failures) > 0
+        failures = tmp_path / "failures"
+        failures.write_text("\n".join(part.failures))
+        assert soak.main(["--replay", str(failures)]) == 1
+        assert "VIOLATION I5" in capsys.readouterr().out
+    assert soak.main(["--replay", str(failures)]) == 0
+
+
+def test_the_parts_cover_everything():
+    planned = list(soak.bounded_parts(30, 0))
+    assert {run.__name__ for run, _ in planned} == {
+        "kills", "interleavings", "model", "failing_calls", "failing_pairs", "mutants"
+    }  # fmt: skip
+    assert [arguments[0] for run, arguments in planned if run is soak.failing_calls] == [*range(len(OPERATIONS))]
+    assert sum(len(arguments[0]) for run, arguments in planned if run is soak.mutants) == len(MUTANTS)
+
+
+def test_a_surviving_mutant_is_a_failure(monkeypatch):
+    monkeypatch.setattr(soak, "find", lambda mutant: None)
+    part = soak.mutants(range(2))
+    assert part.figures == {"mutants": 2, "mutants_killed": 0}
+    assert len(part.failures) == 2 and part.failures[0].startswith("mutant ")

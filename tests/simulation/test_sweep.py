@@ -1,0 +1,87 @@
+"""Every store call of every operation fails in every way: half of the combinations here, all of them in the soak."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltalog.table import DeltaTable
+from deltalog.testing import sweep as sweeping
+from deltalog.testing.stores import Fault
+from deltalog.testing.sweep import HALF, OPERATIONS, SweepTotals, pairs, sweep
+
+NAMES = [operation.name for operation in OPERATIONS]
+
+
+@pytest.fixture(scope="module")
+def total():
+    return SweepTotals()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_call_of_an_operation_may_fail(operation, total):
+    totals, failures = sweep([operation], HALF)
+    total.merge(totals)
+    assert not failures, failures[0]
+    calls = totals.calls[operation.name]
+    assert totals.cases >= 3 * calls > 0, "each call fails in three ways or more"
+
+
+def test_enough_was_tried(total, capsys):
+    if set(total.calls) != set(NAMES):
+        pytest.skip("not all operations were selected")
+    with capsys.disabled():
+        print(f"\n[sweep] {total.line()}", end="")
+    assert total.cases >= 3000
+    assert set(total.faults) == {fault.value for fault in Fault}
+    assert set(total.outcomes) >= {"ok", "failed", "killed", "unknown"}
+
+
+def test_two_faults_in_one_run():
+    totals, failures = pairs(OPERATIONS, seed=1, number=300)
+    assert not failures, failures[0]
+    assert totals.cases == 300
+
+
+def test_names_are_unique():
+    assert len(set(NAMES)) == len(NAMES)
+
+
+VERBS_WITHOUT_A_ROW = {
+    "transaction",  # their calls are those of the operations made with them
+    "create_transaction",
+    "drop_feature",  # two commits, where an operation here is one
+}
+
+
+def test_every_verb_of_a_table_is_swept():
+    """A new verb needs a row, or a reason."""
+    swept = {name for operation in OPERATIONS for name in _names(operation.run)}
+    verbs = {name for name, value in vars(DeltaTable).items() if not name.startswith("_") and _is_verb(value)}
+    assert verbs - swept - VERBS_WITHOUT_A_ROW == set()
+
+
+def _is_verb(value):
+    return callable(getattr(value, "__func__", value)) and not isinstance(value, property)
+
+
+def _names(function):
+    """The names that a function and the functions of its module that it calls use."""
+    seen, waiting = set(), [function]
+    while waiting:
+        code = waiting.pop().__code__
+        for name in (*code.co_names, *(n for c in code.co_consts if hasattr(c, "co_names") for n in c.co_names)):
+            if name not in seen:
+                seen.add(name)
+                helper = getattr(sweeping, name, None)
+                if hasattr(helper, "__code__"):
+                    waiting.append(helper)
+    return seen
+
+
+def test_a_broken_writer_is_found(monkeypatch):
+    from deltalog.errors import StoreError
+    from deltalog.write.commit import Committer
+
+    monkeypatch.setattr(Committer, "_unknown", lambda self, attempt, cause: StoreError("gone", path=""))
+    _, failures = sweep([next(o for o in OPERATIONS if o.name == "append")], HALF)
+    assert any("I5" in failure for failure in failures)

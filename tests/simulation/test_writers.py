@@ -1,0 +1,61 @@
+"""Real processes side by side: 8 that commit 50 times each, and 32 that want one key, by every kind of exclusion.
+
+DELTALOG_KEY_ROUNDS=500 races as often on S3 as on local disk, DELTALOG_WRITER_COMMITS=10 commits less often.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from deltalog.testing.writers import race_for_keys, run_writers
+from tests.s3_env import dynamodb
+
+PROCESSES, CLIENTS = 8, 32
+COMMITS = int(os.environ.get("DELTALOG_WRITER_COMMITS", "50"))
+S3_ROUNDS = int(os.environ.get("DELTALOG_KEY_ROUNDS", "60"))
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.timeout(1200),
+]
+
+PLACES = ["local disk", "S3", "dynamo", "s3-dynamodb"]
+
+
+@pytest.fixture
+def place(request, tmp_path):
+    """A location and the options that lead there."""
+    if request.param == "local disk":
+        return str(tmp_path / "table"), {}
+    server = request.getfixturevalue("ministack")
+    options = server.options()
+    if request.param != "S3":
+        options["commit"] = f"{request.param}:{dynamodb.new_table(server, request.param)}"
+    return f"s3://{server.bucket()}/a table", options
+
+
+@pytest.fixture
+def records(tmp_path):
+    directory = tmp_path / "records"
+    directory.mkdir()
+    return directory
+
+
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+def test_no_commit_of_eight_processes_is_lost(place, records, request, capsys):
+    url, options = place
+    report = run_writers(url, records, processes=PROCESSES, commits=COMMITS, **options)
+    with capsys.disabled():
+        print(f"\n[writers] {request.node.callspec.id}: {report.line()}", end="")
+    assert not report.problems, "\n".join(report.problems[:20])
+    assert (report.commits, report.versions) == (PROCESSES * COMMITS, 1 + PROCESSES * COMMITS)
+
+
+@pytest.mark.parametrize(("place", "rounds"), [("local disk", 500), ("S3", S3_ROUNDS)], indirect=["place"])
+def test_of_32_clients_one_creates_the_key(place, rounds, records):
+    url, options = place
+    problems = race_for_keys(url, records, clients=CLIENTS, rounds=rounds, **options)
+    assert not problems, "\n".join(problems[:20])
+    assert len(list(records.iterdir())) == CLIENTS
