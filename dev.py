@@ -23,8 +23,9 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-# A JVM holds one kind of Spark session, so each of these directories has a process of its own.
+# What runs beside the rest. A JVM holds one kind of Spark session, so each of its suites has a process of its own.
 JVM_SUITES = ["tests/interop", "tests/spark", "tests/spark_connect", "tests/demo"]
+PROOFS = ["tests/simulation", "tests/properties"]
 
 
 def main(arguments: list[str]) -> int:
@@ -67,19 +68,17 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything in two lanes side by side: what needs a JVM, one process a suite, and the rest."""
+    """Everything in two lanes side by side: what needs a JVM, one process a suite, and the proofs; and the rest."""
     if arguments:
         return subprocess.run([str(PYTHON), "-m", "pytest", *arguments], cwd=ROOT).returncode
     started = time.monotonic()
-    suites = [suite for suite in JVM_SUITES if (ROOT / suite).is_dir()]
-    ignored = [f"--ignore={suite}" for suite in suites]
-    jvm_lane = Lane([[suite] for suite in suites])
-    jvm_lane.start()
-    codes = [run_pytest(["tests", *ignored])]
-    jvm_lane.join()
-    for output in jvm_lane.outputs:
+    beside = Lane([*([suite] for suite in JVM_SUITES), PROOFS])
+    beside.start()
+    codes = [run_pytest(["tests", *(f"--ignore={suite}" for suite in [*JVM_SUITES, *PROOFS])])]
+    beside.join()
+    for output in beside.outputs:
         print(output)
-    codes += jvm_lane.codes
+    codes += beside.codes
     minutes, seconds = divmod(int(time.monotonic() - started), 60)
     verdict = "all suites passed" if not any(codes) else "FAILED"
     print(f"dev.py test: {verdict}; {len(codes)} pytest runs in {minutes} min {seconds} s")

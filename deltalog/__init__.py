@@ -45,6 +45,7 @@ from deltalog.read.scan import Scan
 from deltalog.spec.actions import AddFile, DeletionVector, Metadata, Protocol
 from deltalog.spec.schema import (
     ArrayType,
+    DataType,
     DecimalType,
     MapType,
     PrimitiveType,
@@ -54,7 +55,7 @@ from deltalog.spec.schema import (
 )
 from deltalog.spec.timestamps import CommitAt, Enablement
 from deltalog.spec.variant import variant_to_python
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
 from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
 from deltalog.storage.dynamodb import DynamoCommit
 from deltalog.storage.registry import open_store
@@ -62,6 +63,7 @@ from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
 from deltalog.table import DeltaTable
 from deltalog.version import VERSION as __version__
 from deltalog.write.commit import ClockDriftWarning, CommitResult, Environment, RetryPolicy
+from deltalog.write.conflicts import IsolationLevel
 from deltalog.write.restore import RestoreResult
 from deltalog.write.transaction import Transaction
 
@@ -87,6 +89,7 @@ __all__ = [
     "ConcurrentTransactionError",
     "ConstraintViolationError",
     "CorruptTableError",
+    "DataType",
     "DecimalType",
     "DeletionVector",
     "DeltaLogError",
@@ -95,6 +98,7 @@ __all__ = [
     "Enablement",
     "Environment",
     "FileFate",
+    "FileMeta",
     "InvalidActionError",
     "InvalidCheckpointError",
     "InvalidCommitError",
@@ -102,6 +106,7 @@ __all__ = [
     "InvalidEnablementError",
     "InvalidPropertyError",
     "InvalidTimestampError",
+    "IsolationLevel",
     "LogStore",
     "MapType",
     "Metadata",
@@ -114,6 +119,7 @@ __all__ = [
     "PrimitiveType",
     "Protocol",
     "ProtocolChangedError",
+    "PutOutcome",
     "RestoreResult",
     "RetryPolicy",
     "S3DynamoDBCommit",
@@ -130,6 +136,7 @@ __all__ = [
     "Transaction",
     "UnsafePathError",
     "UnsafeStoreError",
+    "UnsafeStoreWarning",
     "UnsupportedFeatureError",
     "VersionNotFoundError",
     "__version__",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -24,20 +23,24 @@ from deltalog.spec.paths import commit_path
 from deltalog.spec.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.spec.schema import DataType, StructType
 from deltalog.spec.timestamps import CommitAt, to_epoch_ms, to_iso
-from deltalog.storage.base import FileMeta, LogStore
+from deltalog.storage.base import FileMeta
 from deltalog.storage.registry import open_store
 from deltalog.write import alterations, constraints, operations, protocol_changes
 from deltalog.write.commit import CommitResult, Environment
 from deltalog.write.conflicts import IsolationLevel
+from deltalog.write.operations import UserMetadata
 from deltalog.write.restore import RestoreResult, restore
 from deltalog.write.transaction import Transaction
 
-Location = str | os.PathLike[str] | LogStore
+if TYPE_CHECKING:
+    from deltalog.storage.registry import Location
+
 PointInTime = datetime.datetime | int | str
 T = TypeVar("T")
 
 # For how long a handle takes the table to be the one it saw, where looking costs a request.
 _WARM_MS = 10_000
+_NO_TIME = datetime.timedelta(0)
 
 log = logging.getLogger(__name__)
 
@@ -290,7 +293,7 @@ class DeltaTable:
         data: Any,
         *,
         merge_schema: bool = False,
-        user_metadata: str | Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
     ) -> CommitResult:
         """Add rows: anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb).
@@ -331,7 +334,7 @@ class DeltaTable:
         where: Predicate | str | None = None,
         partitions: Literal["dynamic"] | None = None,
         overwrite_schema: bool = False,
-        user_metadata: str | Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
     ) -> CommitResult:
         """Replace rows in one commit: all of them, or those that one of these says.
@@ -342,8 +345,8 @@ class DeltaTable:
         With ``overwrite_schema=True`` the columns are replaced too, and then all rows.
 
         Properties, and in-commit timestamps with them, are kept. Without new rows and without rows to replace there
-        is no commit for these two (the result's ``skipped``). Conflicts with changes meanwhile of the rows that are
-        replaced. Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
+        is no commit for these two (the result's ``skipped``), unless ``txn`` is to be recorded. Conflicts with changes
+        meanwhile of the rows that are replaced. Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
         """
         if (where is not None) + (partitions is not None) + overwrite_schema > 1:
             raise CallError("where=, partitions= and overwrite_schema= exclude each other: give at most one.")
@@ -360,7 +363,7 @@ class DeltaTable:
         self,
         where: Predicate | str | None = None,
         *,
-        user_metadata: str | Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
     ) -> CommitResult:
         """Delete the rows for which ``where`` is true (SQL text or a predicate made with ``col``; None: all rows).
@@ -368,7 +371,7 @@ class DeltaTable:
         Files whose rows all match, by their partition values or statistics, go without being read. In other files
         rows are masked by deletion vectors where the table has them (delta.enableDeletionVectors), else the rows
         that stay are moved to new files; change files are written where the change data feed needs them. When no row
-        matches there is no commit, and the result's ``skipped`` is true.
+        matches there is no commit, and the result's ``skipped`` is true; with ``txn`` the run is recorded in any case.
 
         Conflicts with other writers' changes of files that may hold matching rows. Raises CallError,
         InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns that ``where`` looks
@@ -378,23 +381,17 @@ class DeltaTable:
         with self.transaction() as transaction:
             return operations.delete(transaction, where, user_metadata, txn)
 
-    def set_properties(
-        self, properties: Mapping[str, str], *, user_metadata: str | Mapping[str, Any] | None = None
-    ) -> CommitResult:
+    def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Set table properties; values are text. Raises InvalidPropertyError, MetadataChangedError."""
         with self.transaction() as transaction:
             return operations.set_properties(transaction, properties, user_metadata)
 
-    def unset_properties(
-        self, keys: Iterable[str], *, user_metadata: str | Mapping[str, Any] | None = None
-    ) -> CommitResult:
+    def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Remove table properties; absent ones are no error."""
         with self.transaction() as transaction:
             return operations.unset_properties(transaction, list(keys), user_metadata)
 
-    def add_constraint(
-        self, name: str, expression: str, *, user_metadata: str | Mapping[str, Any] | None = None
-    ) -> CommitResult:
+    def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
 
         Rows that the table has are checked first. Raises ConstraintViolationError, CallError for an expression that
@@ -405,7 +402,7 @@ class DeltaTable:
             return constraints.add_constraint(transaction, name, expression, user_metadata)
 
     def drop_constraint(
-        self, name: str, *, if_exists: bool = False, user_metadata: str | Mapping[str, Any] | None = None
+        self, name: str, *, if_exists: bool = False, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Drop a CHECK constraint. Raises CallError for an absent one; with ``if_exists`` no commit is made then (the
         result's ``skipped`` is true). Cost: one commit."""
@@ -429,9 +426,7 @@ class DeltaTable:
             properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true" if on else "false"}
             return operations.set_properties(transaction, properties, None)
 
-    def add_columns(
-        self, columns: alterations.NewColumns, *, user_metadata: str | Mapping[str, Any] | None = None
-    ) -> CommitResult:
+    def add_columns(self, columns: alterations.NewColumns, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.
 
         Names are paths: ``a.b`` is a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
@@ -442,7 +437,7 @@ class DeltaTable:
             return alterations.add_columns(transaction, columns, user_metadata)
 
     def rename_column(
-        self, old: alterations.ColumnPath, new: str, *, user_metadata: str | Mapping[str, Any] | None = None
+        self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Give a column another name; no file is written. ``old`` is a path, ``new`` only the name.
 
@@ -453,7 +448,7 @@ class DeltaTable:
             return alterations.rename_column(transaction, old, new, user_metadata)
 
     def drop_columns(
-        self, columns: Sequence[alterations.ColumnPath], *, user_metadata: str | Mapping[str, Any] | None = None
+        self, columns: Sequence[alterations.ColumnPath], *, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Take columns away, each given as a path; no file is written, and older versions still have them.
 
@@ -472,7 +467,7 @@ class DeltaTable:
         nullable: bool | None = None,
         comment: str | None = None,
         data_type: DataType | pa.DataType | None = None,
-        user_metadata: str | Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
     ) -> CommitResult:
         """Change one column, given as a path: allow nulls, set a comment ("" takes it away), make its type wider.
 
@@ -488,7 +483,7 @@ class DeltaTable:
         *,
         name: str | None = None,
         description: str | None = None,
-        user_metadata: str | Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
     ) -> CommitResult:
         """Set the table's name or description; what is not given stays. Raises MetadataChangedError."""
         with self.transaction() as transaction:
@@ -499,7 +494,7 @@ class DeltaTable:
         domain: str,
         configuration: str | Mapping[str, Any],
         *,
-        user_metadata: str | Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
     ) -> CommitResult:
         """Keep a text, or a mapping as JSON, in the table under a name of your own; read back by
         ``snapshot().domain_metadata``. Adds the feature domainMetadata.
@@ -509,14 +504,12 @@ class DeltaTable:
         with self.transaction() as transaction:
             return alterations.set_domain_metadata(transaction, domain, configuration, user_metadata)
 
-    def remove_domain_metadata(
-        self, domain: str, *, user_metadata: str | Mapping[str, Any] | None = None
-    ) -> CommitResult:
+    def remove_domain_metadata(self, domain: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Remove what ``set_domain_metadata`` kept. No commit is made when it is not there."""
         with self.transaction() as transaction:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
-    def add_feature(self, name: str, *, user_metadata: str | Mapping[str, Any] | None = None) -> CommitResult:
+    def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a table feature, and those that it requires, to the protocol. Clients without it are locked out.
 
         No commit is made when it is there. Raises InvalidPropertyError for a name that Delta has not,
@@ -525,7 +518,7 @@ class DeltaTable:
         with self.transaction() as transaction:
             return protocol_changes.add_feature(transaction, name, user_metadata)
 
-    def drop_feature(self, name: str, *, user_metadata: str | Mapping[str, Any] | None = None) -> CommitResult:
+    def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop a table feature, so that clients without it can use the table again: first the properties that turn
         it on, in a commit of their own, then the feature.
 
@@ -543,7 +536,7 @@ class DeltaTable:
         *,
         ignore_missing_files: bool = False,
         dry_run: bool = False,
-        user_metadata: str | Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
     ) -> RestoreResult:
         """Bring back rows, schema, properties and metadata domains of an earlier version, in a new commit.
 
@@ -565,8 +558,8 @@ class DeltaTable:
         UUID-named file of the form ``top_level``, with the file actions in sidecars of ``sidecar_rows`` each where
         there are more of them.
 
-        Raises UnsupportedFeatureError, StoreError. Cost: the whole state is read and written once, some hundred
-        thousand files at a time.
+        Raises CallError, UnsupportedFeatureError, StoreError. Cost: the whole state is read and written once, some
+        hundred thousand files at a time.
         """
         snapshot = self._refresh()
         features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
@@ -604,9 +597,11 @@ class DeltaTable:
         ``retention``: default delta.logRetentionDuration, 30 days. Age is judged by in-commit timestamps where the
         table has them. Kept are the newest checkpoint at or before the last midnight UTC before the retention, and all
         that follows. The report says what becomes unreachable, and why each file goes or stays. It happens by itself
-        after a checkpoint that a commit has written, unless delta.enableExpiredLogCleanup is false. Raises
+        after a checkpoint that a commit has written, unless delta.enableExpiredLogCleanup is false. Raises CallError,
         UnsupportedFeatureError, MissingInCommitTimestampError, StoreError. Cost: docs/log-files.md.
         """
+        if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
+            raise CallError(f"retention is a datetime.timedelta from 0 on, as timedelta(days=7); got {retention!r}.")
         retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
         return clean_up(self._reader, self._environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)
 

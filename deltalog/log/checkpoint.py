@@ -10,17 +10,19 @@ import contextlib
 import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltalog.errors import InvalidCheckpointError, StoreError
+from deltalog.errors import CallError, InvalidCheckpointError, StoreError
 from deltalog.log.checkpoint_schema import CheckpointSchema, json_lines, widened, with_dictionary
+from deltalog.log.columns import empty
 from deltalog.log.last_checkpoint import encode_hint
 from deltalog.log.reader import LEAN, THREADS
+from deltalog.log.replay import TOMBSTONES
 from deltalog.log.segment import Checkpoint
-from deltalog.log.snapshot import NewCheckpoint, Snapshot
+from deltalog.log.snapshot import FEW_FILES, NewCheckpoint, Snapshot
 from deltalog.log.totals import NO_FILES, Totals, totals_of
 from deltalog.parallel import mapped
 from deltalog.spec import features
@@ -46,11 +48,15 @@ def write_checkpoint(
 
     Where delta.checkpointPolicy is v2 and the protocol has the feature, that is a UUID-named file of the form
     ``top_level``, and with more than ``sidecar_rows`` file actions these in sidecars of so many each; else a classic
-    one. ``clock_ms`` judges which tombstones and transactions have expired. Raises StoreError,
+    one. ``clock_ms`` judges which tombstones and transactions have expired. Raises CallError, StoreError,
     InvalidCheckpointError. Cost: the live files and tombstones are read; 2 PUTs and a ranged GET, for each sidecar
     one of either more. Memory: some hundred thousand file actions, on stores without ``put_stream_if_absent`` of
     their own the finished file too.
     """
+    if top_level not in get_args(TopLevel):
+        raise CallError(f"top_level is one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
+    if sidecar_rows < 1:
+        raise CallError(f"sidecar_rows is a number of rows above 0; got {sidecar_rows!r}.")
     while True:
         writing = _Writing(snapshot, clock_ms, new_uuid)
         try:
@@ -60,7 +66,7 @@ def write_checkpoint(
             snapshot = snapshot.passing_over(error)
     writing.check(written)
     writing.point_at(written)
-    return NewCheckpoint(written.checkpoint, writing.counted)
+    return NewCheckpoint(written.checkpoint, writing.counted, writing.tombstones)
 
 
 def uses_v2(protocol: Protocol, metadata: Metadata) -> bool:
@@ -101,26 +107,33 @@ class _Writing:
         self.is_v2 = uses_v2(snapshot.protocol, snapshot.metadata)
         self._schema = CheckpointSchema(snapshot.state, clock_ms, v2=self.is_v2)
         self.counted: Totals | None = None
+        self.tombstones: pa.Table | None = None  # all of them, where they are few
 
     # ------------------------------------------------------------------------------------------- contents
 
     def _file_actions(self) -> Iterator[pa.Table]:
         """The live files, then the tombstones, counted on the way."""
-        self.counted = None
+        self.counted = self.tombstones = None
         counted = NO_FILES
         schema = self._schema
+        known = self._snapshot.known_totals
+        few = known is not None and known.num_files <= FEW_FILES
+        if few:
+            self._snapshot.files()  # they stay in memory for the next checkpoint
         pieces = self._snapshot.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
         # Statistics are parsed by threads of their own: a checkpoint of one row group is read by one. Of a few files
         # they are parsed before threads have begun.
-        known = self._snapshot.known_totals
-        threads = 0 if known is not None and known.num_files <= LEAN.rows else THREADS
+        threads = 0 if few else THREADS
         for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
             counted += totals
             yield rows
         retention_ms = DELETED_FILE_RETENTION_MS.read(self._snapshot.metadata.configuration)
+        kept: list[pa.Table] | None = []
         for tombstones in self._snapshot.stream_tombstones(self._clock_ms - retention_ms):
+            kept = _kept(kept, tombstones)
             yield schema.removes(tombstones)
         self.counted = counted
+        self.tombstones = None if kept is None else pa.concat_tables([empty(TOMBSTONES), *kept])
 
     # --------------------------------------------------------------------------------------------- forms
 
@@ -255,6 +268,13 @@ class _Writing:
             }
         hint = encode_hint(self._snapshot.version, written.num_actions, written.size_bytes, num_add_files, v2)
         self._store.put(log_path(LAST_CHECKPOINT), hint)
+
+
+def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | None:
+    """The pieces with one more, or None for ever once they are many."""
+    if pieces is None or sum(each.num_rows for each in pieces) + piece.num_rows > FEW_FILES:
+        return None
+    return [*pieces, piece]
 
 
 # --------------------------------------------------------------------------------------------- Parquet

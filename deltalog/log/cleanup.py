@@ -27,6 +27,7 @@ from deltalog.spec.timestamps import describe, monotonised, resolve, timeline
 from deltalog.storage.base import FileMeta
 
 DAY_MS = 86_400_000
+_NOT_OURS = "not one of the files that clean-up is about"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ def clean_up(
     interruption leaves a log that is a little longer. Raises MissingInCommitTimestampError, UnsupportedFeatureError,
     StoreError. Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits
     (where file times count 1 LIST more), the small columns of the checkpoint that everything begins with, the names
-    of sidecars in those that stay, 1 DELETE for each file.
+    of sidecars in those that stay, 1 DELETE for each file. Hidden temporary files that killed writers left on local
+    disk go too, a day later.
     """
     history = LogHistory(reader)
     latest = history.latest
@@ -121,6 +123,7 @@ def clean_up(
         for fate in fates:
             if fate.deleted:
                 reader.store.delete(fate.path)
+        reader.store.remove_orphans(LOG_DIRECTORY, clock_ms - DAY_MS)  # of writers that were killed
     readable = recreatable_from(history.listing)
     lost = readable is not None and decision.first_version is not None and readable < decision.first_version
     return CleanupReport(
@@ -229,7 +232,7 @@ def fates_of(names: Iterable[str], first_version: int | None) -> list[FileFate]:
         side_file = name.startswith(".") and name.endswith(".crc")
         parsed = parse_log_file(name[1:-4] if side_file else name)
         if parsed is None:
-            staying.append(FileFate(log_path(name), False, "not one of the files that clean-up is about"))
+            staying.append(FileFate(log_path(name), False, _NOT_OURS))
         elif first_version is None:
             staying.append(FileFate(log_path(name), False, "nothing goes"))
         elif parsed.version < first_version:
@@ -276,6 +279,8 @@ def _fate_of_sidecar(meta: FileMeta, named: Collection[str], young_ms: int) -> F
     path = _sidecar(meta)
     if path in named:
         return FileFate(path, False, "a checkpoint that stays names it")
+    if not meta.name.endswith(".parquet"):
+        return FileFate(path, False, _NOT_OURS)
     if meta.modification_time_ms is None or meta.modification_time_ms >= young_ms:
         return FileFate(path, False, "younger than a day: it may be of a checkpoint in the making")
     return FileFate(path, True, "no checkpoint that stays names it")

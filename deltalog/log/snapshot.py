@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from deltalog.read.scan import Scan, VariantForm
 
 _MAX_PENDING = 64
+# File actions that a handle that writes may keep in memory, so that its next checkpoint reads nothing.
+FEW_FILES = 16_384
 _SLICE_ROWS = 131_072
 _NO_FILES = empty(FILES)
 Piece = TypeVar("Piece")
@@ -38,10 +40,12 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A checkpoint of a snapshot, and the totals of the files that writing it has counted."""
+    """A checkpoint of a snapshot, the totals of the files that writing it has counted, and its tombstones where they
+    are few."""
 
     checkpoint: Checkpoint
     totals: Totals | None
+    tombstones: pa.Table | None = None
 
 
 class Snapshot:
@@ -60,6 +64,7 @@ class Snapshot:
         totals: Totals | None = None,
         commits: Commits | None = None,
         loaded: tuple[pa.Table, tuple[CommitActions, ...]] | None = None,
+        tombstones: pa.Table | None = None,
         in_commit_timestamp_ms: int | None = None,
     ) -> None:
         self._reader = reader
@@ -71,6 +76,8 @@ class Snapshot:
         self._passed_over: tuple[Checkpoint, ...] = ()
         # Files of an earlier version and the commits since: what a commit of our own leaves behind.
         self._loaded = loaded
+        # The tombstones in the checkpoint, where a handle that wrote it has kept them.
+        self._tombstones = tombstones
         self._known_ict_ms = in_commit_timestamp_ms
 
     def __repr__(self) -> str:
@@ -314,7 +321,9 @@ class Snapshot:
         """As ``tombstones``, some ten thousand at a time. Raises InvalidCheckpointError, as ``stream_files``."""
         after = tail(self._tail())
         checkpoint = self._segment.checkpoint
-        if checkpoint is not None:
+        if self._tombstones is not None:
+            yield after.on(younger(self._tombstones, keep_after_ms))
+        elif checkpoint is not None:
             wanted = Wanted("remove", TOMBSTONES)
             yield from self._reader.file_pieces(
                 checkpoint, wanted, lambda piece: after.on(younger(piece, keep_after_ms)), LEAN
@@ -378,9 +387,20 @@ class Snapshot:
             segment,
             state,
             totals=totals_after(self.known_totals, commit),
+            commits=self._commits_with(commit),
             loaded=self._loaded_after(commit),
+            tombstones=self._tombstones,
             in_commit_timestamp_ms=in_commit_timestamp_ms,
         )
+
+    def _commits_with(self, commit: CommitActions) -> Commits | None:
+        """The commits after the checkpoint, in memory as long as they are small: the next checkpoint need not read
+        them again."""
+        if self._commits is None or self._commits.added:
+            return None
+        commits = [*self._commits.actions, commit]
+        small = sum(len(each.adds) + len(each.removes) for each in commits) <= FEW_FILES
+        return Commits(commits) if small else None
 
     def _loaded_after(self, commit: CommitActions) -> tuple[pa.Table, tuple[CommitActions, ...]] | None:
         if "_files" in self.__dict__:
@@ -397,7 +417,9 @@ class Snapshot:
             Segment(self.version, written.checkpoint, (), self._segment.has_checksum),
             self._state,
             totals=written.totals or self.known_totals,
+            commits=Commits(),
             loaded=(self._files, ()) if "_files" in self.__dict__ else self._loaded,
+            tombstones=written.tombstones,
             in_commit_timestamp_ms=self._known_ict_ms,
         )
 

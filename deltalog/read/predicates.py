@@ -16,7 +16,7 @@ import datetime
 import decimal
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CallError, InvalidTimestampError
-from deltalog.log.columns import scalar
+from deltalog.log.columns import combined, scalar
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.schema import DataType, StructField, StructType
 from deltalog.spec.timestamps import parse_iso
@@ -35,6 +35,7 @@ _MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=
 
 
 _COLLATIONS = "__COLLATIONS"
+_MOST_DIGITS = 400  # a double has 309
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -159,23 +160,43 @@ def parse(text: str) -> Predicate:
     Comparisons of a column with a literal (also ``<=>``), IN, BETWEEN, LIKE with a prefix, IS NULL, a boolean
     column by itself, AND, OR, NOT, parentheses; DATE and TIMESTAMP literals. Raises CallError for the rest.
     """
+    try:
+        return _from_sql(sql_tree(text, "spark", f"The predicate {text[:1000]!r}"), text)
+    except RecursionError:
+        raise CallError(f"The predicate {text[:60]!r}… is nested too deeply.") from None
+
+
+def sql_tree(text: str, dialect: Any, what: str) -> Any:
+    """The parser's tree of one SQL expression, which messages call ``what``. Raises CallError, RecursionError."""
     import sqlglot
     from sqlglot.errors import SqlglotError
 
     try:
-        parsed = sqlglot.parse_one(text, dialect="spark")
-    except (SqlglotError, RecursionError) as error:
+        trees = sqlglot.parse(text, dialect=dialect)
+    except SqlglotError as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CallError(f"The predicate {text!r} cannot be parsed: {reason}") from None
-    try:
-        return _from_sql(parsed, text)
-    except RecursionError:
-        raise CallError(f"The predicate {text[:60]!r}… is nested too deeply.") from None
+        raise CallError(f"{what} cannot be parsed: {reason}") from None
+    if len(trees) != 1 or trees[0] is None:
+        raise CallError(f"{what} is {f'{len(trees)} statements' if len(trees) > 1 else 'empty'}, not one expression.")
+    return trees[0]
+
+
+# The parts that a kind of tree may have beside ``this`` and ``expression``. Another part is another meaning: in
+# ``a NOT IN b`` the list of values is empty, and b a part of its own.
+_PARTS: dict[str, set[str]] = {
+    "Between": {"low", "high"},
+    "In": {"expressions"},
+    "Like": {"negate"},
+    "Column": {"table", "db", "catalog"},
+}
 
 
 def _from_sql(node: Any, text: str) -> Predicate:
     from sqlglot import exp
 
+    parts = {"this", "expression", *_PARTS.get(type(node).__name__, ())}
+    if any(value and part not in parts for part, value in node.args.items()):
+        raise _unsupported(node, text)
     comparisons: dict[Any, Operator] = {
         exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"
     }  # fmt: skip
@@ -191,7 +212,7 @@ def _from_sql(node: Any, text: str) -> Predicate:
         return _comparison(comparisons[kind], node.left, node.right, text)
     if kind is exp.Is and isinstance(node.expression, exp.Null):
         return IsNull(_column(node.this, text))
-    if kind is exp.In and not node.args.get("query"):
+    if kind is exp.In and node.expressions:
         return In(_column(node.this, text), tuple(_literal(e, text) for e in node.expressions))
     if kind is exp.Between:
         column = _column(node.this, text)
@@ -242,7 +263,9 @@ def _literal(node: Any, text: str) -> Any:
         return _literal(node.this, text)
     if isinstance(node, exp.Neg):
         value = _literal(node.this, text)
-        if isinstance(value, (int, float, decimal.Decimal)):
+        if isinstance(value, decimal.Decimal):
+            return value.copy_negate()  # the minus of Python rounds to 28 digits
+        if isinstance(value, (int, float)):
             return -value
     if isinstance(node, exp.Null):
         return None
@@ -272,8 +295,9 @@ def _typed_literal(node: Any, text: str) -> Any:
 
 def _unsupported(node: Any, text: str) -> CallError:
     return CallError(
-        f"The predicate {text!r} has {node.sql(dialect='spark')!r}, which is not taken: compare columns with literals "
-        "by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE 'prefix%', IS NULL, and combine with AND, OR, NOT."
+        f"The predicate {text[:1000]!r} has {node.sql(dialect='spark')[:200]!r}, which is not taken: compare columns "
+        "with literals by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE 'prefix%', IS NULL, and combine these with AND, "
+        "OR, NOT."
     )
 
 
@@ -472,6 +496,8 @@ def coerce(value: Any, bound: Bound) -> Any:
 
 def _coerce(value: Any, name: str) -> Any:
     number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
+    if isinstance(value, decimal.Decimal) and value.adjusted() > _MOST_DIGITS:
+        return None  # as an int it could take all memory
     if name in ("byte", "short", "integer", "long"):
         return int(value) if number and int(value) == value else None
     if name in ("float", "double"):
@@ -523,18 +549,18 @@ def matches(predicate: Predicate, table: pa.Table, schema: StructType) -> Any:
     if isinstance(predicate, Constant):
         return pa.repeat(scalar(predicate.value, pa.bool_()), table.num_rows)
     if isinstance(predicate, IsNull):
-        return pc.is_null(_values(predicate.column, table))
+        return pc.is_null(values_of(predicate.column.path, table))
     if isinstance(predicate, StartsWith):
-        return pc.starts_with(_values(predicate.column, table), predicate.prefix)
+        return pc.starts_with(values_of(predicate.column.path, table), predicate.prefix)
     if isinstance(predicate, In):
         return _is_in(predicate, table, schema)
     assert isinstance(predicate, Comparison)
     data_type = find(predicate.column, schema).data_type
-    return compare(_values(predicate.column, table), predicate.operator, predicate.value, data_type)
+    return compare(values_of(predicate.column.path, table), predicate.operator, predicate.value, data_type)
 
 
 def _is_in(predicate: In, table: pa.Table, schema: StructType) -> Any:
-    values, data_type = _values(predicate.column, table), find(predicate.column, schema).data_type
+    values, data_type = values_of(predicate.column.path, table), find(predicate.column, schema).data_type
     nothing: bool | None = None if None in predicate.values else False
     found = pa.repeat(scalar(nothing, pa.bool_()), table.num_rows)
     for value in dict.fromkeys(predicate.values):
@@ -543,11 +569,11 @@ def _is_in(predicate: In, table: pa.Table, schema: StructType) -> Any:
     return found
 
 
-def _values(column: Column, table: pa.Table) -> Any:
-    values = table.column(column.path[0]).combine_chunks()
-    for name in column.path[1:]:
-        index = values.type.get_field_index(name)
-        values = values.flatten()[index]
+def values_of(path: tuple[str, ...], table: pa.Table) -> Any:
+    """A column of an Arrow table by its path of names; null where a struct on the way is null."""
+    values = combined(table.column(path[0]))
+    for name in path[1:]:
+        values = values.flatten()[values.type.get_field_index(name)]
     return values
 
 
@@ -556,28 +582,32 @@ def compare(values: Any, operator: Operator, value: Any, data_type: DataType) ->
     wide = _comparable_type(data_type)
     values = values if values.type == wide else values.cast(wide)
     literal = scalar(value, wide)
-    if pa.types.is_floating(wide):
-        return _compare_floats(values, operator, value, literal)
-    return _KERNELS[operator](values, literal)
+    kernels = FLOAT_COMPARISONS if pa.types.is_floating(wide) else COMPARISONS
+    return kernels[operator](values, literal)
 
 
-def _compare_floats(values: Any, operator: Operator, value: float, literal: pa.Scalar) -> Any:
-    nan = pc.is_nan(values)
-    if value != value:  # the literal is NaN
-        if operator in ("=", ">="):
-            return nan
-        if operator in ("!=", "<"):
-            return pc.invert(nan)
-        return pc.if_else(pc.is_valid(values), operator == "<=", pa.scalar(None, pa.bool_()))
-    result = _KERNELS[operator](values, literal)
-    return pc.or_kleene(result, nan) if operator in (">", ">=", "!=") else pc.and_kleene(result, pc.invert(nan))
+def _float_equal(one: Any, other: Any) -> Any:
+    return pc.or_kleene(pc.equal(one, other), pc.and_kleene(pc.is_nan(one), pc.is_nan(other)))
 
 
-_KERNELS: dict[Operator, Any] = {
+def _float_less(one: Any, other: Any) -> Any:
+    return pc.or_kleene(pc.less(one, other), pc.and_kleene(pc.invert(pc.is_nan(one)), pc.is_nan(other)))
+
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
     "<": pc.less,
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
+}
+# NaN equals itself and is the greatest number.
+FLOAT_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": _float_equal,
+    "!=": lambda one, other: pc.invert(_float_equal(one, other)),
+    "<": _float_less,
+    "<=": lambda one, other: pc.invert(_float_less(other, one)),
+    ">": lambda one, other: _float_less(other, one),
+    ">=": lambda one, other: pc.invert(_float_less(one, other)),
 }

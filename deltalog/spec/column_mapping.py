@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from deltalog.errors import CorruptTableError, InvalidPropertyError
-from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType, all_columns
+from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType, all_columns, in_step
 
 MODE_KEY = "delta.columnMapping.mode"
 PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
@@ -109,7 +109,7 @@ def inherited(schema: StructType, before: StructType) -> StructType:
         if origin is None:
             columns.append(stripped)
             continue
-        data_type = _inherited_type(column.data_type, origin.data_type)
+        data_type = in_step(column.data_type, origin.data_type, inherited)
         columns.append(replace(column, data_type=data_type, metadata={**stripped.metadata, **_identity(origin)}))
     return StructType(tuple(columns))
 
@@ -145,17 +145,6 @@ def _is_alike(one: DataType, other: DataType) -> bool:
     if isinstance(one, MapType) and isinstance(other, MapType):
         return _is_alike(one.key_type, other.key_type) and _is_alike(one.value_type, other.value_type)
     return one == other or (isinstance(one, StructType) and isinstance(other, StructType))
-
-
-def _inherited_type(after: DataType, before: DataType) -> DataType:
-    if isinstance(after, StructType) and isinstance(before, StructType):
-        return inherited(after, before)
-    if isinstance(after, ArrayType) and isinstance(before, ArrayType):
-        return replace(after, element_type=_inherited_type(after.element_type, before.element_type))
-    if isinstance(after, MapType) and isinstance(before, MapType):
-        key = _inherited_type(after.key_type, before.key_type)
-        return replace(after, key_type=key, value_type=_inherited_type(after.value_type, before.value_type))
-    return after
 
 
 def assigned(schema: StructType, highest_id: int, new_name: Callable[[StructField], str]) -> tuple[StructType, int]:

@@ -14,7 +14,15 @@ from deltalog.errors import InvalidPropertyError, UnsupportedFeatureError
 from deltalog.spec import timestamps
 from deltalog.spec.actions import Metadata, Protocol
 from deltalog.spec.properties import CONSTRAINT_PREFIX, FEATURE_PREFIX
-from deltalog.spec.schema import StructType, all_columns, uses_type
+from deltalog.spec.schema import (
+    DEFAULT_KEY,
+    GENERATION_KEY,
+    IDENTITY_KEY,
+    INVARIANT_KEY,
+    StructType,
+    all_columns,
+    uses_type,
+)
 
 
 class Writes(enum.Enum):
@@ -153,15 +161,15 @@ def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:
     """Whether schema or properties make use of a feature that the protocol lists."""
     configuration = metadata.configuration
     if name == "invariants":
-        return any_field_has(schema, "delta.invariants")
+        return any_field_has(schema, INVARIANT_KEY)
     if name == "checkConstraints":
         return any(key.startswith(CONSTRAINT_PREFIX) for key in configuration)
     if name == "generatedColumns":
-        return any_field_has(schema, "delta.generationExpression")
+        return any_field_has(schema, GENERATION_KEY)
     if name == "identityColumns":
-        return any_field_has(schema, "delta.identity.start")
+        return any_field_has(schema, IDENTITY_KEY)
     if name == "allowColumnDefaults":
-        return any_field_has(schema, "CURRENT_DEFAULT")
+        return any_field_has(schema, DEFAULT_KEY)
     if name == "columnMapping":
         return configuration.get("delta.columnMapping.mode", "none") != "none"
     if name.startswith("variant"):
@@ -298,11 +306,11 @@ _FEATURE_OF_PROPERTY = (
     ("delta.columnMapping.mode", "id", "columnMapping"),
 )
 _FEATURE_OF_FIELD = (
-    ("delta.invariants", "invariants"),
-    ("delta.generationExpression", "generatedColumns"),
-    ("delta.identity.start", "identityColumns"),
+    (INVARIANT_KEY, "invariants"),
+    (GENERATION_KEY, "generatedColumns"),
+    (IDENTITY_KEY, "identityColumns"),
     ("delta.typeChanges", "typeWidening"),
-    ("CURRENT_DEFAULT", "allowColumnDefaults"),
+    (DEFAULT_KEY, "allowColumnDefaults"),
 )
 
 # What a table without any feature has, as delta-spark creates it: append-only and invariants by version.

@@ -19,6 +19,7 @@ MAX_CHECKSUM_BYTES = 256 << 20  # a .crc, which may list all files
 MAX_SCHEMA_BYTES = 32 << 20  # schemaString, as text
 MAX_SCHEMA_DEPTH = 128  # types within types
 MAX_EXPRESSION_CHARS = 10_000  # a constraint, or what generates a column
+MAX_EXPRESSION_STEPS = 10_000  # kernels that run for it; of a value that is used twice they run twice
 MAX_CHECKPOINT_ROWS = 1 << 28  # in one Parquet file of a checkpoint
 MAX_CHECKPOINT_BYTES = 64 << 30  # of the columns of one such file, decompressed, as its footer says
 MAX_VECTOR_BYTES = 1 << 30  # one deletion vector in a file

@@ -117,7 +117,12 @@ def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> 
     """The partition columns under their names in the schema. Raises SchemaMismatchError."""
     found = []
     for name in partition_by:
-        column = schema.field(name)
+        column = schema.find(name)
+        if column is None:
+            raise SchemaMismatchError(
+                f"Partition column {name!r} is not among the columns, which are {', '.join(schema.names)}. Add it, or "
+                "create a table with other partition columns."
+            )
         nested = isinstance(column.data_type, (StructType, ArrayType, MapType))
         if nested or str(column.data_type) in ("variant", "void"):
             raise SchemaMismatchError(f"Column {name} of type {column.data_type} cannot partition a table.")

@@ -144,6 +144,8 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3"}
 # An empty, "." or ".." segment; a backslash, a control character, or half of a surrogate pair.
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
+# Nearly every name in a log is so: relative, nothing encoded, no segment that begins with a dot.
+_ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
 _SHOWN_LENGTH = 200
 
 
@@ -171,6 +173,8 @@ def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
     authority it has and whose segments it begins with. Decodes once, and only percent-encoding: ``?`` and ``#``
     mean nothing. Raises UnsafePathError for everything else.
     """
+    if _ORDINARY.fullmatch(path):
+        return 0, path
     scheme, authority, named = _split(path)
     decoded = _decoded(named.removeprefix("/") if scheme else named)
     absolute = bool(scheme) and named.startswith("/")

@@ -180,7 +180,7 @@ _KEPT_BY_THE_WRITER = {
 }
 # Setting these needs work on the table that deltalog does not do, or would be a second way to say something.
 _REFUSED = {
-    CONSTRAINT_PREFIX: "the rows that are there must be checked first; call add_constraint() or drop_constraint()",
+    CONSTRAINT_PREFIX: "call add_constraint(), which checks the rows that are there, or drop_constraint()",
     "delta.enableIcebergCompat": "Iceberg compatibility is not kept up",
     "delta.universalFormat.": "UniForm is not kept up",
     "delta.minReaderVersion": "versions follow from the features; name one as delta.feature.<name>=supported",

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from deltalog.errors import CorruptTableError, SchemaMismatchError
 from deltalog.spec import limits
 
-# Metadata of a column by which the writer makes values that the data lacks.
-FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT")
+# Metadata of a column by which it concerns writers.
+INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
+IDENTITY_KEY = "delta.identity.start"
+# By these the writer makes values that the data lacks.
+FILLED_BY = (GENERATION_KEY, DEFAULT_KEY)
 _INTEGRAL = ("byte", "short", "integer", "long")
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 PRIMITIVES = frozenset((*_INTEGRAL, *_TEMPORAL, "string", "float", "double", "boolean", "binary", "variant", "void"))
@@ -231,15 +234,34 @@ def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
 
 def all_columns(data_type: DataType) -> Iterator[StructField]:
     """Every column at every depth, parents first, also inside arrays and maps."""
+    return (column for _, column in columns_by_path(data_type))
+
+
+def columns_by_path(data_type: DataType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
+    """As ``all_columns``, with paths, in which ``element``, ``key`` and ``value`` lead into arrays and maps."""
     if isinstance(data_type, StructType):
         for column in data_type.fields:
-            yield column
-            yield from all_columns(column.data_type)
+            path = (*above, column.name)
+            yield path, column
+            yield from columns_by_path(column.data_type, path)
     elif isinstance(data_type, ArrayType):
-        yield from all_columns(data_type.element_type)
+        yield from columns_by_path(data_type.element_type, (*above, "element"))
     elif isinstance(data_type, MapType):
-        yield from all_columns(data_type.key_type)
-        yield from all_columns(data_type.value_type)
+        yield from columns_by_path(data_type.key_type, (*above, "key"))
+        yield from columns_by_path(data_type.value_type, (*above, "value"))
+
+
+def in_step(one: DataType, other: DataType, change: Callable[[StructType, StructType], StructType]) -> DataType:
+    """``one`` with ``change(struct, struct of other)`` for its outermost structs to which ``other`` has the like at
+    the same place in arrays and maps."""
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        return change(one, other)
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return replace(one, element_type=in_step(one.element_type, other.element_type, change))
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        key = in_step(one.key_type, other.key_type, change)
+        return replace(one, key_type=key, value_type=in_step(one.value_type, other.value_type, change))
+    return one
 
 
 def uses_type(data_type: DataType, name: str) -> bool:

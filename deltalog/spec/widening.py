@@ -10,7 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from deltalog.errors import SchemaMismatchError
-from deltalog.spec.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from deltalog.spec.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    in_step,
+)
 
 TYPE_CHANGES_KEY = "delta.typeChanges"
 # What rows of older files may be of when the column is of the type; decimals follow rules of their own.
@@ -76,21 +85,10 @@ def recorded(before: StructType, after: StructType) -> StructType:
     for column in after.fields:
         old = before.find(column.name)
         if old is not None:
-            inside = _recorded_type(old.data_type, column.data_type)
+            inside = in_step(column.data_type, old.data_type, lambda new, old: recorded(old, new))
             column = with_type_changes(replace(column, data_type=inside), old.data_type)
         columns.append(column)
     return StructType(tuple(columns))
-
-
-def _recorded_type(before: DataType, after: DataType) -> DataType:
-    if isinstance(before, StructType) and isinstance(after, StructType):
-        return recorded(before, after)
-    if isinstance(before, ArrayType) and isinstance(after, ArrayType):
-        return replace(after, element_type=_recorded_type(before.element_type, after.element_type))
-    if isinstance(before, MapType) and isinstance(after, MapType):
-        key = _recorded_type(before.key_type, after.key_type)
-        return replace(after, key_type=key, value_type=_recorded_type(before.value_type, after.value_type))
-    return after
 
 
 def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:

@@ -28,6 +28,10 @@ from typing import Any, BinaryIO
 from deltalog.errors import CallError
 
 
+class UnsafeStoreWarning(UserWarning):
+    """A table is written on a store that cannot keep two writers apart, because the caller said that there is one."""
+
+
 class PutOutcome(enum.Enum):
     """How a ``put_if_absent`` ended."""
 

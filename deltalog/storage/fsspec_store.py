@@ -34,7 +34,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
 from deltalog.storage.exclusive import check_exclusive
 from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together, is_below_root, outcome_of_status, spooled
 from deltalog.storage.secrets import Secrets
@@ -54,10 +54,6 @@ log = logging.getLogger(__name__)
 _proven: weakref.WeakSet[Any] = weakref.WeakSet()
 _one_at_a_time = threading.RLock()
 _warned: set[str] = set()
-
-
-class UnsafeStoreWarning(UserWarning):
-    """A table is written on a store that cannot keep two writers apart, because the caller said that there is one."""
 
 
 class FsspecStore(LogStore):
@@ -191,19 +187,14 @@ class FsspecStore(LogStore):
         full = self._full(path)
 
         def send(file: str) -> None:
-            try:
-                with self._errors("write", full, absent_is_error=True):
-                    if os.path.getsize(file) <= ONE_REQUEST_BYTES:
-                        with open(file, "rb") as read:
-                            self._pipe(full, read.read())
-                    else:
-                        self._filesystem.put_file(file, full)
-            except BaseException:
-                with contextlib.suppress(StoreError):
-                    self.delete(path)
-                raise
+            with self._errors("write", full, absent_is_error=True):
+                if os.path.getsize(file) <= ONE_REQUEST_BYTES:
+                    with open(file, "rb") as read:
+                        self._pipe(full, read.read())
+                else:
+                    self._filesystem.put_file(file, full)
 
-        with spooled(send) as output:
+        with spooled(send, lambda: self.delete(path)) as output:
             yield output
 
     def sync(self, paths: list[str]) -> None:

@@ -120,15 +120,10 @@ class ObstoreStore(LogStore):
         self._check_path(path)
 
         def send(file: str) -> None:
-            try:
-                with self._errors("write", path, absent_is_error=True), open(file, "rb") as content:
-                    obstore.put(self._store, path, content)
-            except BaseException:
-                with contextlib.suppress(StoreError):
-                    self.delete(path)
-                raise
+            with self._errors("write", path, absent_is_error=True), open(file, "rb") as content:
+                obstore.put(self._store, path, content)
 
-        with spooled(send) as output:
+        with spooled(send, lambda: self.delete(path)) as output:
             yield output
 
     def sync(self, paths: list[str]) -> None:
@@ -259,7 +254,10 @@ def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
         elif scheme == "gs":
             store = obstore.store.GCSStore(bucket, prefix=prefix.strip("/") or None, **options)
         elif set(url) & set("%?#"):
-            raise CallError(f"obstore would decode the location {url!r}. Give a store of obstore itself.")
+            shown = re.split("[?#]", url)[0]  # what follows may be a signature
+            raise CallError(
+                f"obstore would decode the location {shown!r}, or what follows. Give a store of obstore itself."
+            )
         else:
             store = obstore.store.from_url(url, **options)
     except CallError:

@@ -43,13 +43,19 @@ def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], 
 
 
 @contextlib.contextmanager
-def spooled(send: Callable[[str], None]) -> Iterator[BinaryIO]:
-    """A file on this machine's disk, whose path is given to ``send`` when the block ends; not when it raises."""
+def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterator[BinaryIO]:
+    """A file on this machine's disk, whose path is given to ``send`` when the block ends; not when it raises.
+    ``discard`` takes away what a ``send`` that failed may have left."""
     with tempfile.TemporaryDirectory(prefix="deltalog-") as directory:
         path = os.path.join(directory, "file")
         with open(path, "wb") as file:
             yield file
-        send(path)
+        try:
+            send(path)
+        except BaseException:
+            with contextlib.suppress(StoreError):
+                discard()
+            raise
 
 
 class RangeReader(io.RawIOBase):

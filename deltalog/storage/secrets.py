@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,10 +10,13 @@ from deltalog.errors import CallError
 
 _SHORTEST_SECRET = 4
 _PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_style"}
+# Of connection strings and signed URLs: AccountKey=…;, ?sig=…&
+_SECRET_PART = re.compile(r"[^?&;=]*(?:key|sig|secret|token|pass|credential)[^?&;=]*=([^&;]+)", re.IGNORECASE)
 
 
 class Secrets:
-    """All text in the options but what is known to be harmless; of a URL its user and password."""
+    """All text in the options but what is known to be harmless; of a plain URL its user and password, of a signed one
+    and of a connection string also the parts by themselves."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         found = {text for text in _secrets_in(options) if len(text) >= _SHORTEST_SECRET}
@@ -48,10 +52,15 @@ def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, each in value.items():
             yield from _secrets_in(each, str(key))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            yield from _secrets_in(each, name)
+    elif isinstance(value, bytes):
+        yield from _secrets_in(value.decode(errors="replace"), name)
     elif isinstance(value, str) and name not in _PLAIN_OPTIONS:
-        if "://" in value:
-            yield from _userinfo(value).split(":")
-        else:
+        parts = _SECRET_PART.findall(value)
+        yield from (*parts, *_userinfo(value).split(":"))
+        if parts or "://" not in value:
             yield value
 
 

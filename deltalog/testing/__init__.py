@@ -5,6 +5,8 @@
 - ``check``, ``History``, ``Operation``: an independent judge of a log and of what clients say about it.
 - ``deltalog.testing.store_contract.LogStoreTests``: the guarantees of a LogStore as tests (needs pytest).
 - ``deltalog.testing.scheduler`` and ``.simulation``: seeded schedules of several clients (need greenlet).
+- ``deltalog.testing.row_simulation`` and ``.rows``: the same for deletes, restores and the like, judged by the rows of
+  every version (need greenlet).
 - ``deltalog.testing.exhaustive``: every interleaving of two writers (needs greenlet).
 - ``deltalog.testing.sweep``: every store call of every operation fails, in every way.
 - ``deltalog.testing.model``: the library beside a small model, driven by Hypothesis (needs hypothesis).

@@ -70,7 +70,8 @@ class Operation:
     crashed (any other exception). ``adds`` and ``removes`` are the paths it meant to change, None when that is not
     known; ``removes_all`` says that it read the whole table and replaces all of it. ``properties`` maps what it sets
     (None: unsets). ``may_change`` names what else of the table it may change: fields of metaData, or ``protocol``.
-    ``clock_ms`` is every reading it took of its clock.
+    ``repeated``: it was planned again after conflicts, each time with another txnId. ``clock_ms`` is every reading it
+    took of its clock.
     """
 
     token: str
@@ -89,6 +90,7 @@ class Operation:
     properties: dict[str, str | None] = field(default_factory=dict)
     may_change: list[str] = field(default_factory=list)
     txn_ids: list[str] = field(default_factory=list)
+    repeated: bool = False
     clock_ms: list[int] | None = None
     error: str = ""
 
@@ -181,7 +183,7 @@ class Commit:
         return (self.body("commitInfo") or {}).get("inCommitTimestamp")
 
     def paths(self, key: str) -> list[str]:
-        return [_file(body) for body in self.bodies(key)]
+        return [file_key(body) for body in self.bodies(key)]
 
 
 @dataclass
@@ -255,7 +257,8 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
-def _file(body: Mapping[str, Any]) -> str:
+def file_key(body: Mapping[str, Any]) -> str:
+    """What tells a logical file from others: its path, with its deletion vector."""
     vector = body.get("deletionVector")
     if not vector:
         return str(body["path"])
@@ -561,8 +564,9 @@ class _Judge:
                         "I7", f"{token} left version {version} before it was known to be another's", attempt.version
                     )
             earlier.add(attempt.version)
+        repeated = {operation.token for operation in self.history.operations if operation.repeated}
         for token, used in ids.items():
-            if len(used) > 1:
+            if len(used) > 1 and token not in repeated:
                 self.blame("I6", f"{token} was sent with {len(used)} different txnIds")
 
     # ------------------------------------------------------------------------------------------------- I14

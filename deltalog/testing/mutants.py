@@ -21,14 +21,21 @@ from typing import Any
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
 from deltalog.log import checkpoint as checkpoint_module
 from deltalog.log.reader import LogReader
+from deltalog.read import scan as scan_module
+from deltalog.read import skipping
+from deltalog.read.predicates import complement
 from deltalog.spec import timestamps
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
+from deltalog.table import DeltaTable
 from deltalog.testing.checker import Violation
+from deltalog.testing.row_simulation import run_row_schedule
 from deltalog.testing.scheduler import ScheduleStuckError
-from deltalog.testing.simulation import KINDS, run_schedule
+from deltalog.testing.simulation import KINDS, ScheduleResult, run_schedule
 from deltalog.write import commit as commit_module
 from deltalog.write import conflicts, hooks
+from deltalog.write import operations as operations_module
+from deltalog.write import rewrite as rewrite_module
 from deltalog.write import transaction as transaction_module
 from deltalog.write.commit import Committer
 from deltalog.write.transaction import Transaction
@@ -39,9 +46,13 @@ MAX_SEEDS = 400
 checkpoint: Any = checkpoint_module
 commit: Any = commit_module
 transaction: Any = transaction_module
+rewrite: Any = rewrite_module
+operations: Any = operations_module
+scan: Any = scan_module
 # The library as it is, for mutants that change only a part of a call.
 REAL_SETTLE: Any = Committer._settle
 REAL_CHECK_ADDED: Any = conflicts._check_added
+REAL_CHECK_REMOVED: Any = conflicts._check_removed
 REAL_REBASE: Any = commit.rebase
 
 
@@ -63,12 +74,13 @@ class Patch:
 
 @dataclass(frozen=True)
 class Mutant:
-    """``apply`` makes the change; ``invariants``: any of these must be found broken."""
+    """``apply`` makes the change; ``invariants``: any of these must be found broken, in schedules that ``run`` runs."""
 
     name: str
     apply: Callable[[Patch], None]
     invariants: frozenset[str]
     options: dict[str, Any] = field(default_factory=dict)
+    run: Callable[..., ScheduleResult] = run_schedule
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[dict[str, Any]]:
@@ -84,11 +96,13 @@ class Mutant:
 MUTANTS: list[Mutant] = []
 
 
-def mutant(*invariants: str, **options: Any) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def mutant(
+    *invariants: str, run: Callable[..., ScheduleResult] = run_schedule, **options: Any
+) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     """Add a mutant to the list."""
 
     def register(apply: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        MUTANTS.append(Mutant(apply.__name__, apply, frozenset(invariants), options))
+        MUTANTS.append(Mutant(apply.__name__, apply, frozenset(invariants), options, run))
         return apply
 
     return register
@@ -99,7 +113,7 @@ def find(each: Mutant, max_seeds: int = MAX_SEEDS) -> tuple[int, list[Violation]
     with each.applied() as options:
         for seed in range(max_seeds):
             try:
-                result = run_schedule(seed, **options)
+                result = each.run(seed, **options)
             except ScheduleStuckError:
                 continue  # it hangs, but nothing is known to be wrong yet
             if each.invariants & {violation.invariant for violation in result.violations}:
@@ -404,6 +418,136 @@ def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
 def lists_through_a_cache(patch: Patch) -> None:
     """What was listed once is listed so again."""
     patch.options["wrap"] = lambda store: CachedListing(store)
+
+
+# ------------------------------------------------------------------------------------------------------------ rows
+
+
+@mutant("R1", run=run_row_schedule)
+def forgets_what_it_looked_for(patch: Patch) -> None:
+    def check(prepared: Any, winner: Any, *rest: Any) -> Any:
+        reads = dataclasses.replace(prepared.reads, predicates=())
+        REAL_CHECK_ADDED(dataclasses.replace(prepared, reads=reads), winner, *rest)
+
+    patch.setattr(conflicts, "_check_added", check)
+
+
+@mutant("R1", run=run_row_schedule)
+def judges_new_files_by_the_wrong_end_of_their_bounds(patch: Patch) -> None:
+    real = skipping.prune
+    patch.setattr(conflicts, "prune", lambda files, predicate, *rest: real(files, complement(predicate), *rest))
+
+
+@mutant("R1", run=run_row_schedule, features=["vectors"])
+def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
+    """As who merges vectors when planning, and lets a file that only lost rows pass."""
+
+    def unmasked(winner: Any) -> Any:
+        masked = {add.path for add in winner.adds if add.deletion_vector is not None}
+        adds, removes = ([a for a in some if a.path not in masked] for some in (winner.adds, winner.removes))
+        return dataclasses.replace(winner, adds=adds, removes=removes)
+
+    patch.setattr(conflicts, "_check_added", lambda ours, won, *rest: REAL_CHECK_ADDED(ours, unmasked(won), *rest))
+    patch.setattr(conflicts, "_check_removed", lambda ours, won, url: REAL_CHECK_REMOVED(ours, unmasked(won), url))
+
+
+@mutant("R1", run=run_row_schedule)
+def lets_moved_files_be_removed(patch: Patch) -> None:
+    def check(prepared: Any, winner: Any, table: Any) -> Any:
+        removes = [remove for remove in winner.removes if remove.data_change]
+        REAL_CHECK_REMOVED(prepared, dataclasses.replace(winner, removes=removes), table)
+
+    patch.setattr(conflicts, "_check_removed", check)
+
+
+@mutant("R1", run=run_row_schedule)
+def replaces_partitions_without_reading_them(patch: Patch) -> None:
+    real = Transaction.replace_partitions
+
+    @functools.wraps(real)
+    def unread(self: Any) -> Any:
+        try:
+            return real(self)
+        finally:
+            self._predicates.clear()
+
+    patch.setattr(Transaction, "replace_partitions", unread)
+
+
+@mutant("R1", run=run_row_schedule)
+def restores_without_reading_the_table(patch: Patch) -> None:
+    patch.setattr(Transaction, "read_whole_table", lambda self: None)
+
+
+@mutant("R1", run=run_row_schedule, features=["write serializable"])
+def calls_every_change_of_rows_a_blind_append(patch: Patch) -> None:
+    patch.setattr(conflicts.Prepared, "is_blind_append", property(lambda self: True))
+    patch.setattr(conflicts, "_is_blind_append", lambda commit: commit.commit_info.body["isBlindAppend"])
+
+
+@mutant("R3", run=run_row_schedule, features=["row ids"])
+def gives_out_the_row_ids_of_the_first_attempt(patch: Patch) -> None:
+    def rebase(prepared: Any, base: Any, *rest: Any) -> Any:
+        rebased = REAL_REBASE(prepared, base, *rest)
+        return dataclasses.replace(rebased, row_id_high_water_mark=base.row_id_high_water_mark)
+
+    patch.setattr(commit, "rebase", rebase)
+
+
+@mutant("R3", run=run_row_schedule, features=["row ids"])
+def gives_moved_rows_new_ids(patch: Patch) -> None:
+    patch.setattr(rewrite.row_tracking, "kept_columns", lambda configuration, table: ())
+
+
+@mutant("R2", run=run_row_schedule, kinds={"append": 3, "add constraint": 2}, writers=3)
+def appends_again_without_looking_at_new_constraints(patch: Patch) -> None:
+    patch.setattr(conflicts, "_constraints", lambda metadata: {})
+
+
+@mutant("R3", run=run_row_schedule, features=["row ids later"], kinds={"delete": 2, "alter": 3}, writers=3)
+def moves_rows_past_the_commit_that_turns_row_ids_on(patch: Patch) -> None:
+    patch.setattr(conflicts.Prepared, "may_move_rows", property(lambda self: False))
+
+
+@mutant("R1", run=run_row_schedule, kinds={"append": 1, "restore": 3, "domain": 3})
+def restores_past_a_change_of_domains(patch: Patch) -> None:
+    patch.setattr(Transaction, "read_all_domains", lambda self: None)
+
+
+@mutant("R4", run=run_row_schedule, features=["changes"])
+def tells_moved_rows_as_changes(patch: Patch) -> None:
+    patch.setattr(rewrite, "_tells_changes", lambda transaction: False)
+
+
+@mutant("R5", run=run_row_schedule, features=["vectors"])
+def reads_rows_that_vectors_deleted(patch: Patch) -> None:
+    real = scan._rows
+    patch.setattr(scan, "_rows", lambda files: ({**row, "deletion_vector": None} for row in real(files)))
+
+
+@mutant("R6", run=run_row_schedule)
+def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
+    real = operations.delete
+
+    def delete(transaction: Any, where: Any, user_metadata: Any, txn: Any) -> Any:
+        if not operations._is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
+            return operations.skipped(transaction)
+        return real(transaction, where, user_metadata, txn)
+
+    patch.setattr(operations, "delete", delete)
+
+
+@mutant("R6", run=run_row_schedule)
+def plans_on_what_it_remembers(patch: Patch) -> None:
+    real = DeltaTable.transaction
+
+    def remembered(self: Any, **options: Any) -> Any:
+        found = real(self, **options)
+        found.snapshot = getattr(self, "_first", None) or found.snapshot
+        self._first = found.snapshot
+        return found
+
+    patch.setattr(DeltaTable, "transaction", remembered)
 
 
 class LookThenPut(WrappedStore[LogStore]):

@@ -6,7 +6,8 @@ import contextlib
 import logging
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
@@ -63,10 +64,13 @@ def carry_out(
     record: Operation,
     run: Callable[[Operation], CommitResult | None],
     resolve: Callable[[CommitStateUnknownError], CommitResult | None] = lambda error: None,
+    refusals: tuple[type[Exception], ...] = (),
 ) -> None:
     """Run an operation and write down how it ended; a kill passes through. ``resolve`` is asked when the outcome is
-    open. An operation that made no commit counts as failed: nothing of it may be in the log."""
+    open. ``refusals``: what the operation may be refused with, besides the errors that any commit can end with. An
+    operation that made no commit counts as failed: nothing of it may be in the log."""
     result: CommitResult | None = None
+    definite: tuple[type[Exception], ...] = DEFINITE + refusals
     try:
         result = run(record)
         record.outcome = "ok"
@@ -75,7 +79,7 @@ def carry_out(
         result = resolve(error)
         if result is not None:
             record.outcome = "ok"
-    except DEFINITE as error:
+    except definite as error:
         record.outcome, record.error = "failed", type(error).__name__
     except Exception as error:
         record.outcome, record.error = "crashed", f"{type(error).__name__}: {error}"
@@ -87,12 +91,20 @@ def carry_out(
 
 def look(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
     """What a snapshot says."""
-    files = frozenset(snapshot.files()["path"].to_pylist())
+    listed = snapshot.files(["path", "deletion_vector"])
+    files = frozenset(map(_logical_file, listed["path"].to_pylist(), listed["deletion_vector"].to_pylist()))
     configuration = dict(snapshot.metadata.configuration)
     returned = invoked  # nothing is judged by it
     return Read(
         client, invoked, returned, snapshot.version, files, snapshot.in_commit_timestamp_ms, configuration, latest
     )
+
+
+def _logical_file(path: str, vector: Mapping[str, Any] | None) -> str:
+    """As the checker tells files apart."""
+    if vector is None:
+        return path
+    return f"{path}#{vector['storage_type']}{vector['path_or_inline_dv']}@{vector['offset']}"
 
 
 def log_of(store: LogStore) -> dict[int, bytes]:

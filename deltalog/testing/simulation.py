@@ -105,6 +105,7 @@ class Totals:
     tables: collections.Counter[str] = field(default_factory=collections.Counter)
     policies: collections.Counter[str] = field(default_factory=collections.Counter)
     kinds: collections.Counter[str] = field(default_factory=collections.Counter)
+    errors: collections.Counter[str] = field(default_factory=collections.Counter)  # of those that failed
 
     def add(self, result: ScheduleResult) -> None:
         self.schedules += 1
@@ -120,6 +121,8 @@ class Totals:
             self.outcomes[operation.outcome] += 1
             if operation.outcome == "ok":
                 self.kinds[operation.kind] += 1
+            if operation.outcome == "failed":
+                self.errors[operation.error] += 1
 
     def merge(self, other: Totals) -> None:
         for name, value in vars(other).items():
@@ -166,6 +169,7 @@ class Simulation:
         self.fault_rate = fault_rate
         self.records: list[Operation] = []
         self.reads: list[Read] = []
+        self._refusals: tuple[type[Exception], ...] = ()
         self._kinds = dict(kinds or KINDS)
         self._operations = operations
         self._writers = writers
@@ -188,7 +192,7 @@ class Simulation:
         with quiet():
             scheduler.run()
             self._finish()
-        violations = check(self._history())
+        violations = self._judge()
         faults: collections.Counter[Fault] = sum((s.injected for s in self._stores), collections.Counter())
         return ScheduleResult(
             self.seed,
@@ -372,7 +376,7 @@ class Simulation:
         self.records.append(record)
         first_reading = len(client.clock.readings)
         try:
-            carry_out(record, run, functools.partial(self._resolve, client))
+            carry_out(record, run, functools.partial(self._resolve, client), self._refusals)
         finally:
             record.clock_ms = client.clock.readings[first_reading:]
         record.returned = self.scheduler.step
@@ -452,6 +456,9 @@ class Simulation:
         scheduler.spawn("last", body)
         scheduler.run()
 
+    def _judge(self) -> list[Violation]:
+        return check(self._history())
+
     def _history(self) -> History:
         fake = {f"fake-initial-{n}" for n in range(4)}.union(*(record.adds or () for record in self.records))
         return history_of(self.shared, self._stores, self.records, self.reads, initial=self._initial, data_files=fake)
@@ -469,23 +476,28 @@ def run_schedule(seed: int, **options: Any) -> ScheduleResult:
 
 
 def run_schedules(
-    seeds: Sequence[int], *, processes: int = 1, keep: int = 10, **options: Any
+    seeds: Sequence[int],
+    *,
+    processes: int = 1,
+    keep: int = 10,
+    run: Callable[..., ScheduleResult] = run_schedule,
+    **options: Any,
 ) -> tuple[Totals, list[ScheduleResult]]:
     """Run many schedules: their totals, and the first ``keep`` of each process that broke an invariant.
 
-    ``processes`` above 1 share the seeds; each is a fresh interpreter, so options must be picklable.
+    ``run`` runs one. ``processes`` above 1 share the seeds; each is a fresh interpreter, so options must be picklable.
     """
     totals, bad = Totals(), list[ScheduleResult]()
     if processes > 1:
         shares = [seeds[start::processes] for start in range(processes)]
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:
-            for part, failed in pool.map(functools.partial(run_schedules, keep=keep, **options), shares):
+            for part, failed in pool.map(functools.partial(run_schedules, keep=keep, run=run, **options), shares):
                 totals.merge(part)
                 bad += failed
         return totals, sorted(bad, key=lambda result: result.seed)
     for seed in seeds:
-        result = run_schedule(seed, **options)
+        result = run(seed, **options)
         totals.add(result)
         if result.violations and len(bad) < keep:
             bad.append(result)

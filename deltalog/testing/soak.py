@@ -24,9 +24,11 @@ from pathlib import Path
 
 from deltalog.testing import exhaustive, sweep
 from deltalog.testing.mutants import MUTANTS, find
+from deltalog.testing.row_simulation import run_row_schedule
 from deltalog.testing.simulation import run_schedule, run_schedules
 
 CHUNK = 250  # schedules that one process makes before it is asked again
+_ROW_CHUNK = 50  # the same of those with rows, which take longer
 _MODEL_STEPS = 50
 
 
@@ -52,6 +54,17 @@ def schedules(seeds: range) -> Part:
         violations=totals.violations,
     )
     return Part(figures, [f"schedule {result.seed} {result.violations[0]}" for result in bad])
+
+
+def row_schedules(seeds: range) -> Part:
+    totals, bad = run_schedules(seeds, keep=CHUNK, run=run_row_schedule)
+    figures = collections.Counter(
+        row_schedules=totals.schedules,
+        faults=sum(totals.faults.values()),
+        acked=totals.outcomes["ok"],
+        violations=totals.violations,
+    )
+    return Part(figures, [f"row-schedule {result.seed} {result.violations[0]}" for result in bad])
 
 
 def mutants(numbers: range) -> Part:
@@ -132,6 +145,7 @@ def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Par
         yield failing_calls, (number, thorough)
     for number in range(round(minutes)):
         yield failing_pairs, (seed + number, 100)
+        yield row_schedules, (range(seed + number * _ROW_CHUNK, seed + (number + 1) * _ROW_CHUNK),)
 
 
 def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool = False) -> tuple[Part, range, float]:
@@ -165,7 +179,8 @@ def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool =
 def line(total: Part, seeds: range, seconds: float, processes: int) -> dict[str, object]:
     """The figures in the order in which they are reported."""
     figures = total.figures
-    names = ["schedules", "faults", "acked", "kills", "stops", "model_steps", "nth_call_cases", "interleavings"]
+    ends = ["kills", "stops", "model_steps", "nth_call_cases", "interleavings"]
+    names = ["schedules", "row_schedules", "faults", "acked", *ends]
     return {
         **{name: figures[name] for name in names},
         "violations": figures["violations"],
@@ -177,13 +192,16 @@ def line(total: Part, seeds: range, seconds: float, processes: int) -> dict[str,
     }
 
 
+_REPLAYED = {"schedule": run_schedule, "row-schedule": run_row_schedule}
+
+
 def replay(path: Path) -> int:
     """Run the schedules named in a file of failures again; how many still break an invariant."""
     failed = 0
     for text in path.read_text().splitlines():
         kind, seed, *_ = text.split()
-        if kind == "schedule":
-            result = run_schedule(int(seed))
+        if kind in _REPLAYED:
+            result = _REPLAYED[kind](int(seed))
             failed += bool(result.violations)
             print(result.report() if result.violations else f"seed {seed} is clean")
     return failed

@@ -12,29 +12,36 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.read.predicates import sql_tree
 from deltalog.spec import column_mapping, schema_edits, widening
 from deltalog.spec.actions import Metadata
 from deltalog.spec.codec import canonical_json
 from deltalog.spec.properties import CONSTRAINT_PREFIX, DATA_SKIPPING_STATS_COLUMNS_KEY, ENABLE_TYPE_WIDENING
-from deltalog.spec.schema import DataType, StructField, StructType
+from deltalog.spec.schema import (
+    DEFAULT_KEY,
+    GENERATION_KEY,
+    IDENTITY_KEY,
+    INVARIANT_KEY,
+    DataType,
+    StructField,
+    StructType,
+    columns_by_path,
+)
 from deltalog.spec.schema_edits import Path, parse_path, path_text
 from deltalog.write.commit import CommitResult
 from deltalog.write.operations import UserMetadata, skipped
+from deltalog.write.rules import expression_of_invariant
 from deltalog.write.transaction import Transaction
 
 ColumnPath = str | Sequence[str]
 NewColumns: TypeAlias = "StructType | pa.Schema | Iterable[StructField]"
-_GENERATION_KEY, _INVARIANTS_KEY = "delta.generationExpression", "delta.invariants"
 # What a column cannot be added with: rows that are there would have to be given values.
 _NEEDS_VALUES = {
-    _GENERATION_KEY: "a generation expression",
-    "CURRENT_DEFAULT": "a default",
-    "delta.identity.start": "ids",
+    GENERATION_KEY: "a generation expression",
+    DEFAULT_KEY: "a default",
+    IDENTITY_KEY: "ids",
 }
 
 
@@ -46,6 +53,11 @@ def add_columns(transaction: Transaction, columns: NewColumns, user_metadata: Us
     wanted = list(StructType.from_arrow(columns) if isinstance(columns, pa.Schema) else columns)
     if not wanted:
         raise CallError("add_columns was given no column.")
+    if not all(isinstance(column, StructField) for column in wanted):
+        raise CallError(
+            "add_columns takes a pyarrow schema, a StructType or a list of StructField, as in "
+            "add_columns(pa.schema([('note', pa.string())]))."
+        )
     schema = transaction.schema
     logged = []
     for column in wanted:
@@ -154,7 +166,7 @@ def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: D
             f"off. Turn it on with set_properties({{'{ENABLE_TYPE_WIDENING.key}': 'true'}})."
         )
     _check_independent(metadata, path, "given another type")
-    if _GENERATION_KEY in column.metadata:
+    if GENERATION_KEY in column.metadata:
         raise SchemaMismatchError(f"Column {path_text(path)} is generated, so that its type is its expression's.")
     after = StructType((replace(column, data_type=wider),))
     return widening.recorded(StructType((column,)), after).fields[0]
@@ -163,6 +175,8 @@ def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: D
 def _delta_type(data_type: DataType | pa.DataType) -> DataType:
     if isinstance(data_type, pa.DataType):
         return StructType.from_arrow(pa.schema([pa.field("type", data_type)])).fields[0].data_type
+    if not isinstance(data_type, DataType):
+        raise CallError(f"data_type is a pyarrow type or one of deltalog's, such as pa.int64(); got {data_type!r}.")
     return data_type
 
 
@@ -206,33 +220,27 @@ def _expressions(metadata: Metadata) -> Iterator[tuple[str, str]]:
     for key, text in metadata.configuration.items():
         if key.startswith(CONSTRAINT_PREFIX):
             yield f"the constraint {key.removeprefix(CONSTRAINT_PREFIX)}", text
-    for path, column in _columns(metadata.schema, ()):
-        if _GENERATION_KEY in column.metadata:
-            yield f"the generated column {path_text(path)}", str(column.metadata[_GENERATION_KEY])
-        if _INVARIANTS_KEY in column.metadata:
-            yield f"an invariant of {path_text(path)}", _invariant(str(column.metadata[_INVARIANTS_KEY]))
+    for path, column in columns_by_path(metadata.schema):
+        if GENERATION_KEY in column.metadata:
+            yield f"the generated column {path_text(path)}", str(column.metadata[GENERATION_KEY])
+        if INVARIANT_KEY in column.metadata:
+            yield f"an invariant of {path_text(path)}", _invariant(column.metadata[INVARIANT_KEY])
 
 
-def _columns(schema: StructType, above: Path) -> Iterator[tuple[Path, StructField]]:
-    for column in schema.fields:
-        path = (*above, column.name)
-        yield path, column
-        if isinstance(column.data_type, StructType):
-            yield from _columns(column.data_type, path)
-
-
-def _invariant(text: str) -> str:
+def _invariant(text: Any) -> str:
     try:
-        return str(json.loads(text)["expression"]["expression"])
-    except (ValueError, KeyError, TypeError):
-        return text
+        return expression_of_invariant(text)
+    except CallError:
+        return str(text)
 
 
 def _names_in(text: str) -> frozenset[str] | None:
     """The names in an expression, in lower case; None when it cannot be read, and may then have any."""
+    from sqlglot import exp
+
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
-    except SqlglotError:
+        tree = sql_tree(text, "spark", "it")
+    except (CallError, RecursionError):
         return None
     return frozenset(identifier.name.lower() for identifier in tree.find_all(exp.Identifier))
 

@@ -76,7 +76,7 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
     ENABLEMENT_TIMESTAMP_KEY: None,
     "delta.enableDeletionVectors": "true",
     "delta.checkpointPolicy": "v2",
-    # What exists keeps its names in files, and ids of rows are given out at each attempt.
+    # What exists keeps its names in files, and ids of new rows are given out at each attempt.
     column_mapping.MODE_KEY: "name",
     column_mapping.MAX_ID_KEY: None,
     ENABLE_ROW_TRACKING.key: "true",
@@ -87,13 +87,14 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 @dataclass(frozen=True, slots=True)
 class Reads:
     """What a transaction has looked at: the whole table, or the rows of some predicates, which are bound to the
-    table's schema; files, by path; application ids; metadata."""
+    table's schema; files, by path; application ids; metadata; all metadata domains."""
 
     whole_table: bool = False
     predicates: tuple[Predicate, ...] = ()
     files: frozenset[str] = frozenset()
     app_ids: frozenset[str] = frozenset()
     metadata: bool = False
+    domains: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,21 @@ class Prepared:
         return not (looked or self.removes or self.metadata or self.protocol)
 
     @property
+    def may_move_rows(self) -> bool:
+        """Whether new files may hold rows that the table had in others."""
+        removed = {remove.path for remove in self.removes}
+        return bool(removed) and any(add.path not in removed for add in self.adds)
+
+    @property
     def changes_data(self) -> bool:
         """Whether rows come or go; rearranging them in other files is no such change."""
         return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
+
+
+def check_isolation_level(wanted: object) -> None:
+    """Raises CallError for what is no isolation level; None, which leaves it to the table, is fine."""
+    if wanted is not None and wanted not in get_args(IsolationLevel):
+        raise CallError(f"An isolation level is one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
 
 
 def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
@@ -132,8 +145,7 @@ def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
 
     Raises CallError where SnapshotIsolation is wanted for a change of rows, which it would let go wrong unseen.
     """
-    if wanted not in get_args(IsolationLevel):
-        raise CallError(f"An isolation level is one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
+    check_isolation_level(wanted)
     only_files = not (prepared.metadata or prepared.protocol or prepared.transactions or prepared.domains)
     rearranges = only_files and not prepared.changes_data
     if wanted == "SnapshotIsolation" and not rearranges:
@@ -222,7 +234,9 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
         raise _conflict(MetadataChangedError, winner, table, "changed the schema, the partitioning or the name")
     for key in {**base.configuration, **changed.configuration}:
         old, new = base.configuration.get(key), changed.configuration.get(key)
-        if old != new and not _is_harmless(key, old, new):
+        # Rows that are moved were written without the ids that they have for good from then on.
+        too_late = key == ENABLE_ROW_TRACKING.key and prepared.may_move_rows
+        if old != new and (too_late or not _is_harmless(key, old, new)):
             raise _conflict(MetadataChangedError, winner, table, f"changed the property {key} from {old} to {new}")
     return changed
 
@@ -280,7 +294,7 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
             )  # fmt: skip
     domains = {d.domain for d in prepared.domains}
     for domain in winner.domains:
-        if domain.domain in domains:
+        if domain.domain in domains or (prepared.reads.domains and domain.domain != row_tracking.DOMAIN):
             raise _conflict(
                 ConcurrentTransactionError,
                 winner,

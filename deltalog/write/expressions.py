@@ -19,8 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.log.columns import combined
-from deltalog.read.predicates import Column, comparable, find
+from deltalog.read.predicates import Column, comparable, find, sql_tree, values_of
 from deltalog.spec import limits
 from deltalog.spec.schema import DataType, DecimalType, StructField, StructType
 from deltalog.write import kernels
@@ -45,19 +44,12 @@ class Expression:
         Raises pyarrow.ArrowInvalid where Spark's ANSI mode has an error too: overflow, division by zero, a cast that
         loses; and for a few values that only Spark can tell (UPPER of text beyond ASCII).
         """
-        values = {path: _leaf(table, path) for path in self.columns}
+        values = {path: values_of(path, table) for path in self.columns}
         rows = Rows(values, table.num_rows)
         try:
             return rows.array(self._node.run(rows))
         except RecursionError:
             raise pa.ArrowInvalid("the expression is nested too deeply") from None
-
-
-def _leaf(table: pa.Table, path: tuple[str, ...]) -> Any:
-    values = combined(table.column(path[0]))
-    for name in path[1:]:
-        values = values.flatten()[values.type.get_field_index(name)]
-    return values
 
 
 def compile_expression(
@@ -73,6 +65,8 @@ def compile_expression(
         node = compiler.node(_parse(text))
         if wanted is not None:
             node = kernels.cast(node, wanted)
+        if node.steps > limits.MAX_EXPRESSION_STEPS:
+            raise CallError(f"the number of its steps {limits.over('MAX_EXPRESSION_STEPS', node.steps)}")
     except RecursionError:
         raise CallError(f"The expression {text[:60]!r}… is nested too deeply.") from None
     except CallError as error:
@@ -90,9 +84,6 @@ def equal_to_column(expression: Expression, column: StructField) -> Expression:
 
 
 def _parse(text: str) -> Any:
-    import sqlglot
-    from sqlglot.errors import SqlglotError
-
     if len(text) > limits.MAX_EXPRESSION_CHARS:
         raise CallError(f"its length {limits.over('MAX_EXPRESSION_CHARS', len(text))}")
     # Engines disagree on what a backslash in a text means, and versions of Spark do.
@@ -100,14 +91,7 @@ def _parse(text: str) -> Any:
         raise refuse("a backslash")
     if _SIZED_TEXT.search(text):
         raise refuse("CHAR(n) and VARCHAR(n)")
-    try:
-        trees = sqlglot.parse(text, dialect=_dialect())
-    except SqlglotError as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CallError(f"it cannot be parsed: {reason}") from None
-    if len(trees) != 1 or trees[0] is None:
-        raise CallError(f"it is {len(trees)} statements, not one expression" if len(trees) > 1 else "it is empty")
-    return trees[0]
+    return sql_tree(text, _dialect(), "it")
 
 
 @functools.cache

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.log.columns import FALSE, scalar
+from deltalog.read.predicates import COMPARISONS, FLOAT_COMPARISONS
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.schema import DataType, DecimalType, PrimitiveType
 from deltalog.spec.timestamps import parse_iso
@@ -65,6 +66,7 @@ class Node:
     can_fail: bool = False
     value: Any = None  # of a literal
     is_literal: bool = False
+    steps: int = 1  # kernels that run, those of other nodes included as often as they are used
 
 
 def refuse(what: str) -> CallError:
@@ -117,7 +119,11 @@ def column(path: tuple[str, ...], data_type: DataType) -> Node:
 def _made(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fail: bool = False) -> Node:
     """A kernel over the values of nodes."""
     fails = can_fail or any(node.can_fail for node in nodes)
-    return Node(data_type, lambda rows: kernel(*(node.run(rows) for node in nodes)), fails)
+    return Node(data_type, lambda rows: kernel(*(node.run(rows) for node in nodes)), fails, steps=_steps(*nodes))
+
+
+def _steps(*nodes: Node) -> int:
+    return 1 + sum(node.steps for node in nodes)
 
 
 def _where(node: Node, rows: Rows, chosen: Any) -> Any:
@@ -148,7 +154,7 @@ def conjunction(left: Node, right: Node) -> Node:
         first = left.run(rows)
         return pc.and_kleene(first, _where(right, rows, pc.fill_null(first, True)))
 
-    return Node(BOOLEAN, run, left.can_fail or right.can_fail)
+    return Node(BOOLEAN, run, left.can_fail or right.can_fail, steps=_steps(left, right))
 
 
 def disjunction(left: Node, right: Node) -> Node:
@@ -159,7 +165,7 @@ def disjunction(left: Node, right: Node) -> Node:
         first = left.run(rows)
         return pc.or_kleene(first, _where(right, rows, pc.invert(pc.fill_null(first, False))))
 
-    return Node(BOOLEAN, run, left.can_fail or right.can_fail)
+    return Node(BOOLEAN, run, left.can_fail or right.can_fail, steps=_steps(left, right))
 
 
 def negation(node: Node) -> Node:
@@ -192,11 +198,12 @@ def is_boolean(node: Node, wanted: bool) -> Node:
 def compare(operator: str, left: Node, right: Node) -> Node:
     """``= != < <= > >= <=>``; NaN equals itself and is the greatest number."""
     left, right, wide = _comparable(operator, left, right)
-    kernel = _FLOAT_COMPARISONS[operator] if pa.types.is_floating(wide) else _COMPARISONS[operator]
+    null_safe = operator == "<=>"
+    kernel = (FLOAT_COMPARISONS if pa.types.is_floating(wide) else COMPARISONS)["=" if null_safe else operator]
 
     def run(one: Any, other: Any) -> Any:
         one, other = _as(one, wide), _as(other, wide)
-        return _null_safe_equal(kernel, one, other) if operator == "<=>" else kernel(one, other)
+        return _null_safe_equal(kernel, one, other) if null_safe else kernel(one, other)
 
     return _made(BOOLEAN, run, left, right)
 
@@ -296,34 +303,6 @@ def _plain_date(text: str) -> datetime.date:
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
         raise ValueError(text)
     return datetime.date.fromisoformat(text)
-
-
-def _float_equal(one: Any, other: Any) -> Any:
-    return pc.or_kleene(pc.equal(one, other), pc.and_kleene(pc.is_nan(one), pc.is_nan(other)))
-
-
-def _float_less(one: Any, other: Any) -> Any:
-    return pc.or_kleene(pc.less(one, other), pc.and_kleene(pc.invert(pc.is_nan(one)), pc.is_nan(other)))
-
-
-_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": pc.equal,
-    "<=>": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
-_FLOAT_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": _float_equal,
-    "<=>": _float_equal,
-    "!=": lambda one, other: pc.invert(_float_equal(one, other)),
-    "<": _float_less,
-    "<=": lambda one, other: pc.invert(_float_less(other, one)),
-    ">": lambda one, other: _float_less(other, one),
-    ">=": lambda one, other: pc.invert(_float_less(one, other)),
-}
 
 
 def like(node: Node, pattern: Node) -> Node:
@@ -459,7 +438,8 @@ def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
             todo = pc.and_not(todo, here)
         return pc.if_else(todo, _where(values[-1], rows, todo), result)
 
-    return Node(data_type, run, any(node.can_fail for node in (*conditions, *values)))
+    inner = (*conditions, *values)
+    return Node(data_type, run, any(node.can_fail for node in inner), steps=_steps(*inner))
 
 
 def coalesce(*nodes: Node) -> Node:

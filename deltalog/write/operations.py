@@ -118,7 +118,7 @@ def replace_where(
     deletion = rewrite.plan(transaction, where)
     fitting = rewrite.matching(transaction, reader, where)
     rows = transaction.write_told(fitting) if deletion.as_changes else transaction.write(fitting)
-    if not rows and deletion.is_empty:
+    if not rows and deletion.is_empty and txn is None:
         return skipped(transaction)
     told = len(transaction.adds) if deletion.as_changes else 0
     effect = rewrite.stage(transaction, deletion)
@@ -145,7 +145,7 @@ def replace_partitions(
     _fit_schema(transaction, StructType.from_arrow(reader.schema), False)
     written = _write(transaction, reader)
     transaction.replace_partitions()
-    if not transaction.adds:
+    if not transaction.adds and txn is None:
         return skipped(transaction)
     metrics = {**written, **transaction.staged_metrics()}
     return _commit_write(transaction, "Overwrite", metrics, user_metadata, txn, isDynamicPartitionOverwrite=True)
@@ -158,7 +158,7 @@ def delete(
     if _is_recorded(transaction, txn):
         return skipped(transaction)
     deletion = rewrite.plan(transaction, where)
-    if deletion.is_empty:
+    if deletion.is_empty and txn is None:
         return skipped(transaction)
     metrics = rewrite.stage(transaction, deletion)
     if txn is not None:
@@ -204,7 +204,7 @@ def skipped(transaction: Transaction) -> CommitResult:
 def _is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
     if txn is None or transaction.snapshot is None:
         return False
-    if not (len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
+    if not (isinstance(txn, (tuple, list)) and len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
         raise CallError(f"txn is an application id and a version such as ('nightly', 12); got {txn!r}.")
     recorded = transaction.snapshot.transaction_version(txn[0])
     return recorded is not None and recorded >= txn[1]

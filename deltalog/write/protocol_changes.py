@@ -36,7 +36,7 @@ from deltalog.spec.properties import (
     ENABLE_TYPE_WIDENING,
     Property,
 )
-from deltalog.spec.schema import uses_type
+from deltalog.spec.schema import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY, uses_type
 from deltalog.spec.widening import TYPE_CHANGES_KEY
 from deltalog.write.commit import CommitResult
 from deltalog.write.operations import UserMetadata, skipped
@@ -261,11 +261,11 @@ _WIDENING = Removal(
 )
 _REMOVALS = {
     "appendOnly": Removal((APPEND_ONLY.key,)),
-    "invariants": Removal(obstacle=_fields_with("delta.invariants", "columns have invariants")),
+    "invariants": Removal(obstacle=_fields_with(INVARIANT_KEY, "columns have invariants")),
     "checkConstraints": Removal(obstacle=_constraints),
-    "generatedColumns": Removal(obstacle=_fields_with("delta.generationExpression", "columns are generated")),
-    "identityColumns": Removal(obstacle=_fields_with("delta.identity.start", "the table has identity columns")),
-    "allowColumnDefaults": Removal(obstacle=_fields_with("CURRENT_DEFAULT", "columns have defaults")),
+    "generatedColumns": Removal(obstacle=_fields_with(GENERATION_KEY, "columns are generated")),
+    "identityColumns": Removal(obstacle=_fields_with(IDENTITY_KEY, "the table has identity columns")),
+    "allowColumnDefaults": Removal(obstacle=_fields_with(DEFAULT_KEY, "columns have defaults")),
     "changeDataFeed": Removal((ENABLE_CHANGE_DATA_FEED.key,)),
     "domainMetadata": Removal(obstacle=_domains),
     row_tracking.FEATURE: Removal((ENABLE_ROW_TRACKING.key, "delta.rowTrackingSuspended")),

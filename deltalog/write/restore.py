@@ -95,6 +95,7 @@ def restore(
     if result.changes_nothing:
         return replace(result, commit=skipped(transaction))
     transaction.read_whole_table()
+    transaction.read_all_domains()
     transaction.remove_files(gone)
     transaction.add(*back, known=True)
     for domain in domains:

@@ -34,7 +34,7 @@ from deltalog.read.predicates import (
 from deltalog.read.skipping import split
 from deltalog.spec import column_mapping, features, row_tracking
 from deltalog.spec.actions import AddFile
-from deltalog.spec.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS
+from deltalog.spec.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
 from deltalog.spec.schema import StructType
 from deltalog.write.datafiles import conformed
 from deltalog.write.transaction import Transaction
@@ -289,13 +289,16 @@ def _existing(transaction: Transaction) -> Snapshot:
 
 
 def _has_vectors(transaction: Transaction) -> bool:
-    listed = "deletionVectors" in features.writer_features(transaction.protocol)
-    return listed and ENABLE_DELETION_VECTORS.read(transaction.metadata.configuration)
+    return _is_on(transaction, "deletionVectors", ENABLE_DELETION_VECTORS)
 
 
 def _tells_changes(transaction: Transaction) -> bool:
-    listed = "changeDataFeed" in features.writer_features(transaction.protocol)
-    return listed and ENABLE_CHANGE_DATA_FEED.read(transaction.metadata.configuration)
+    return _is_on(transaction, "changeDataFeed", ENABLE_CHANGE_DATA_FEED)
+
+
+def _is_on(transaction: Transaction, feature: str, enabling: Property[bool]) -> bool:
+    listed = feature in features.writer_features(transaction.protocol)
+    return listed and enabling.read(transaction.metadata.configuration)
 
 
 def _live_rows(files: pa.Table) -> int | None:

@@ -23,11 +23,17 @@ from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeat
 from deltalog.spec import features
 from deltalog.spec.actions import Metadata, Protocol
 from deltalog.spec.properties import CONSTRAINT_PREFIX
-from deltalog.spec.schema import FILLED_BY, ArrayType, DataType, MapType, StructField, StructType
+from deltalog.spec.schema import (
+    DEFAULT_KEY,
+    GENERATION_KEY,
+    INVARIANT_KEY,
+    DataType,
+    StructField,
+    StructType,
+    columns_by_path,
+)
 from deltalog.write.expressions import Expression, compile_expression, equal_to_column
 
-INVARIANT = "delta.invariants"
-GENERATION, DEFAULT = FILLED_BY
 _SIZED = "__CHAR_VARCHAR_TYPE_STRING"
 _SIZED_TYPE = re.compile(r"(char|varchar)\((\d{1,9})\)")
 _SHOWN = 100
@@ -185,7 +191,7 @@ def _short(text: str) -> str:
 
 
 # A table whose schema and properties have none of these words has no rules.
-_WORDS = (INVARIANT, GENERATION, DEFAULT, _SIZED)
+_WORDS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, _SIZED)
 
 
 def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> Rules:
@@ -200,16 +206,17 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
     supported = features.writer_features(protocol)
     checks = [*_constraints(metadata, schema, table), *_invariants(schema, table)]
     fillings: dict[str, Expression] = {}
-    defaults = _columns_with(schema, DEFAULT) if "allowColumnDefaults" in supported else []
+    defaults = _columns_with(schema, DEFAULT_KEY) if "allowColumnDefaults" in supported else []
     if defaults:
         now = datetime.datetime.fromtimestamp(clock_ms() / 1000, datetime.timezone.utc)
         for column in defaults:
-            default = _Source("allowColumnDefaults", f"the default of column {column.name}", column.metadata[DEFAULT])
-            fillings[column.name] = default.compiled(table, StructType(()), column.data_type, now)
+            name = f"the default of column {column.name}"
+            source = _Source("allowColumnDefaults", name, column.metadata[DEFAULT_KEY])
+            fillings[column.name] = source.compiled(table, StructType(()), column.data_type, now)
     if "generatedColumns" in supported:
-        for column in _columns_with(schema, GENERATION):
+        for column in _columns_with(schema, GENERATION_KEY):
             name = f"the generation expression of column {column.name}"
-            source = _Source("generatedColumns", name, column.metadata[GENERATION])
+            source = _Source("generatedColumns", name, column.metadata[GENERATION_KEY])
             expression = source.compiled(table, schema, column.data_type)
             fillings[column.name] = expression
             condition = source.guarded(table, partial(equal_to_column, expression, column))
@@ -262,35 +269,28 @@ def _constraints(metadata: Metadata, schema: StructType, table: str) -> Iterator
 
 
 def _invariants(schema: StructType, table: str) -> Iterator[Check]:
-    for name, column in _fields(schema):
-        if INVARIANT not in column.metadata:
+    for path, column in columns_by_path(schema):
+        if INVARIANT_KEY not in column.metadata:
             continue
-        text = column.metadata[INVARIANT]
+        name, text = ".".join(path), column.metadata[INVARIANT_KEY]
         source = _Source("invariants", f"the invariant of column {name}", text)
         yield source.guarded(table, partial(_invariant, name, text, schema))
 
 
-def _invariant(name: str, text: Any, schema: StructType) -> Check:
+def expression_of_invariant(text: Any) -> str:
+    """What the metadata of a column has as its invariant. Raises CallError."""
     try:
-        expression = json.loads(text)["expression"]["expression"]
+        return str(json.loads(text)["expression"]["expression"])
     except (ValueError, KeyError, TypeError):
         raise CallError(f"It is {_short(repr(text))}, which is not the JSON of an expression.") from None
-    condition = compile_expression(str(expression), schema)
+
+
+def _invariant(name: str, text: Any, schema: StructType) -> Check:
+    expression = expression_of_invariant(text)
+    condition = compile_expression(expression, schema)
     if str(condition.data_type) != "boolean":
         raise CallError(f"It is {condition.data_type}, not a condition.")
-    return Check(f"the invariant of column {name}", str(expression), condition)
-
-
-def _fields(schema: StructType, where: str = "") -> Iterator[tuple[str, StructField]]:
-    """Columns at every depth with their names in dots, parents first."""
-    for column in schema.fields:
-        name = f"{where}{column.name}"
-        yield name, column
-        below: Any = column.data_type
-        while isinstance(below, (ArrayType, MapType)):
-            below = below.element_type if isinstance(below, ArrayType) else below.value_type
-        if isinstance(below, StructType):
-            yield from _fields(below, f"{name}.")
+    return Check(f"the invariant of column {name}", expression, condition)
 
 
 def _columns_with(schema: StructType, key: str) -> list[StructField]:

@@ -53,6 +53,7 @@ from deltalog.write.conflicts import (
     IsolationLevel,
     Prepared,
     Reads,
+    check_isolation_level,
     files_still_fit,
     isolation_for,
     replace_configuration,
@@ -84,6 +85,7 @@ class Transaction:
         refresh: Callable[[], Snapshot] | None = None,
     ) -> None:
         """``refresh``: the latest version, where ``snapshot`` may be an older one that nobody looked behind."""
+        check_isolation_level(isolation_level)
         self.snapshot = snapshot
         self.reader = reader
         self.committed: Snapshot | None = None  # the version that this transaction became
@@ -100,6 +102,7 @@ class Transaction:
         self._transactions: list[SetTransaction] = []
         self._domains: list[DomainMetadata] = []
         self._whole_table = False
+        self._all_domains = False
         self._predicates: list[Predicate] = []
         self._read_files: set[str] = set()
         self._own_files: list[str] = []
@@ -347,6 +350,11 @@ class Transaction:
         self._existing("declare a read")
         self._whole_table = True
 
+    def read_all_domains(self) -> None:
+        """Declare that what is staged depends on every metadata domain of the snapshot."""
+        self._existing("declare a read")
+        self._all_domains = True
+
     def add_cdc(self, *files: AddCDCFile) -> None:
         """Stage change data files, which tell readers of changes what adds and removes do not."""
         self._check_open()
@@ -515,7 +523,12 @@ class Transaction:
             domains=tuple(self._domains),
             cdc=tuple(self._cdc),
             reads=Reads(
-                self._whole_table, tuple(self._predicates), frozenset(self._read_files), app_ids, asserts_metadata
+                self._whole_table,
+                tuple(self._predicates),
+                frozenset(self._read_files),
+                app_ids,
+                asserts_metadata,
+                self._all_domains,
             ),
         )
         wanted = self._isolation_level or ISOLATION_LEVEL.read(self.metadata.configuration)

@@ -137,7 +137,8 @@ def test_one_measurement_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFix
 def row(key: str, system: str, first_s: float, warm_s: float, mib: float = 100.0) -> Row:
     return Row(
         key=key, title=key, system=system, table="", processes=1, start_s=0.0, first_s=first_s, first_cpu_s=0.0,
-        warm_s=warm_s, warm_cpu_s=0.0, asked=1, wrong=0, example=None, first_mib=mib, peak_mib=mib, requests=None,
+        warm_s=warm_s, warm_cpu_s=0.0, asked=1, wrong=0, example=None, first_mib=mib, peak_mib=mib, written_mib=0.0,
+        requests=None,
     )  # fmt: skip
 
 

@@ -300,22 +300,25 @@ class DeltaSpark:
 
     def adds(self, bodies: list[dict[str, Any]]) -> Any:
         """Decoded by Delta itself, from a log that holds them: handed over one by one they would take minutes."""
+        from tests.benchmarks.tables import COLUMNS, SmallActions
+
+        small = SmallActions("adds", COLUMNS, "date", ict=False)
+        versions = [[{"protocol": small.protocol()}, {"metaData": small.metadata()}], [{"add": b} for b in bodies]]
         with tempfile.TemporaryDirectory() as scratch:
             log = Path(scratch) / "_delta_log"
             log.mkdir()
-            lines = [json.dumps({"add": body}) + "\n" for body in bodies]
-            (log / f"{0:020d}.json").write_text("".join(lines))
-            changes = self.open(scratch).getChanges(0, self.none, False)
-            return changes.next()._2()
+            for version, actions in enumerate(versions):
+                (log / f"{version:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+            return self.open(scratch).getChanges(1, self.none, False).next()._2()
 
     def commit_adds(self, handle: Any, adds: Any) -> None:
         self.commit(handle, adds)
 
     def rows(self) -> Any:
-        return self.spark.createDataFrame(_small_batch().to_pandas()).coalesce(1)
+        return self.spark.createDataFrame(_small_batch()).coalesce(1)
 
     def rows_of_log(self) -> Any:
-        return self.spark.createDataFrame(_log_batch().to_pandas()).coalesce(1)
+        return self.spark.createDataFrame(_log_batch()).coalesce(1)
 
     def append(self, handle: Any, rows: Any, tag: str) -> None:
         root = handle.dataPath().toString()

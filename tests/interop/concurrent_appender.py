@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROWS = 5
-SPARK_COMMITS = 15
+SPARK_COMMITS = 12
 Append = Callable[[list[int], str], None]
 
 
@@ -56,13 +56,14 @@ def main(engine: str, table: str, number: int, directory: Path) -> None:
         (directory / f"ready-{number}").touch()
         while not (directory / "go").exists():
             time.sleep(0.01)
-        while not stop.exists() and not (engine == "delta-spark" and count == SPARK_COMMITS):
+        parent = os.getppid()
+        while os.getppid() == parent and not stop.exists() and not (engine == "delta-spark" and count == SPARK_COMMITS):
             count += 1
             append(_ids(number, count), _tag(number, count))
             acknowledged.write(f"{_tag(number, count)}\n")
             acknowledged.flush()
             if engine == "deltalog":
-                time.sleep(pause.uniform(0.1, 0.4))  # so that delta-spark, which is slower, wins versions too
+                time.sleep(pause.uniform(0.3, 1.0))  # so that delta-spark, which is slower, wins versions too
 
 
 def _ids(number: int, count: int) -> list[int]:

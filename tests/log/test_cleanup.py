@@ -226,11 +226,11 @@ def test_sidecars_go_with_the_last_checkpoint_that_names_them() -> None:
     for age_days, name in ((40, "old"), (1.5, "of yesterday"), (0.5, "new")):
         clock.now_ms = MIDNIGHT - int(age_days * DAY_MS)
         store.put(f"_delta_log/_sidecars/{name}.parquet", b"")
+        store.put(f"_delta_log/_sidecars/{name}.txt", b"somebody's notes")
     clock.now_ms = NOW
     report = table.cleanup_log()
-    assert set(store.list_names("_delta_log/_sidecars")) == kept_names | {"of yesterday.parquet", "new.parquet"} - (
-        {"of yesterday.parquet"}
-    )
+    others = {"new.parquet", "new.txt", "of yesterday.txt", "old.txt"}
+    assert set(store.list_names("_delta_log/_sidecars")) == kept_names | others
     reasons = {fate.path.rsplit("/", 1)[-1]: fate.reason for fate in report.files}
     assert "names it" in reasons[min(kept_names)] and "younger" in reasons["new.parquet"]
     assert young.snapshot().files().num_rows == len(DAYS)

@@ -96,7 +96,7 @@ READY: dict[str, Callable[[CountingStore, DeltaTable], Callable[[], Any]]] = {
     "`table.add_columns(schema)`": lambda store, table: lambda: table.add_columns(pa.schema([("z", pa.int64())])),
     "`table.restore(version)`, files to come back": lambda store, table: _emptied(table, lambda: table.restore(4)),
     "`table.checkpoint()`": lambda store, table: table.checkpoint,
-    "`table.checkpoint()` after a checkpoint": lambda store, table: _again(table),
+    "`table.checkpoint()` after one by the same handle": lambda store, table: _again(table),
     "`table.compact_log()`": lambda store, table: table.compact_log,
     "`table.cleanup_log(dry_run=True)`": lambda store, table: _cleaning(table, True),
     "`table.cleanup_log()`": lambda store, table: _cleaning(table, False),

@@ -6,7 +6,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, PrimitiveType, StructField, StructType, col
+from deltalog import CallError, DecimalType, PrimitiveType, StructField, StructType, col
 from deltalog.read.predicates import (
     Comparison,
     Predicate,
@@ -130,13 +130,25 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("i IN (SELECT 1)", "is not taken"),
         ("i =", "cannot be parsed"),
         ("s LIKE '%x'", "prefix and one % at its end"),
-        ("i = 1; DROP TABLE x", "is not taken"),
+        ("i = 1; DROP TABLE x", "is not taken|statements"),
+        ("i NOT IN other", "is not taken"),  # a parser's tree whose list is empty, and NOT of it all rows
+        ("i NOT IN UNNEST(other)", "is not taken"),
+        ("i NOT IN ()", "is not taken"),
+        ("i BETWEEN SYMMETRIC 3 AND 1", "is not taken"),
+        ("i = 1e9999999", "cannot be compared with column i"),  # a whole number of as many digits is never made
+        ("f = -1e99999999", "cannot be compared with column f"),
         ("(" * 5000 + "i = 1" + ")" * 5000, "nested|parsed"),
     ],
 )
 def test_what_cannot_be_said_is_refused_by_name(where: str, part: str) -> None:
     with pytest.raises(CallError, match=part):
         verdicts(where)
+
+
+def test_a_sign_keeps_every_digit_of_a_decimal() -> None:
+    digits = "1.2345678901234567890123456789012345678"
+    schema = StructType((StructField("n", DecimalType(38, 37)),))
+    assert digits in to_sql(bind(parse(f"n = -{digits}"), schema))
 
 
 def test_lists_may_be_long() -> None:

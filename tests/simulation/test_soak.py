@@ -31,10 +31,22 @@ def test_failures_are_kept_and_replayed(monkeypatch, capsys, tmp_path):
     assert soak.main(["--replay", str(failures)]) == 0
 
 
+def test_failures_of_row_schedules_are_replayed_as_such(capsys, tmp_path):
+    broken = next(each for each in MUTANTS if each.name == "gives_moved_rows_new_ids")
+    failures = tmp_path / "failures"
+    with broken.applied():
+        part = soak.row_schedules(range(1, 5))
+        assert part.figures["violations"] == len(part.failures) > 0
+        failures.write_text("\n".join(part.failures))
+        assert soak.main(["--replay", str(failures)]) == 1
+        assert "VIOLATION R3" in capsys.readouterr().out
+    assert soak.main(["--replay", str(failures)]) == 0
+
+
 def test_the_parts_cover_everything():
     planned = list(soak.bounded_parts(30, 0))
     assert {run.__name__ for run, _ in planned} == {
-        "kills", "interleavings", "model", "failing_calls", "failing_pairs", "mutants"
+        "kills", "interleavings", "model", "failing_calls", "failing_pairs", "mutants", "row_schedules"
     }  # fmt: skip
     assert [arguments[0] for run, arguments in planned if run is soak.failing_calls] == [*range(len(OPERATIONS))]
     assert sum(len(arguments[0]) for run, arguments in planned if run is soak.mutants) == len(MUTANTS)

@@ -47,6 +47,7 @@ CAPPED: dict[str, tuple[str, int, type[DeltaLogError], Callable[[], object]]] = 
         lambda: from_file(b"\x01" + bytes(100), DeletionVector("u", "x", 32, 1, 1)),
     ),
     "expression": ("MAX_EXPRESSION_CHARS", 8, CallError, lambda: compile_expression("1 + 1 + 1", StructType())),
+    "steps": ("MAX_EXPRESSION_STEPS", 4, CallError, lambda: compile_expression("1 + 1 + 1", StructType())),
     "inline vector": (
         "MAX_INLINE_VECTOR_BYTES", 39, InvalidDataFileError, lambda: from_inline(DeletionVector("i", "0" * 40, 32, 1))
     ),

@@ -167,7 +167,7 @@ def test_partition_columns_take_the_names_of_the_schema() -> None:
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        (["nope"], "no column 'nope'"),
+        (["nope"], "column 'nope' is not among"),
         (["l"], "cannot partition"),
         (["v"], "cannot partition"),
         (["Year", "x", "year"], "twice"),

@@ -19,11 +19,19 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltalog import CallError, CommitStateUnknownError, DeltaTable, StoreError, UnsafeStoreError, open_store
+from deltalog import (
+    CallError,
+    CommitStateUnknownError,
+    DeltaTable,
+    StoreError,
+    UnsafeStoreError,
+    UnsafeStoreWarning,
+    open_store,
+)
 from deltalog.storage import fsspec_store
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.fs import LocalStore
-from deltalog.storage.fsspec_store import FsspecStore, UnsafeStoreWarning
+from deltalog.storage.fsspec_store import FsspecStore
 from deltalog.testing.store_contract import LogStoreTests
 from tests.core_env import environment, ids, rows
 from tests.fsspec_env import (

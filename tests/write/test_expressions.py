@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, StructType
+from deltalog import CallError, PrimitiveType, StructField, StructType
 from deltalog.write.expressions import compile_expression
 from tests.expression_env import FAILING, REFUSED, SUPPORTED, cases, edge_rows
 
@@ -113,3 +113,21 @@ def test_values_are_cast_to_the_type_that_is_wanted() -> None:
 def test_expressions_without_measure_are_refused(text: str) -> None:
     with pytest.raises(CallError):
         compile_expression(text, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "({} BETWEEN true AND true)",
+        "({} IN (true, false))",
+        "nullif({}, false)",
+        "coalesce({}, true)",
+        "(CASE {} WHEN true THEN true WHEN false THEN false END)",
+    ],
+)
+def test_an_expression_whose_work_doubles_with_its_depth_is_refused(around: str) -> None:
+    text = "b"
+    for _ in range(20):
+        text = around.format(text)
+    with pytest.raises(CallError, match="MAX_EXPRESSION_STEPS"):
+        compile_expression(text, StructType((StructField("b", PrimitiveType("boolean")),)))

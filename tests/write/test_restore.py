@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 from deltalog import (
     CallError,
     ConcurrentAppendError,
+    ConcurrentTransactionError,
     DeltaTable,
     InvalidActionError,
     InvalidDataFileError,
@@ -25,7 +26,7 @@ from deltalog.spec import deletion_vectors
 from deltalog.spec.column_mapping import MAX_ID_KEY, MODE_KEY
 from deltalog.spec.paths import commit_path
 from deltalog.write.restore import restore
-from tests.core_env import ICT, NOW, SCHEMA, Clock, action, environment, ids, info, lines, memory, rows
+from tests.core_env import ICT, NOW, SCHEMA, Clock, action, environment, ids, info, lines, memory, overtaken, rows
 
 
 @pytest.fixture
@@ -272,6 +273,19 @@ def test_an_append_meanwhile_is_a_conflict(store: Any) -> None:
         with pytest.raises(ConcurrentAppendError):
             restore(transaction, target, None, False, False, None)
     assert ids(other) == [3, 4]
+
+
+def test_a_domain_that_changes_meanwhile_is_a_conflict(store: Any) -> None:
+    table = create(store, {"delta.feature.domainMetadata": "supported"})
+    table.append(rows(3))
+
+    def other() -> None:
+        DeltaTable.open(store).set_domain_metadata("mine", "1")
+
+    with pytest.raises(ConcurrentTransactionError, match="'mine'"):
+        DeltaTable.open(overtaken(store, other)).restore(0)
+    table.restore(0)
+    assert table.snapshot().domain_metadata == []
 
 
 def test_an_append_only_table_loses_no_rows(store: Any) -> None:

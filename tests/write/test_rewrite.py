@@ -26,6 +26,7 @@ from deltalog import (
     CorruptTableError,
     DeltaTable,
     InvalidActionError,
+    MetadataChangedError,
     SchemaMismatchError,
     StoreError,
     col,
@@ -325,6 +326,41 @@ def test_rows_that_stay_keep_their_ids(partition_by: list[str], properties: dict
     assert {i: after[i] for i in (4, 5, 8)} == {i: before[i] for i in (4, 5, 8)} and set(after) == {4, 5, 8, 10, 11}
     assert {after[10][0], after[11][0]}.isdisjoint(row_id for row_id, _ in before.values())
     assert len({row_id for row_id, _ in after.values()}) == 5 and after[10][1] == after[11][1] == 5
+
+
+def test_rows_are_not_moved_past_the_commit_that_gives_them_ids_for_good() -> None:
+    store = memory()
+    table = table_of(store, [], {"delta.feature.rowTracking": "supported"})
+    table.append(arrow([(1, "a", 1, None, None), (2, "a", 2, None, None)]))
+
+    def enable() -> None:
+        DeltaTable.open(store).set_properties({"delta.enableRowTracking": "true"})
+
+    def row_ids() -> dict[int, int]:
+        rows = DeltaTable.open(store).snapshot().scan(["id", "_metadata.row_id"]).to_arrow().to_pylist()
+        return {row["id"]: row["_metadata.row_id"] for row in rows}
+
+    with pytest.raises(MetadataChangedError, match="enableRowTracking"):
+        DeltaTable.open(overtaken(store, enable)).delete("id = 1")
+    before = row_ids()
+    table.delete("id = 1")
+    assert row_ids() == {2: before[2]}
+
+
+NOTHING_TO_DO = {
+    "delete": lambda table, txn: table.delete("id = 9", txn=txn),
+    "where": lambda table, txn: table.overwrite(arrow([]), where="id = 9", txn=txn),
+    "partitions": lambda table, txn: table.overwrite(arrow([]), partitions="dynamic", txn=txn),
+}
+
+
+@pytest.mark.parametrize("verb", NOTHING_TO_DO)
+def test_a_run_that_found_nothing_to_do_is_not_repeated_either(verb: str) -> None:
+    table = table_of(memory(), FILES, {}, partition_by=["p"])
+    call = NOTHING_TO_DO[verb]
+    assert not call(table, ("nightly", 1)).skipped
+    table.append(arrow([(9, "a", 1, None, None)]))
+    assert call(table, ("nightly", 1)).skipped and 9 in ids(table)
 
 
 def test_ids_are_not_lost_for_want_of_a_column_to_keep_them() -> None:

@@ -1,0 +1,438 @@
+"""Seeded schedules of operations on rows, with faults, judged by the rows of every version.
+
+    result = run_row_schedule(seed=7)
+    assert not result.violations, result.report()
+
+As ``deltalog.testing.simulation``, of which this is a variant: several clients delete, replace, restore, move rows,
+alter the table and tidy its log, on a small partitioned table with real rows. The seed says which table features are
+on. The judge is ``deltalog.testing.rows``, beside the checker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from deltalog.errors import CallError, MissingVersionError, NotThereError, SchemaMismatchError, StoreError
+from deltalog.log.replay import add_actions
+from deltalog.read.datafiles import read_vector
+from deltalog.storage.base import LogStore
+from deltalog.table import DeltaTable
+from deltalog.testing.checker import History, Operation, Violation
+from deltalog.testing.recording import log_of, quiet, seeded_environment
+from deltalog.testing.rows import (
+    EXTRA_FACTOR,
+    Plan,
+    Row,
+    Rows,
+    Where,
+    as_row,
+    both,
+    check_changes,
+    compared,
+    either,
+    is_null,
+    judge_rows,
+)
+from deltalog.testing.scheduler import Client
+from deltalog.testing.simulation import ScheduleResult, Simulation
+from deltalog.write import rewrite as rewrite_module
+from deltalog.write.commit import CommitResult
+
+rewrite: Any = rewrite_module  # of which an inner part serves to move rows
+SCHEMA = pa.schema([("x", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64())])
+PARTITIONS = ("a", "b", None)
+VALUES, RARE_VALUES = (0.0, 1.0, 2.0, 3.0, None), (4.0, float("nan"))
+#: What any client may add, by name. Rows that break the first are rare, so that most tables can have it.
+CONSTRAINTS: Mapping[str, Where] = {
+    "small": either(compared("v", "<=", 3), is_null("v")),
+    "other": either(compared("v", "<>", 2), is_null("v")),
+}
+#: What clients do, and how often in proportion.
+ROW_KINDS: Mapping[str, int] = {
+    "append": 16,
+    "delete": 22,
+    "replace where": 14,
+    "replace partitions": 12,
+    "overwrite": 3,
+    "restore": 8,
+    "move": 8,
+    "add constraint": 5,
+    "drop constraint": 3,
+    "alter": 5,
+    "domain": 2,
+    "property": 3,
+    "checkpoint": 2,
+    "compact log": 2,
+    "clean up log": 2,
+}
+#: Properties of new tables, each on in half of the schedules.
+FEATURES: Mapping[str, Mapping[str, str]] = {
+    "vectors": {"delta.enableDeletionVectors": "true"},
+    "changes": {"delta.enableChangeDataFeed": "true"},
+    "row ids": {"delta.enableRowTracking": "true"},
+    "row ids later": {"delta.feature.rowTracking": "supported"},
+    "mapped": {"delta.columnMapping.mode": "name"},
+    "write serializable": {"delta.isolationLevel": "WriteSerializable"},
+}
+_TABLES = ("on", "late", "off")
+_DAY_MS = 86_400_000
+# What the table may refuse: rows that break a rule, columns that are gone, versions whose log was cleaned up.
+_REFUSALS = (CallError, NotThereError, MissingVersionError)
+
+
+class RowSimulation(Simulation):
+    """One schedule. ``features`` (of FEATURES) narrows what the seed would choose; the rest as Simulation."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        writers: int = 2,
+        operations: int = 4,
+        fault_rate: float = 0.04,
+        table: str | None = None,
+        policy: str | None = None,
+        kinds: Mapping[str, int] | None = None,
+        features: Sequence[str] | None = None,
+        checkpoints: float = 0.1,
+        wrap: Callable[[LogStore], LogStore] = lambda store: store,
+    ) -> None:
+        choice = random.Random(f"{seed}/rows")
+        chosen = [name for name in FEATURES if choice.random() < 0.5]
+        self.features = chosen if features is None else list(features)
+        self.plans: dict[str, Plan] = {}
+        self._remote = choice.random() < 0.5
+        self._bounds = choice.random() < 0.7
+        self._before: dict[int, bytes] = {}
+        super().__init__(
+            seed,
+            writers=writers + (choice.random() < 0.3),
+            operations=operations,
+            fault_rate=choice.choice((0.0, fault_rate, fault_rate)),
+            table=table or choice.choice(_TABLES),
+            policy=policy,
+            kinds=kinds or ROW_KINDS,
+            checkpoints=checkpoints,
+            wrap=wrap,
+        )
+        self._refusals = _REFUSALS
+
+    # -------------------------------------------------------------------------------------------- the table
+
+    def _prepare(self) -> int:
+        """Some versions with rows, the first three of them days old and with a checkpoint, so that the log can be
+        cleaned up."""
+        scheduler = self.scheduler
+        environment = seeded_environment(f"{self.seed}/prepare", scheduler.time_ms)
+        rng = random.Random(f"{self.seed}/rows/prepare")
+        scheduler._now_ms -= 5 * _DAY_MS
+        with quiet():
+            table = DeltaTable.create(
+                self.shared, SCHEMA, properties=self._properties(), partition_by=["p"], environment=environment
+            )
+            for number in range(4):
+                if number == 2:
+                    table.checkpoint()
+                    scheduler._now_ms += 5 * _DAY_MS
+                table.append(_as_table(_draw(rng, 100 * (number + 1), 4, 0.04)))
+        self.shared.sightings.clear()
+        self.shared.is_remote = self._remote
+        self._before = log_of(self.shared)
+        return len(self._before)
+
+    def _properties(self) -> dict[str, str]:
+        properties = super()._properties()
+        for name in self.features:
+            properties.update(FEATURES[name])
+        if not self._bounds:
+            properties["delta.dataSkippingNumIndexedCols"] = "0"
+        return properties
+
+    # ------------------------------------------------------------------------------------------ the clients
+
+    def _change_files(self, client: Client, table: DeltaTable, kind: str) -> None:
+        number = len(self.records)
+        turn = Turn(client.random, 1000 * (number + 1), self.features)
+        operation = (_append_last if client.name == "last" else _OPERATIONS[kind])(turn, table)
+        plan = turn.plan
+        if plan is not None:
+            self.plans[f"op{number}"] = plan
+        again = kind not in _BESIDE and client.random.random() < 0.3
+
+        def attempt(record: Operation) -> CommitResult | None:
+            def once(table: DeltaTable) -> CommitResult | None:
+                return operation(table, record.token)
+
+            record.repeated = again
+            result = table.retrying(once, retry_count=2) if again else once(table)
+            if result is not None and result.skipped:
+                record.read_version = result.version
+            return result
+
+        self._record(client, kind, attempt, may_change=list(_ANY if kind in _ALTERING else ()))
+
+    def _crash(self, client: Client, error: str) -> None:
+        # Of a version that was read while the log was cleaned up.
+        if not error.startswith(("VersionNotFoundError", "TimestampOutOfRangeError", "MissingVersionError")):
+            super()._crash(client, error)
+
+    # -------------------------------------------------------------------------------------------- the judge
+
+    def _history(self) -> History:
+        history = super()._history()
+        # What was cleaned up counts as well: rows are judged from the first version on.
+        history.log = {**self._before, **{s.version: s.data for s in self.shared.sightings}, **history.log}
+        return history
+
+    def _judge(self) -> list[Violation]:
+        violations = super()._judge()
+        try:
+            return violations + self._judge_rows()
+        except Exception:
+            if violations:
+                return violations  # of a log that is broken the rows need not make sense
+            raise
+
+    def _judge_rows(self) -> list[Violation]:
+        level = "WriteSerializable" if "write serializable" in self.features else "Serializable"
+        log = self._history().log
+        found, seen = judge_rows(self._initial, log, self.shared.get, self.plans, self.records, CONSTRAINTS, level)
+        with quiet():
+            environment = seeded_environment(f"{self.seed}/judge", self.scheduler.time_ms)
+            table = DeltaTable.open(self.shared, environment=environment)
+            first = min(log_of(self.shared))
+            for version in {table.version, self.random.randrange(first, table.version + 1)}:
+                with contextlib.suppress(NotThereError):  # no checkpoint leads to it
+                    rows = sorted(map(str, _read(table, version)))
+                    if rows != sorted(map(str, seen[version].rows)):
+                        found.append(Violation("R5", f"a scan gives {rows}", version))
+            if "changes" in self.features and first == 0:
+                with contextlib.suppress(SchemaMismatchError):  # a column that was restored away
+                    found += [Violation("R4", wrong) for wrong in check_changes(seen, 0, _changes(table))]
+        return found
+
+
+class Turn:
+    """What one operation draws. ``plan`` is None where rows do not matter."""
+
+    def __init__(self, rng: random.Random, first: int, features: Sequence[str]) -> None:
+        self.random = rng
+        self.first = first
+        self.features = features
+        self.plan: Plan | None = Plan("keep")
+
+    def rows(self, number: int = 3) -> Rows:
+        return _draw(self.random, self.first, self.random.randrange(1, number + 1), 0.15)
+
+    def where(self) -> Where:
+        """A condition on partitions, on values, or on both."""
+        rng = self.random
+        by_partition = rng.choice((compared("p", "=", "a"), compared("p", "<>", "a"), is_null("p")))
+        value = rng.randrange(5)
+        by_value = rng.choice(
+            (compared("v", "=", value), compared("v", "<=", value), compared("v", ">", value), is_null("v"))
+        )
+        return rng.choice(
+            (by_partition, by_value, by_value, both(by_partition, by_value), either(by_partition, by_value))
+        )
+
+    def txn(self) -> tuple[str, int] | None:
+        if self.random.random() < 0.8:
+            return None
+        return f"app{self.random.randrange(2)}", self.random.randrange(4)
+
+
+Operate = Callable[[DeltaTable, str], CommitResult | None]
+
+
+def _append(turn: Turn, table: DeltaTable) -> Operate:
+    rows, txn = turn.rows(), turn.txn()
+    turn.plan = Plan("append", rows, txn=txn)
+    data = _as_table(rows) if turn.random.random() < 0.5 else _as_table(rows).drop(["e"])
+    return lambda table, token: table.append(data, user_metadata=token, txn=txn)
+
+
+def _append_last(turn: Turn, table: DeltaTable) -> Operate:
+    """A row that no table refuses."""
+    rows = frozenset([Row(turn.first, "a", 0.0)])
+    turn.plan = Plan("append", rows)
+    return lambda table, token: table.append(_as_table(rows).drop(["e"]), user_metadata=token)
+
+
+def _delete(turn: Turn, table: DeltaTable) -> Operate:
+    where = None if turn.random.random() < 0.05 else turn.where()
+    txn = turn.txn()
+    turn.plan = Plan("delete", where=where, txn=txn)
+    sql = None if where is None else where.sql
+    return lambda table, token: table.delete(sql, user_metadata=token, txn=txn)
+
+
+def _replace_where(turn: Turn, table: DeltaTable) -> Operate:
+    where, txn, rows = turn.where(), turn.txn(), turn.rows(6)
+    if turn.random.random() < 0.9:
+        rows = where.matching(rows)
+    turn.plan = Plan("replace where", rows, where, txn=txn)
+    return lambda table, token: table.overwrite(_as_table(rows), where=where.sql, user_metadata=token, txn=txn)
+
+
+def _replace_partitions(turn: Turn, table: DeltaTable) -> Operate:
+    txn, rows = turn.txn(), turn.rows(2)
+    turn.plan = Plan("replace partitions", rows, txn=txn)
+    return lambda table, token: table.overwrite(_as_table(rows), partitions="dynamic", user_metadata=token, txn=txn)
+
+
+def _overwrite(turn: Turn, table: DeltaTable) -> Operate:
+    txn, rows = turn.txn(), turn.rows()
+    turn.plan = Plan("overwrite", rows, txn=txn)
+    return lambda table, token: table.overwrite(_as_table(rows), user_metadata=token, txn=txn)
+
+
+def _restore(turn: Turn, table: DeltaTable) -> Operate:
+    version = turn.random.randrange(max(0, table.version - 6), table.version + 1)
+    turn.plan = Plan("restore", version=version)
+    return lambda table, token: table.restore(version, user_metadata=token).commit
+
+
+def _move(turn: Turn, table: DeltaTable) -> Operate:
+    """Rows of some files written together, as OPTIMIZE does."""
+    where = turn.where().sql
+
+    def move(table: DeltaTable, token: str) -> CommitResult | None:
+        with table.transaction() as transaction:
+            snapshot = transaction.snapshot
+            assert snapshot is not None
+            files = transaction.find_files(where)
+            hits = []
+            for add in add_actions(files):
+                vector = add.deletion_vector
+                deleted = BitMap64() if vector is None else read_vector(snapshot.reader.files, vector)
+                rows = msgspec.json.decode(add.stats or "")["numRecords"]
+                hits.append(rewrite.Hit(add, rows, deleted, BitMap64()))
+            if not hits:
+                return None
+            transaction.remove_files(files, data_change=False)
+            transaction.write_copies(rewrite._kept_rows(snapshot, hits))
+            inside: Any = transaction
+            inside._adds = [msgspec.structs.replace(add, data_change=False) for add in transaction.adds]
+            return transaction.commit("OPTIMIZE", user_metadata=token)
+
+    return move
+
+
+def _add_constraint(turn: Turn, table: DeltaTable) -> Operate:
+    name, where = turn.random.choice(list(CONSTRAINTS.items()))
+    return lambda table, token: table.add_constraint(name, where.sql, user_metadata=token)
+
+
+def _drop_constraint(turn: Turn, table: DeltaTable) -> Operate:
+    def drop(table: DeltaTable, token: str) -> CommitResult | None:
+        """The first that is there."""
+        dropped = (table.drop_constraint(name, if_exists=True, user_metadata=token) for name in CONSTRAINTS)
+        return next((result for result in dropped if not result.skipped), None)
+
+    return drop
+
+
+def _alter(turn: Turn, table: DeltaTable) -> Operate:
+    rng = turn.random
+    name = f"new{rng.randrange(3)}"
+    choices: list[Operate] = [
+        lambda table, token: table.add_columns(pa.schema([(name, pa.int64())]), user_metadata=token),
+        lambda table, token: table.set_properties({"delta.enableDeletionVectors": "true"}, user_metadata=token),
+        lambda table, token: table.set_properties({"delta.enableDeletionVectors": "false"}, user_metadata=token),
+        lambda table, token: table.add_feature("v2Checkpoint", user_metadata=token),
+        lambda table, token: table.set_properties({"delta.columnMapping.mode": "name"}, user_metadata=token),
+    ]
+    if "row ids later" in turn.features:
+        row_ids = {"delta.enableRowTracking": "true"}
+        choices += [lambda table, token: table.set_properties(row_ids, user_metadata=token)] * 3
+    if "mapped" in turn.features and "changes" not in turn.features:  # whose reader needs one schema
+        choices += [
+            lambda table, token: table.rename_column("e", "e2", user_metadata=token),
+            lambda table, token: table.rename_column("e2", "e", user_metadata=token),
+            lambda table, token: table.drop_columns(["e"], user_metadata=token),
+        ]
+    return rng.choice(choices)
+
+
+def _domain(turn: Turn, table: DeltaTable) -> Operate:
+    return lambda table, token: table.set_domain_metadata("mine", token, user_metadata=token)
+
+
+def _compact_log(turn: Turn, table: DeltaTable) -> Operate:
+    turn.plan = None
+    return lambda table, token: _beside(table.compact_log)
+
+
+def _clean_up_log(turn: Turn, table: DeltaTable) -> Operate:
+    turn.plan = None
+    return lambda table, token: _beside(lambda: table.cleanup_log(retention=datetime.timedelta(days=1)))
+
+
+def _beside(tidy: Callable[[], object]) -> None:
+    """Not a commit: it may fail, but must do no harm."""
+    try:
+        tidy()
+    except StoreError:
+        return
+
+
+_OPERATIONS: Mapping[str, Callable[[Turn, DeltaTable], Operate]] = {
+    "append": _append,
+    "delete": _delete,
+    "replace where": _replace_where,
+    "replace partitions": _replace_partitions,
+    "overwrite": _overwrite,
+    "restore": _restore,
+    "move": _move,
+    "add constraint": _add_constraint,
+    "drop constraint": _drop_constraint,
+    "alter": _alter,
+    "domain": _domain,
+    "compact log": _compact_log,
+    "clean up log": _clean_up_log,
+}
+_BESIDE = ("compact log", "clean up log")
+_ALTERING = ("add constraint", "drop constraint", "alter", "domain", "restore")
+_ANY = ("schemaString", "configuration", "name", "description", "protocol")
+
+
+def _draw(rng: random.Random, first: int, number: int, rare: float) -> Rows:
+    values = (rng.choice(RARE_VALUES if rng.random() < rare else VALUES) for _ in range(number))
+    return frozenset(as_row(first + n, rng.choice(PARTITIONS), value) for n, value in enumerate(values))
+
+
+def _as_table(rows: Rows) -> pa.Table:
+    ordered = sorted(rows, key=lambda row: row.x)
+    values = [float(row.v) if row.v is not None else None for row in ordered]
+    columns = {"x": [r.x for r in ordered], "p": [r.p for r in ordered], "v": values}
+    return pa.table({**columns, "e": [EXTRA_FACTOR * row.x for row in ordered]}, SCHEMA)
+
+
+def _rows_of(table: pa.Table) -> Iterator[Row]:
+    return (as_row(row["x"], row["p"], row["v"]) for row in table.select(["x", "p", "v"]).to_pylist())
+
+
+def _read(table: DeltaTable, version: int) -> list[Row]:
+    return list(_rows_of(table.snapshot(version).scan(["x", "p", "v"]).to_arrow()))
+
+
+def _changes(table: DeltaTable) -> dict[int, list[tuple[str, Row]]]:
+    found: dict[int, list[tuple[str, Row]]] = {}
+    for row in table.changes(0).to_arrow().to_pylist():
+        change = (row["_change_type"], as_row(row["x"], row["p"], row["v"]))
+        found.setdefault(row["_commit_version"], []).append(change)
+    return found
+
+
+def run_row_schedule(seed: int, **options: Any) -> ScheduleResult:
+    """Run and judge one schedule; options as of RowSimulation."""
+    return RowSimulation(seed, **options).run()

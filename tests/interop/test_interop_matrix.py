@@ -1,0 +1,78 @@
+"""Every feature that deltalog writes is read back, and carried on, by its peers; docs/feature-matrix.md says so."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltalog import DeltaTable, Transaction
+from deltalog.spec.features import FEATURES as TABLE_FEATURES
+from deltalog.spec.features import Writes, writer_features
+from tests.interop.feature_tables import FEATURES
+from tests.interop.matrix import PAGE, WRITE, Row, committed_rows, examine, render
+from tests.spark_env import DeltaSpark
+
+WRITES_PAGE = os.environ.get(WRITE) == "1"
+# They read, or are how another verb comes about.
+_NO_ROW = {
+    "open", "exists", "create_transaction", "version_at", "explain_timestamp", "history", "changes", "retrying",
+    "snapshot",
+}  # fmt: skip
+_found: dict[str, Row] = {}
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_is_read_back_and_carried_on(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
+    row = examine(FEATURES[name], tmp_path / "table", delta)
+    _found[name] = row
+    if not WRITES_PAGE:
+        assert row.to_markdown() == committed_rows().get(name), "python -m tests.interop.matrix writes the page"
+
+
+def test_the_page_has_these_rows_and_no_others() -> None:
+    """Each row is held against the page where it is found; here the rest of the page."""
+    if WRITES_PAGE:
+        assert set(_found) == set(FEATURES), "the page is written when every row was found"
+        PAGE.write_text(render(_found), encoding="utf-8")
+    rows = {name: _Line(line) for name, line in committed_rows().items()}
+    assert PAGE.read_text(encoding="utf-8") == render(rows)  # type: ignore[arg-type]
+
+
+class _Line(str):
+    def to_markdown(self) -> str:
+        return str(self)
+
+
+def test_everything_that_can_be_written_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every verb is called, and every table feature that deltalog writes is in the protocol of some version."""
+    called: set[str] = set()
+    verbs = {name for name, value in vars(DeltaTable).items() if callable(value) and not name.startswith("_")}
+    for name in verbs:
+        monkeypatch.setattr(DeltaTable, name, _recorded(called, name, getattr(DeltaTable, name)))
+    listed: set[str] = set()
+    commit = Transaction.commit
+
+    def watched(self: Transaction, *args: Any, **more: Any) -> Any:
+        listed.update(writer_features(self.protocol))
+        return commit(self, *args, **more)
+
+    monkeypatch.setattr(Transaction, "commit", watched)
+    for number, feature in enumerate(FEATURES.values()):
+        feature.build(tmp_path / str(number))
+    assert verbs - _NO_ROW <= called
+    written = {f.name for f in TABLE_FEATURES if f.writes is Writes.YES and not f.name.endswith("-preview")}
+    assert written <= listed
+
+
+def _recorded(called: set[str], name: str, verb: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(verb)
+    def call(*args: Any, **more: Any) -> Any:
+        called.add(name)
+        return verb(*args, **more)
+
+    return call

@@ -1,0 +1,41 @@
+"""Calls that cannot be meant so are refused before anything happens, with words on how to make them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import CallError, DeltaTable
+
+ROWS = pa.table({"id": [1, 2], "part": ["a", "b"]})
+V2 = {"delta.checkpointPolicy": "v2", "delta.feature.v2Checkpoint": "supported"}
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda t: t.cleanup_log(retention=7), "retention is a datetime.timedelta"),
+        (lambda t: t.cleanup_log(retention=datetime.timedelta(days=-1)), "from 0 on"),
+        (lambda t: t.checkpoint(top_level="jsn"), "parquet, json; got 'jsn'"),
+        (lambda t: t.checkpoint(sidecar_rows=0), "above 0; got 0"),
+        (lambda t: t.transaction(isolation_level="serializable"), "got 'serializable'"),
+        (lambda t: t.append(ROWS, txn=5), r"such as \('nightly', 12\); got 5"),
+        (lambda t: t.append(ROWS, txn="ab"), "got 'ab'"),
+        (lambda t: t.add_columns("note"), "takes a pyarrow schema"),
+        (lambda t: t.add_columns([("note", "string")]), "takes a pyarrow schema"),
+        (lambda t: t.set_column("id", data_type="long"), "data_type is a pyarrow type"),
+        (lambda t: t.set_properties({"delta.constraints.c": "id > 0"}), r"call add_constraint\(\)"),
+        (lambda t: t.overwrite(pa.table({"id": [1]}), overwrite_schema=True), "Partition column 'part'"),
+    ],
+)
+def test_a_wrong_call_is_refused_by_name(tmp_path: Path, call: Callable[[Any], object], told: str) -> None:
+    table = DeltaTable.create(tmp_path / "t", ROWS.schema, partition_by=["part"], properties=V2, data=ROWS)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CallError, match=told):
+        call(table)
+    assert sorted(tmp_path.rglob("*")) == before
