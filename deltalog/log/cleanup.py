@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltalog.errors import CorruptTableError, InvalidCheckpointError
+from deltalog.errors import CorruptTableError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log.history import LogHistory
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint, Listing
@@ -107,8 +107,15 @@ def clean_up(
     StoreError. Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits
     (where file times count 1 LIST more), the small columns of the checkpoint that everything begins with, the names
     of sidecars in those that stay, 1 DELETE for each file. Hidden temporary files that killed writers left on local
-    disk go too, a day later.
+    disk go too, a day later. Where another clean-up takes away what is being read, all is read once more.
     """
+    try:
+        return _clean_up(reader, clock_ms, retention_ms, dry_run)
+    except (MissingVersionError, VersionNotFoundError):
+        return _clean_up(reader, clock_ms, retention_ms, dry_run)
+
+
+def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_run: bool) -> CleanupReport:
     history = LogHistory(reader)
     latest = history.latest
     features.check_writable(latest.protocol, latest.metadata, latest.schema, reader.store.url)

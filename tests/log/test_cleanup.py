@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from deltalog import DeltaTable, UnsupportedFeatureError
-from deltalog.log.cleanup import DAY_MS, CleanupReport, fates_of
+from deltalog.log.cleanup import DAY_MS, CleanupReport, clean_up, fates_of
+from deltalog.log.reader import LogReader
 from deltalog.spec.paths import LOG_DIRECTORY, checksum_path, commit_name, compaction_name, log_path
 from deltalog.storage.memory import MemoryStore
-from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
+from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, nth
 from tests.core_env import ICT, NOW, SCHEMA, Clock, environment, ids, memory, objects, rows
 
 MIDNIGHT = NOW // DAY_MS * DAY_MS
@@ -308,6 +309,25 @@ def test_an_interruption_at_any_delete_leaves_a_log_that_can_be_read_and_cleaned
             now_left = sorted(len(path) for path in objects(store) if path.startswith("_delta_log/"))
             assert left in (None, now_left)
             left = now_left
+
+
+@pytest.mark.parametrize("number", range(1, 15))
+@pytest.mark.parametrize("clock_kind", CLOCKS)
+def test_two_clean_ups_at_once(clock_kind: str, number: int) -> None:
+    """Before a request of one the whole of another."""
+    store, clock, _ = table_of_days(DAYS, [1, 3, 6], **CLOCKS[clock_kind])
+    calls = 0
+
+    def another_first(call: Call) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            DeltaTable.open(store, environment=environment(clock)).cleanup_log()
+
+    table = DeltaTable.open(store, environment=environment(clock))
+    clean_up(LogReader(FaultyStore(store, before=another_first)), NOW)
+    assert commits(store) == list(range(3, len(DAYS))) and checkpoints(store) == [3, 6]
+    assert ids(table) == list(range(len(DAYS)))
 
 
 # --------------------------------------------------------------------------------------------- by itself, and cost
