@@ -23,9 +23,8 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-# What runs beside the rest. A JVM holds one kind of Spark session, so each of its suites has a process of its own.
+# What runs beside the rest. A JVM holds one kind of Spark session, so each of these has a process of its own.
 JVM_SUITES = ["tests/interop", "tests/spark", "tests/spark_connect", "tests/demo"]
-PROOFS = ["tests/simulation", "tests/properties"]
 
 
 def main(arguments: list[str]) -> int:
@@ -68,13 +67,13 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything in two lanes side by side: what needs a JVM, one process a suite, and the proofs; and the rest."""
+    """Everything in two lanes side by side: what needs a JVM, one process a suite, and the rest."""
     if arguments:
         return subprocess.run([str(PYTHON), "-m", "pytest", *arguments], cwd=ROOT).returncode
     started = time.monotonic()
-    beside = Lane([*([suite] for suite in JVM_SUITES), PROOFS])
+    beside = Lane([[suite] for suite in JVM_SUITES])
     beside.start()
-    codes = [run_pytest(["tests", *(f"--ignore={suite}" for suite in [*JVM_SUITES, *PROOFS])])]
+    codes = [run_pytest(["tests", *(f"--ignore={suite}" for suite in JVM_SUITES)])]
     beside.join()
     for output in beside.outputs:
         print(output)

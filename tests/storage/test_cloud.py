@@ -6,6 +6,7 @@ Needs the extra ``test-cloud``, and for Azure ``azurite-blob`` (``npm install -g
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import socket
@@ -23,6 +24,9 @@ from deltalog.storage.fsspec_store import FsspecStore
 from deltalog.testing.store_contract import LogStoreTests
 from tests.core_env import ids, rows
 from tests.s3_env import free_port
+
+if not any(importlib.util.find_spec(name) for name in ("gcsfs", "adlfs")):
+    pytest.skip("the extra test-cloud is not installed", allow_module_level=True)
 
 # Read when gcsfs is imported: otherwise it asks Google itself what kind of bucket each is.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
