@@ -561,8 +561,7 @@ class DeltaTable:
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: the whole state is read and written once, some
         hundred thousand files at a time.
         """
-        snapshot = self._refresh()
-        features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
+        snapshot = self._writable()
         environment = self._environment
         written = write_checkpoint(
             snapshot,
@@ -580,8 +579,7 @@ class DeltaTable:
         None where these are less than two. Raises CallError for a range that is none, MissingVersionError where its
         commits are gone, UnsupportedFeatureError, StoreError. Cost: as ``snapshot``, 1 GET for each commit, 1 PUT.
         """
-        snapshot = self._refresh()
-        features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
+        snapshot = self._writable()
         start = snapshot.segment.checkpoint_version + 1 if from_version is None else from_version
         end = snapshot.version if to_version is None else to_version
         if from_version is None and to_version is None and end <= start:
@@ -606,6 +604,12 @@ class DeltaTable:
         return clean_up(self._reader, self._environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)
 
     # ------------------------------------------------------------------------------------------- the tip
+
+    def _writable(self) -> Snapshot:
+        """The latest version, of a table that deltalog can write. Raises UnsupportedFeatureError."""
+        snapshot = self._refresh()
+        features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
+        return snapshot
 
     def _refresh(self) -> Snapshot:
         """The latest version. Cost: 2 HEADs when nothing is new: versions are contiguous, so the absence of the

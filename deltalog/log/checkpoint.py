@@ -1,7 +1,7 @@
 """Writes checkpoints: the whole state of a version, so that readers need not replay the log before it.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec. The file actions pass through in row groups, from the last
-checkpoint and the commits after it into the new one; a table is never held whole.
+checkpoint and the commits after it into the new one; only a small table is held whole.
 """
 
 from __future__ import annotations

@@ -129,44 +129,42 @@ def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
     patch.setattr(Committer, "_is_ours", lambda self, occupant: False)
 
 
-@mutant("I5")
-def takes_exists_for_a_conflict(patch: Patch) -> None:
+def _answers(patch: Patch, mistaken: PutOutcome, answer: Callable[[Any], Any]) -> None:
+    """What the store says is not settled for one outcome: ``answer`` gives what is made of the attempt instead."""
+
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
-        if outcome is PutOutcome.EXISTS:
-            raise CommitConflictError("somebody was faster", winning_version=attempt.actions.version)
-        return REAL_SETTLE(self, attempt, outcome)
+        return answer(attempt) if outcome is mistaken else REAL_SETTLE(self, attempt, outcome)
 
     patch.setattr(Committer, "_settle", settle)
+
+
+def _conflict(attempt: Any) -> Any:
+    raise CommitConflictError("somebody was faster", winning_version=attempt.actions.version)
+
+
+def _failure(attempt: Any) -> Any:
+    raise StoreError("the store did not answer", path="")
+
+
+@mutant("I5")
+def takes_exists_for_a_conflict(patch: Patch) -> None:
+    _answers(patch, PutOutcome.EXISTS, _conflict)
 
 
 @mutant("I5")
 def takes_unknown_for_failure(patch: Patch) -> None:
-    def settle(self: Any, attempt: Any, outcome: Any) -> Any:
-        if outcome is PutOutcome.UNKNOWN:
-            raise StoreError("the store did not answer", path="")
-        return REAL_SETTLE(self, attempt, outcome)
-
-    patch.setattr(Committer, "_settle", settle)
+    _answers(patch, PutOutcome.UNKNOWN, _failure)
 
 
 @mutant("I5")
 def takes_unknown_for_a_conflict(patch: Patch) -> None:
     """As a client does that has one error for 409, 412 and a time-out."""
-
-    def settle(self: Any, attempt: Any, outcome: Any) -> Any:
-        if outcome is PutOutcome.UNKNOWN:
-            raise CommitConflictError("somebody was faster", winning_version=attempt.actions.version)
-        return REAL_SETTLE(self, attempt, outcome)
-
-    patch.setattr(Committer, "_settle", settle)
+    _answers(patch, PutOutcome.UNKNOWN, _conflict)
 
 
 @mutant("I4")
 def takes_unknown_for_success(patch: Patch) -> None:
-    def settle(self: Any, attempt: Any, outcome: Any) -> Any:
-        return None if outcome is PutOutcome.UNKNOWN else REAL_SETTLE(self, attempt, outcome)
-
-    patch.setattr(Committer, "_settle", settle)
+    _answers(patch, PutOutcome.UNKNOWN, lambda attempt: None)
 
 
 @mutant("I2", "I6", "I7")

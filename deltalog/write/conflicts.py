@@ -43,6 +43,7 @@ from deltalog.spec.actions import (
 )
 from deltalog.spec.codec import CommitActions
 from deltalog.spec.properties import (
+    CONSTRAINT_PREFIX,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_ROW_TRACKING,
     ENABLEMENT_TIMESTAMP_KEY,
@@ -276,7 +277,7 @@ def _stored_columns(metadata: Metadata) -> dict[str, StructField]:
 
 
 def _constraints(metadata: Metadata) -> dict[str, str]:
-    return {k: v for k, v in metadata.configuration.items() if k.startswith("delta.constraints.")}
+    return {k: v for k, v in metadata.configuration.items() if k.startswith(CONSTRAINT_PREFIX)}
 
 
 def replace_configuration(metadata: Metadata, configuration: Mapping[str, str]) -> Metadata:

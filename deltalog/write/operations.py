@@ -61,9 +61,7 @@ def create(transaction: Transaction, data: Any) -> CommitResult:
     }
     if data is None:
         return transaction.commit("CREATE TABLE", parameters)
-    reader = as_reader(data)
-    check_writable(transaction.schema, StructType.from_arrow(reader.schema))
-    return transaction.commit("CREATE TABLE AS SELECT", parameters, _write(transaction, reader))
+    return transaction.commit("CREATE TABLE AS SELECT", parameters, _write(transaction, _fitting(transaction, data)))
 
 
 def append(
@@ -76,8 +74,7 @@ def append(
     """Stage and commit rows added to the table."""
     if _is_recorded(transaction, txn):
         return skipped(transaction)
-    reader = as_reader(data)
-    _fit_schema(transaction, StructType.from_arrow(reader.schema), merge_schema)
+    reader = _fitting(transaction, data, merge_schema)
     metrics = _write(transaction, reader)
     return _commit_write(transaction, "Append", metrics, user_metadata, txn)
 
@@ -92,12 +89,11 @@ def overwrite(
     """Stage and commit rows that take the place of all others."""
     if _is_recorded(transaction, txn):
         return skipped(transaction)
-    reader = as_reader(data)
-    schema = StructType.from_arrow(reader.schema)
     if overwrite_schema:
-        transaction.set_schema(schema)
+        reader = as_reader(data)
+        transaction.set_schema(StructType.from_arrow(reader.schema))
     else:
-        _fit_schema(transaction, schema, False)
+        reader = _fitting(transaction, data)
     transaction.remove_all_files()
     metrics = _write(transaction, reader)
     return _commit_write(transaction, "Overwrite", metrics, user_metadata, txn)
@@ -113,8 +109,7 @@ def replace_where(
     """Stage and commit rows that take the place of those for which ``where`` is true."""
     if _is_recorded(transaction, txn):
         return skipped(transaction)
-    reader = as_reader(data)
-    _fit_schema(transaction, StructType.from_arrow(reader.schema), False)
+    reader = _fitting(transaction, data)
     deletion = rewrite.plan(transaction, where)
     fitting = rewrite.matching(transaction, reader, where)
     rows = transaction.write_told(fitting) if deletion.as_changes else transaction.write(fitting)
@@ -141,8 +136,7 @@ def replace_partitions(
     if _is_recorded(transaction, txn):
         return skipped(transaction)
     rewrite.check_replaces_partitions(transaction)
-    reader = as_reader(data)
-    _fit_schema(transaction, StructType.from_arrow(reader.schema), False)
+    reader = _fitting(transaction, data)
     written = _write(transaction, reader)
     transaction.replace_partitions()
     if not transaction.adds and txn is None:
@@ -210,15 +204,18 @@ def _is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
     return recorded is not None and recorded >= txn[1]
 
 
-def _fit_schema(transaction: Transaction, data: StructType, merge: bool) -> None:
-    table = transaction.schema
+def _fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
+    """The rows as a stream whose columns fit the table's; with ``merge`` the table grows by those that it lacks."""
+    reader = as_reader(data)
+    given, table = StructType.from_arrow(reader.schema), transaction.schema
     if merge:
         widens = ENABLE_TYPE_WIDENING.read(transaction.metadata.configuration)
-        merged = merge_schemas(table, data, widening.is_widening_of_its_kind if widens else None)
+        merged = merge_schemas(table, given, widening.is_widening_of_its_kind if widens else None)
         if merged != table:
             transaction.set_schema(widening.recorded(table, merged))
             table = merged
-    check_writable(table, data)
+    check_writable(table, given)
+    return reader
 
 
 def _write(transaction: Transaction, reader: pa.RecordBatchReader) -> dict[str, str]:

@@ -92,6 +92,10 @@ class Cloud(LogStoreTests):
         assert isinstance(store, FsspecStore)
         return store
 
+    @pytest.fixture
+    def another(self, store: LogStore, options: dict[str, Any]) -> LogStore:
+        return open_store(store.url, **options, skip_instance_cache=True)
+
     def test_a_table_from_its_creation_to_time_travel(self, url: str, options: dict[str, Any]) -> None:
         table = DeltaTable.create(url, rows(1).schema, data=rows(1), **options)
         for number in range(2, 13):
@@ -114,10 +118,6 @@ class TestOnGoogleCloudStorage(Cloud):
         gcsfs.GCSFileSystem(**options).mkdir(bucket)
         return f"gs://{bucket}/a table"
 
-    @pytest.fixture
-    def another(self, store: LogStore, options: dict[str, Any]) -> LogStore:
-        return open_store(store.url, **options, skip_instance_cache=True)
-
 
 class TestOnAzure(Cloud):
     @pytest.fixture
@@ -131,10 +131,6 @@ class TestOnAzure(Cloud):
         container = f"container-{uuid.uuid4().hex}"
         adlfs.AzureBlobFileSystem(**options).mkdir(container)
         return f"az://{container}/a table"
-
-    @pytest.fixture
-    def another(self, store: LogStore, options: dict[str, Any]) -> LogStore:
-        return open_store(store.url, **options, skip_instance_cache=True)
 
     @pytest.mark.parametrize("name", ["with space", "100%", "%41", "a=b", "c#d?e", "ünï", "x" * 200, ".hidden"])
     def test_takes_any_name(self, store: LogStore, name: str) -> None:
