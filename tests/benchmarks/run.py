@@ -69,15 +69,18 @@ def run(plan: Sequence[Measurement], peers: Sequence[str], effort: Effort, table
         obtain(name, tables)
     # Commits at several lengths are compared with one another too, so these take turns as well.
     groups = [list(g) for _, g in itertools.groupby(plan, key=lambda m: m.call if m.writes else m.key)]
-    for number, group in enumerate(groups, 1):
-        say(f"[{number}/{len(groups)}] {group[0].title}{' and more' if len(group) > 1 else ''}")
-        _group(group, systems, effort, tables, results)
+    # What a measurement wrote stays until the end: ext4 gives no inode out again within five seconds, and a file made
+    # soon after many were deleted takes half a millisecond longer for it.
+    with tempfile.TemporaryDirectory(prefix="used-", dir=tables) as used:
+        for number, group in enumerate(groups, 1):
+            say(f"[{number}/{len(groups)}] {group[0].title}{' and more' if len(group) > 1 else ''}")
+            _group(group, systems, effort, tables, Path(used), results)
     results.machine["load_after"] = os.getloadavg()
     return results
 
 
 def _group(
-    group: Sequence[Measurement], systems: Sequence[str], effort: Effort, tables: Path, results: Results
+    group: Sequence[Measurement], systems: Sequence[str], effort: Effort, tables: Path, used: Path, results: Results
 ) -> None:
     collected: dict[tuple[str, str], list[dict[str, Any]]] = {
         (m.key, system): [] for m in group for system in systems if system in m.tables
@@ -93,7 +96,7 @@ def _group(
             processes, repeats = effort.of(system, by_key[key])
             if turn >= processes or each in failed or _is_slow(collected[each], effort):
                 continue
-            answer = _process(by_key[key], system, repeats, effort, tables, results.failures)
+            answer = _process(by_key[key], system, repeats, effort, tables, used, results.failures)
             if answer is None:
                 failed.add(each)
             else:
@@ -107,7 +110,13 @@ def _is_slow(answers: list[dict[str, Any]], effort: Effort) -> bool:
 
 
 def _process(
-    measurement: Measurement, system: str, repeats: int, effort: Effort, tables: Path, failures: list[str]
+    measurement: Measurement,
+    system: str,
+    repeats: int,
+    effort: Effort,
+    tables: Path,
+    used: Path,
+    failures: list[str],
 ) -> dict[str, Any] | None:
     name = measurement.tables[system]
     table = TABLES[name]
@@ -116,6 +125,7 @@ def _process(
         "system": system,
         "call": measurement.call,
         "root": str(root),
+        "used": str(used),
         "repeats": repeats,
         "budget_s": effort.budget_s,
         "questions": table.questions(measurement.call),
@@ -136,7 +146,7 @@ def _process(
             said = f"no answer within {TIMEOUT_S} s"
         finally:
             if measurement.writes:
-                restore(root, table.size)
+                restore(root, table.size, used)
         answer = path.with_suffix(".out")
         if not answer.exists():
             failures.append(f"{measurement.key}, {system}: {said[-1500:]}")

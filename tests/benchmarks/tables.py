@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -199,16 +200,16 @@ def obtain(name: str, directory: Path) -> Path:
     return root
 
 
-def restore(root: Path, size: int) -> None:
-    """Take away what a measurement has committed to a log of ``size`` versions, and its data files."""
-    log = root / "_delta_log"
+def restore(root: Path, size: int, used: Path) -> None:
+    """Move what a measurement has committed to a log of ``size`` versions, and its data files, to ``used``."""
+    log, aside = root / "_delta_log", Path(tempfile.mkdtemp(dir=used))
     for directory in root.glob("date=*"):
-        shutil.rmtree(directory)
+        directory.rename(aside / directory.name)
     with os.scandir(log) as entries:
         named = [(e.path, e.name.lstrip(".")[:20]) for e in entries]  # Hadoop leaves .<name>.crc files
     for path, version in named:
         if version.isdecimal() and int(version) >= size:
-            os.unlink(path)
+            os.rename(path, aside / os.path.basename(path))
     hint, kept = log / "_last_checkpoint", root.with_suffix(".hint")
     if kept.exists():
         shutil.copyfile(kept, hint)

@@ -169,13 +169,13 @@ def test_nothing_timed_is_judged_by_a_quick_run(outcome: dict[str, Any]) -> None
     assert reach(plan(quick=True), [], True)
 
 
-def test_measured_commits_are_taken_away_again(outcome: dict[str, Any]) -> None:
+def test_measured_commits_are_taken_away_again(outcome: dict[str, Any], tmp_path: Path) -> None:
     for name in {m.tables[OURS] for m in plan(quick=True) if m.writes and not m.in_runs}:
         table = TABLES[name]
         assert isinstance(table, LogTable)
         log = obtain(name, outcome["tables"]) / "_delta_log"
         assert len(list(log.glob("*.json"))) == table.size
-        restore(log.parent, table.size)
+        restore(log.parent, table.size, tmp_path)
         assert (log / "_last_checkpoint").exists() == table.checkpoints
 
 

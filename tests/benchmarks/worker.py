@@ -148,10 +148,11 @@ class Deltalog:
     def peak_mib(self) -> float:
         return _peak_mib(os.getpid())
 
-    def requests(self, call: str, root: str, ask: list[Any]) -> dict[str, dict[str, int]]:
+    def requests(self, spec: dict[str, Any], ask: list[Any]) -> dict[str, dict[str, int]]:
         """What the store is asked for: by opening the table, and by the call besides; by appends, each by itself."""
+        call, root = spec["call"], spec["root"]
         if call == "appends":
-            return writing.requests_of_appends(root)
+            return writing.requests_of_appends(spec)
         from deltalog.storage.fs import LocalStore
         from deltalog.testing import CountingStore
         from tests.benchmarks.requests import by_kind
@@ -614,7 +615,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
         peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel counts a few pages late
         ask = spec["questions"][0]["ask"] if spec["questions"] else []
         counted = system if spec["requests"] and isinstance(system, Deltalog) else None
-        requests = counted.requests(spec["call"], spec["root"], ask) if counted else None
+        requests = counted.requests(spec, ask) if counted else None
     finally:
         system.close()
     return {

@@ -14,9 +14,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,14 @@ def appends(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
     """``amount`` batches through one handle, one after the other."""
     answers = []
     for _ in range(1 + spec["repeats"]):
-        with _fresh(spec["root"]) as root:
-            handle, rows = system.open(root), system.rows()
-            with clock:
-                for number in range(spec["amount"]):
-                    system.append(handle, rows, _tag(0, number))
-            clock.share(spec["amount"])
-            clock.remember(system)
-            answers.append(_judged(root, [_tag(0, number) for number in range(spec["amount"])]))
+        root = _copy(spec)
+        handle, rows = system.open(root), system.rows()
+        with clock:
+            for number in range(spec["amount"]):
+                system.append(handle, rows, _tag(0, number))
+        clock.share(spec["amount"])
+        clock.remember(system)
+        answers.append(_judged(root, [_tag(0, number) for number in range(spec["amount"])]))
     return answers
 
 
@@ -47,13 +47,13 @@ def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
     answers = []
     given = system.adds([new_add(number) for number in range(spec["amount"])])
     for _ in range(1 + spec["repeats"]):
-        with _fresh(spec["root"]) as root:
-            handle = system.open(root)
-            with clock:
-                system.commit_adds(handle, given)
-            clock.remember(system)
-            committed = sorted(_commits(root))[-1].read_bytes().count(b'{"add":')
-            answers.append({"right": {"adds": spec["amount"]}, "got": {"adds": committed}})
+        root = _copy(spec)
+        handle = system.open(root)
+        with clock:
+            system.commit_adds(handle, given)
+        clock.remember(system)
+        committed = sorted(_commits(root))[-1].read_bytes().count(b'{"add":')
+        answers.append({"right": {"adds": spec["amount"]}, "got": {"adds": committed}})
     return answers
 
 
@@ -62,15 +62,15 @@ def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
     to another table before the clock runs. The wall time of all, and how they shared it."""
     answers = []
     for _ in range(1 + spec["repeats"]):
-        with _fresh(spec["root"]) as root:
-            found = (_threads if spec["system"] == "delta-spark" else _processes)(system, spec, root)
-            took_s = max(each["ended"] for each in found) - min(each["begun"] for each in found)
-            clock.wall.append(took_s / spec["amount"])
-            clock.cpu.append(sum(each["cpu_s"] for each in found) / spec["amount"])
-            clock.first_mib = max(each["peak_mib"] for each in found)
-            acknowledged = [tag for each in found for tag in each["acknowledged"]]
-            answers.append(_judged(root, acknowledged, spec["amount"]))
-            clock.details.append(_shares(found))
+        root = _copy(spec)
+        found = (_threads if spec["system"] == "delta-spark" else _processes)(system, spec, root)
+        took_s = max(each["ended"] for each in found) - min(each["begun"] for each in found)
+        clock.wall.append(took_s / spec["amount"])
+        clock.cpu.append(sum(each["cpu_s"] for each in found) / spec["amount"])
+        clock.first_mib = max(each["peak_mib"] for each in found)
+        acknowledged = [tag for each in found for tag in each["acknowledged"]]
+        answers.append(_judged(root, acknowledged, spec["amount"]))
+        clock.details.append(_shares(found))
     return answers
 
 
@@ -92,8 +92,7 @@ def _each_share(spec: dict[str, Any]) -> list[int]:
 
 def _threads(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, Any]]:
     """delta-spark's log store for local disks is safe within one JVM only, so its writers are threads of one."""
-    with _fresh(spec["root"]) as other:
-        _append_all(system, other, 0, 1)
+    _append_all(system, _copy(spec), 0, 1)
     with ThreadPoolExecutor(spec["writers"]) as pool:
         shares = enumerate(_each_share(spec))
         started = [pool.submit(_append_all, system, root, number, share) for number, share in shares]
@@ -107,8 +106,7 @@ def _processes(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, A
         for number, share in enumerate(_each_share(spec)):
             path = scratch / f"{number}.json"
             path.write_text(json.dumps({
-                **spec, "call": "writer", "root": root, "original": spec["root"], "number": number, "amount": share,
-                "requests": False,
+                **spec, "call": "writer", "shared": root, "number": number, "amount": share, "requests": False,
             }))  # fmt: skip
             command = [sys.executable, "-m", "tests.benchmarks.worker", str(path)]
             child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -128,10 +126,9 @@ def _processes(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, A
 
 def writer(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
     """One of the processes of ``writers``."""
-    with _fresh(spec["original"]) as other:
-        _append_all(system, other, spec["number"], _WARM_UP)
+    _append_all(system, _copy(spec), spec["number"], _WARM_UP)
     with clock:
-        found = _append_all(system, spec["root"], spec["number"], spec["amount"], ready=_wait_for_the_others)
+        found = _append_all(system, spec["shared"], spec["number"], spec["amount"], ready=_wait_for_the_others)
     clock.remember(system)
     return [found]
 
@@ -198,7 +195,7 @@ def open_and_append(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
     return []
 
 
-def requests_of_appends(root: str) -> dict[str, dict[str, int]]:
+def requests_of_appends(spec: dict[str, Any]) -> dict[str, dict[str, int]]:
     """What deltalog asks of a store over a network for an append on a warm handle: with the table to itself, and
     after another writer took the version."""
     from deltalog import DeltaTable
@@ -210,15 +207,15 @@ def requests_of_appends(root: str) -> dict[str, dict[str, int]]:
     class Remote(LocalStore):
         is_remote = True
 
-    with _fresh(root) as copy:
-        store = CountingStore(Remote(copy))
-        table, other = DeltaTable.open(store), DeltaTable.open(copy)
+    copy = _copy(spec)
+    store = CountingStore(Remote(copy))
+    table, other = DeltaTable.open(store), DeltaTable.open(copy)
+    table.append(small_batch())
+    with store.counted() as alone:
         table.append(small_batch())
-        with store.counted() as alone:
-            table.append(small_batch())
-        other.append(small_batch())
-        with store.counted() as contested:
-            table.append(small_batch())
+    other.append(small_batch())
+    with store.counted() as contested:
+        table.append(small_batch())
     return {"append": by_kind(alone), "append after a lost race": by_kind(contested)}
 
 
@@ -228,11 +225,9 @@ CALLS = {
 }  # fmt: skip
 
 
-@contextmanager
-def _fresh(root: str) -> Iterator[str]:
-    """A copy of a table, gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="run-", dir=Path(root).parent) as scratch:
-        yield str(shutil.copytree(root, Path(scratch) / "table"))
+def _copy(spec: dict[str, Any]) -> str:
+    """A copy of the table, for a run of its own. It stays until all is measured: see ``run.run``."""
+    return str(shutil.copytree(spec["root"], Path(tempfile.mkdtemp(dir=spec["used"])) / "table"))
 
 
 def _tag(writer: int, number: int) -> str:
