@@ -15,6 +15,7 @@ from deltalog.errors import UnsafePathError
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
+STAGED_COMMITS_DIRECTORY = f"{LOG_DIRECTORY}/_staged_commits"
 SIDECARS_DIRECTORY = f"{LOG_DIRECTORY}/_sidecars"
 MAX_VERSION = 2**63 - 1
 
@@ -102,6 +103,14 @@ def commit_version(path: str) -> int | None:
     return file.version if file is not None and file.kind is LogFileKind.COMMIT else None
 
 
+def staged_commit_name(version: int, unique: str) -> str:
+    return f"{version:020d}.{unique}.json"
+
+
+def staged_commit_path(name: str) -> str:
+    return f"{STAGED_COMMITS_DIRECTORY}/{name}"
+
+
 def compaction_name(start: int, end: int) -> str:
     return f"{start:020d}.{end:020d}.compacted.json"
 
@@ -146,6 +155,7 @@ _SAME_SCHEME = {"s3a": "s3", "s3n": "s3"}
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
 # Nearly every name in a log is so: relative, nothing encoded, no segment that begins with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
+_ORDINARY_BYTES = bytes(byte for byte in range(128) if re.match(r"[\w=,.\-/\n]", chr(byte)))
 _SHOWN_LENGTH = 200
 
 
@@ -191,6 +201,20 @@ def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
         f"The log names the file {_shown(path)}, which is not a plain path below the table root {places[0].url} or "
         "a place that allowed_paths names. Nothing was read from there.",
         path=path,
+    )
+
+
+def are_ordinary(paths: Sequence[str]) -> bool:
+    """Whether all of these name files in the table as nearly every path does, so that ``locate`` need not look at each:
+    a few passes over their bytes instead of a match for each of 100,000."""
+    try:
+        text = "\n".join(["", *paths, ""]).encode()
+    except UnicodeEncodeError:
+        return False
+    return (
+        not text.translate(None, _ORDINARY_BYTES)
+        and text.count(b"\n") == len(paths) + 1
+        and not any(odd in text for odd in (b"/.", b"\n.", b"//", b"\n/", b"/\n", b"\n\n"))
     )
 
 

@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-valu
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Sequence
 
 from deltalog.errors import InvalidActionError, InvalidCommitError, UnsafePathError
@@ -13,7 +14,7 @@ from deltalog.spec import column_mapping, features, row_tracking
 from deltalog.spec.actions import AddFile, Metadata, Protocol, RemoveFile
 from deltalog.spec.codec import are_sound, encode_action
 from deltalog.spec.partitions import check_partition_columns, parse
-from deltalog.spec.paths import locate, place_of
+from deltalog.spec.paths import Place, are_ordinary, locate, place_of
 from deltalog.spec.properties import APPEND_ONLY
 from deltalog.spec.schema import StructType, check_column_names
 from deltalog.write.conflicts import Prepared
@@ -52,29 +53,32 @@ def _check_encodable(action: AddFile) -> None:
         raise InvalidActionError(f"The add action of {action.path!a} is not valid: {error}") from None
 
 
-def check_adds(adds: Iterable[AddFile], metadata: Metadata, schema: StructType, table: str) -> None:
+def check_adds(adds: Sequence[AddFile], metadata: Metadata, schema: StructType, table: str) -> None:
     """Paths inside the table, a readable value for each partition column, none for others."""
+    if not are_ordinary([add.path for add in adds]):
+        places = [place_of(table)]
+        for add in adds:
+            _check_path(add, places)
     mode = column_mapping.mode_of(metadata.configuration)
     columns = [schema.field(name) for name in metadata.partition_columns]
     types = {column_mapping.physical_name(column, mode): column.data_type for column in columns}
-    expected, places = set(types), [place_of(table)]
-    readable: set[tuple[str, str | None]] = set()  # many files have the same few values
-    for add in adds:
-        try:
-            locate(add.path, places)
-        except UnsafePathError as error:
-            raise InvalidActionError(f"add: {error}", path=add.path) from None
-        if add.partition_values.keys() != expected:
+    # Many files have the same few values.
+    for add in {tuple(add.partition_values.items()): add for add in adds}.values():
+        if add.partition_values.keys() != types.keys():
             raise InvalidActionError(
                 f"add {add.path}: partition values for {sorted(add.partition_values)}, "
-                f"but the table is partitioned by {sorted(expected)}.",
+                f"but the table is partitioned by {sorted(types)}.",
                 path=add.path,
             )
-        for value in add.partition_values.items():
-            if value not in readable:
-                name, text = value
-                parse(text, types[name], name)
-                readable.add(value)
+        for name, text in add.partition_values.items():
+            parse(text, types[name], name)
+
+
+def _check_path(add: AddFile, places: Sequence[Place]) -> None:
+    try:
+        locate(add.path, places)
+    except UnsafePathError as error:
+        raise InvalidActionError(f"add: {error}", path=add.path) from None
 
 
 def _check_removes(removes: Iterable[RemoveFile], metadata: Metadata, table: str) -> None:
@@ -90,13 +94,12 @@ def _check_removes(removes: Iterable[RemoveFile], metadata: Metadata, table: str
 
 
 def _check_unique(prepared: Prepared, table: str) -> None:
-    seen: set[str] = set()
     files: tuple[AddFile | RemoveFile, ...] = (*prepared.adds, *prepared.removes)
-    for action in files:
-        key = file_key(action.path, action.deletion_vector)
-        if key in seen:
-            raise InvalidActionError(f"{table}: {action.path} is staged twice in one transaction.", path=action.path)
-        seen.add(key)
+    keys = [file_key(action.path, action.deletion_vector) for action in files]
+    if len(set(keys)) < len(keys):
+        twice = collections.Counter(keys)
+        path = next(action.path for action, key in zip(files, keys, strict=True) if twice[key] > 1)
+        raise InvalidActionError(f"{table}: {path} is staged twice in one transaction.", path=path)
     app_ids = [t.app_id for t in prepared.transactions]
     if len(set(app_ids)) != len(app_ids):
         raise InvalidActionError(f"{table}: one transaction sets two versions for an application id: {app_ids}.")

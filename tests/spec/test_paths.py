@@ -261,3 +261,11 @@ def test_the_path_of_a_sidecar() -> None:
     found = f"_delta_log/_sidecars/{UUID}.parquet"
     for written in (f"{UUID}.parquet", f"/data/t/{found}", f"file:/data/t/{found}"):
         assert paths.sidecar_path(written, "/data/t") == found
+
+
+@given(st.lists(st.text("ab.=/-,%: \n\\é_0\ud800", max_size=6), max_size=4))
+def test_ordinary_paths_are_those_that_name_themselves(named: list[str]) -> None:
+    ordinary = paths.are_ordinary(named)
+    assert ordinary == all(paths._ORDINARY.fullmatch(path) for path in named)
+    if ordinary:
+        assert [locate(path, [place_of("s3://bucket/table")]) for path in named] == [(0, path) for path in named]
