@@ -7,9 +7,15 @@
     │   ├── SchemaMismatchError             the data does not fit the table
     │   ├── ConstraintViolationError        rows that the table does not allow
     │   ├── InvalidActionError              an action that must not be committed
-    │   └── UnsafeStoreError                the store cannot promise exclusive creation
+    │   ├── UnsafeStoreError                the store cannot promise exclusive creation
+    │   ├── CodecConfiguredError            a stream of bytes, for a table of rows
+    │   ├── CodecNotStreamableError         a stream of rows, for a table of blobs
+    │   ├── NilIteratorError                no records at all, where an empty stream was perhaps meant
+    │   └── PartitioningNotSupportedError   a stream of records, for a partitioned table
     ├── NotThereError (LookupError)         ask for something else
+    │   ├── EntityNotFoundError             the catalog has no such table or transaction
     │   ├── TableNotFoundError
+    │   │   └── NoSnapshotsError            nothing was written there yet
     │   ├── VersionNotFoundError
     │   └── TimestampOutOfRangeError
     ├── TableExistsError
@@ -28,12 +34,24 @@
     │   ├── ConcurrentAppendError
     │   ├── ConcurrentDeleteReadError
     │   ├── ConcurrentDeleteDeleteError
-    │   └── ConcurrentTransactionError
+    │   ├── ConcurrentTransactionError
+    │   └── SnapshotConflictError           somebody committed since the parent was named
+    ├── TransactionStateError               the transaction is past what was asked of it
+    │   ├── TransactionCanceledError        start another one; has the conflicts, where these were the reason
+    │   │   └── TransactionAbortedError
+    │   ├── TransactionCommittedError
+    │   └── TransactionCommitInProgressError
+    ├── ConcurrentModificationError         the same call again can succeed; nothing was changed
+    │   └── TransactionContentionError
+    ├── ResourceNotReadyError               the table cannot take part in transactions yet
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
     └── StoreError (OSError)                look at the store
+        ├── CoordinatorError                the database of a catalog refused or failed
+        │   └── OperationTimeoutError       it did not answer: ask again how the call ended
         ├── CommitTableError                the DynamoDB table of a commit protocol is not as it must be
-        └── ObjectNotFoundError (FileNotFoundError)
+        ├── ObjectNotFoundError (FileNotFoundError)
+        └── PathExistsError (FileExistsError)
 
 Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened,
 where, and what to do.
@@ -41,7 +59,7 @@ where, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -117,16 +135,52 @@ class UnsafeStoreError(CallError):
     code = "UNSAFE_STORE"
 
 
+class CodecConfiguredError(CallError):
+    """A stream of bytes was to be written to a table that has rows in Parquet files."""
+
+    code = "CODEC_CONFIGURED"
+
+
+class CodecNotStreamableError(CallError):
+    """A stream of records was to be written to a table of blobs, which has no form for records."""
+
+    code = "CODEC_NOT_STREAMABLE"
+
+
+class NilIteratorError(CallError):
+    """``None`` was given where records were expected."""
+
+    code = "NIL_ITERATOR"
+
+
+class PartitioningNotSupportedError(CallError):
+    """A stream of records cannot be split into partitions in one pass without holding it."""
+
+    code = "PARTITIONING_NOT_SUPPORTED"
+
+
 class NotThereError(DeltaLogError, LookupError):
     """What was asked for does not exist."""
 
     code = "NOT_FOUND"
 
 
+class EntityNotFoundError(NotThereError):
+    """The catalog has no table of this name, or no transaction of this id."""
+
+    code = "ENTITY_NOT_FOUND"
+
+
 class TableNotFoundError(NotThereError):
     """No Delta log lies at the given location."""
 
     code = "TABLE_NOT_FOUND"
+
+
+class NoSnapshotsError(TableNotFoundError):
+    """Nothing has been written to the location yet, so it has no latest version."""
+
+    code = "NO_SNAPSHOTS"
 
 
 class VersionNotFoundError(NotThereError):
@@ -260,6 +314,66 @@ class ConcurrentTransactionError(CommitConflictError):
     code = "CONCURRENT_TRANSACTION"
 
 
+class SnapshotConflictError(CommitConflictError):
+    """Another writer committed since the parent of this commit was named. ``expected_parent`` is that version.
+
+    ``winning_version`` is the version that is there instead of ours, or the latest one.
+    """
+
+    code = "SNAPSHOT_CONFLICT"
+    expected_parent: int | None
+
+
+class TransactionStateError(DeltaLogError):
+    """The state of a transaction does not allow the call. Has ``transaction_id``."""
+
+    code = "TRANSACTION_STATE"
+    transaction_id: str
+
+
+class TransactionCanceledError(TransactionStateError):
+    """The transaction is aborted. ``conflicts``: the commits of others that this was due to, if it was now."""
+
+    code = "TRANSACTION_CANCELED"
+    conflicts: Sequence[CommitConflictError] = ()
+
+
+class TransactionAbortedError(TransactionCanceledError):
+    """The transaction was aborted before, and takes no more changes."""
+
+    code = "TRANSACTION_ABORTED"
+
+
+class TransactionCommittedError(TransactionStateError):
+    """The transaction is committed, which nothing takes back."""
+
+    code = "TRANSACTION_COMMITTED"
+
+
+class TransactionCommitInProgressError(TransactionStateError):
+    """The transaction is being committed by another call."""
+
+    code = "TRANSACTION_COMMIT_IN_PROGRESS"
+
+
+class ConcurrentModificationError(DeltaLogError):
+    """Another call changed the same record at the same time. Nothing was changed by this one."""
+
+    code = "CONCURRENT_MODIFICATION"
+
+
+class TransactionContentionError(ConcurrentModificationError):
+    """Other writers were faster at every attempt to commit; the transaction is active as before."""
+
+    code = "TRANSACTION_CONTENTION"
+
+
+class ResourceNotReadyError(DeltaLogError):
+    """The table is not managed by the catalog, or lacks a feature that transactions need."""
+
+    code = "RESOURCE_NOT_READY"
+
+
 class CommitAttemptsExhaustedError(DeltaLogError):
     """Other writers were faster at every attempt; nothing was committed."""
 
@@ -306,7 +420,36 @@ class CommitTableError(StoreError):
     table: str
 
 
+class CoordinatorError(StoreError):
+    """The database of a catalog refused or failed, and nothing was changed. Has ``path``, which database."""
+
+    code = "COORDINATOR"
+
+
+class OperationTimeoutError(CoordinatorError):
+    """The database of a catalog did not answer in time: the change may be there, or come later."""
+
+    code = "OPERATION_TIMEOUT"
+
+
 class ObjectNotFoundError(StoreError, FileNotFoundError):
     """No object has this name. Has ``path``."""
 
     code = "OBJECT_NOT_FOUND"
+
+
+class PathExistsError(StoreError, FileExistsError):
+    """A new object was to get a name that another one has; that one is as it was. Has ``path``."""
+
+    code = "PATH_EXISTS"
+
+
+def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
+    """Keep on ``error`` what went wrong while its traces were removed, so that neither hides the other: in its
+    attribute ``cleanup_errors``, and as notes where Python has those."""
+    if not failures:
+        return
+    error.cleanup_errors = (*getattr(error, "cleanup_errors", ()), *failures)  # type: ignore[attr-defined]
+    if hasattr(error, "add_note"):
+        for failure in failures:
+            error.add_note(f"Clean-up failed too: {failure}")

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from deltalog.catalog.locate import is_address, open_managed
 from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError
 from deltalog.log.checkpoint import SIDECAR_ROWS, TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
 from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
+from deltalog.log.manifest import Manifest, manifest_of
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.read.changes import Changes
@@ -25,14 +27,19 @@ from deltalog.spec.schema import DataType, StructType
 from deltalog.spec.timestamps import CommitAt, to_epoch_ms, to_iso
 from deltalog.storage.base import FileMeta
 from deltalog.storage.registry import open_store
-from deltalog.write import alterations, constraints, operations, protocol_changes
+from deltalog.write import alterations, constraints, operations, protocol_changes, staging, stream
 from deltalog.write.commit import CommitResult, Environment
 from deltalog.write.conflicts import IsolationLevel
 from deltalog.write.operations import UserMetadata
+from deltalog.write.records import Records
 from deltalog.write.restore import RestoreResult, restore
-from deltalog.write.transaction import Transaction
+from deltalog.write.staging import StagedFiles
+from deltalog.write.stream import StreamWriter
+from deltalog.write.transaction import LOG, Engine, Transaction
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from deltalog.storage.registry import Location
 
 PointInTime = datetime.datetime | int | str
@@ -40,6 +47,7 @@ T = TypeVar("T")
 
 # For how long a handle takes the table to be the one it saw, where looking costs a request.
 _WARM_MS = 10_000
+_MANIFESTS_AT_ONCE = 256  # commits whose bytes are held together
 _NO_TIME = datetime.timedelta(0)
 
 log = logging.getLogger(__name__)
@@ -52,9 +60,10 @@ class DeltaTable:
     anything else raises InvalidTimestampError.
     """
 
-    def __init__(self, reader: LogReader, environment: Environment, latest: Snapshot) -> None:
+    def __init__(self, reader: LogReader, environment: Environment, latest: Snapshot, engine: Engine = LOG) -> None:
         self._reader = reader
         self._environment = environment
+        self._engine = engine
         self._latest = latest
         self._tip: tuple[int, FileMeta] | None = None  # the tip's commit file as it was seen last
         self._seen_ms = 0  # when the log was last seen to be this table's, where that saves requests
@@ -74,7 +83,8 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """The table at a location. ``storage_options``: as for ``open_store``.
+        """The table at a location, or that of a catalog: ``catalog:<catalog>#<name>``, as TransactionManager has them.
+        ``storage_options``: as for ``open_store``.
 
         Its log may name files in the table only; ``allowed_paths`` are further directories or prefixes, on the
         same kind of store, where absolute paths in the log may lie: the source of a shallow clone. Elsewhere
@@ -84,7 +94,8 @@ class DeltaTable:
         hint, 1 LIST, 2 GETs where the last version has a sound ``.crc``; else the checkpoint's small columns
         and 1 GET for each commit after it.
         """
-        reader = LogReader(open_store(url, **storage_options), allowed_paths)
+        store = open_managed(url, **storage_options) if is_address(url) else open_store(url, **storage_options)
+        reader = LogReader(store, allowed_paths)
         return cls(reader, environment or Environment(), load_latest(reader))
 
     @classmethod
@@ -130,6 +141,31 @@ class DeltaTable:
             operations.create(transaction, data)
         assert transaction.committed is not None
         return cls(transaction.reader, environment or Environment(), transaction.committed)
+
+    @classmethod
+    def create_for_blobs(
+        cls,
+        url: Location,
+        *,
+        properties: Mapping[str, str] | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        environment: Environment | None = None,
+        **storage_options: Any,
+    ) -> DeltaTable:
+        """Create a table of blobs: a row for each (path, size, sha256), and the bytes below ``_blobs/``.
+
+        ``stream_write`` adds one and ``open_blob`` reads one. Raises and costs as ``create``.
+        """
+        return cls.create(
+            url,
+            stream.BLOB_SCHEMA,
+            properties={**(properties or {}), staging.BLOBS_PROPERTY: "true"},
+            name=name,
+            description=description,
+            environment=environment,
+            **storage_options,
+        )
 
     @classmethod
     def create_transaction(
@@ -265,6 +301,7 @@ class DeltaTable:
             self._refresh(),
             isolation_level=isolation_level,
             on_commit=self._advance,
+            engine=self._engine,
         )
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
@@ -315,6 +352,7 @@ class DeltaTable:
             self._latest if self._is_warm() else self._refresh(),
             on_commit=self._advance,
             refresh=self._refresh,
+            engine=self._engine,
         )
 
     def _mark_seen(self) -> None:
@@ -326,6 +364,111 @@ class DeltaTable:
         if not self._reader.store.is_remote:
             return False
         return 0 <= self._environment.clock_ms() - self._seen_ms < _WARM_MS
+
+    # --------------------------------------------------------------------------------- the write contract
+
+    def latest(self) -> Snapshot:
+        """The latest version; ``snapshot(version)`` is another one. Cost: as ``snapshot``."""
+        return self.snapshot()
+
+    def snapshots(self) -> list[Manifest]:
+        """What each version added that the log still has the commit of, oldest first. Cost: 1 LIST and 1 GET for each,
+        in parallel where the store does that."""
+        versions = list(self._reader.list_from().commits)
+        some = (versions[start : start + _MANIFESTS_AT_ONCE] for start in range(0, len(versions), _MANIFESTS_AT_ONCE))
+        return [manifest_of(commit) for each in some for commit in self._reader.commits(each)]
+
+    def write(
+        self, data: Any, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
+    ) -> Snapshot:
+        """Add rows (or, to a table of blobs, bytes) as the version after the latest one, with its author's metadata.
+
+        Unlike ``append``, which follows whatever others commit meanwhile, this names its parent: SnapshotConflictError
+        when another writer takes that version, unless ``retry_count`` lets the commit be made again on top.
+        ``metadata`` is any JSON object, and is kept as given in the commit; None is ``{}``. Options: ``WriteOptions``.
+        Raises CallError before any I/O, and as ``append``. Cost: as ``append``, on a local disk 2 HEADs more.
+        """
+        return stream.write(self.target, data, metadata, staging.options_of(options))
+
+    def stream_write(
+        self, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
+    ) -> StreamWriter:
+        """A writer of bytes, for a table of blobs; its ``commit`` makes them one version of one row.
+
+        Raises CodecConfiguredError for a table of rows. Cost: 1 PUT, or 1 for each part, of the bytes.
+        """
+        return StreamWriter(self.target, metadata, staging.options_of(options))
+
+    def stream_write_records(
+        self,
+        records: Records | None,
+        metadata: Mapping[str, Any] | None = None,
+        **options: Unpack[staging.WriteOptions],
+    ) -> Snapshot:
+        """As ``write``, of records that are pulled one by one: mappings from column names to values, or record batches.
+
+        They become files of about 128 MiB of rows, which is what is held in memory. When the iterator raises, or
+        anything else, there is no version and the files are removed. Raises NilIteratorError for None,
+        PartitioningNotSupportedError, CodecNotStreamableError for a table of blobs, SchemaMismatchError.
+        """
+        return stream.write_records(self.target, records, metadata, staging.options_of(options))
+
+    def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
+        """Write rows into files that no version names yet, for ``commit_staged``: any number of threads and processes
+        may stage at once. Of the options, ``checksum`` and ``timestamp_column`` matter. Raises as ``append``. Cost: 1
+        PUT for each file."""
+        return staging.stage(self.target, data, staging.options_of(options))
+
+    def commit_staged(
+        self,
+        staged: Iterable[StagedFiles],
+        metadata: Mapping[str, Any] | None = None,
+        **options: Unpack[staging.WriteOptions],
+    ) -> Snapshot:
+        """Make files that were staged, here or elsewhere, one version. When it fails they stay, to be committed again
+        or given to ``discard_staged``. Raises SnapshotConflictError, MetadataChangedError where the table has other
+        columns now, and as Transaction.commit. Cost: 1 PUT."""
+        given = list(staged)
+        staging.check_of_table(given, self._latest.metadata, self.url)
+        return staging.commit_staged(self.target, given, metadata, staging.options_of(options))
+
+    def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
+        """Delete files that were staged and will not be committed, best effort; what went wrong is returned. Cost: 1
+        DELETE for each."""
+        return staging.discard_staged(self.target, staged)
+
+    def open_blob(self, path: str | None = None, *, version: int | None = None) -> Any:
+        """The bytes of a blob, as a seekable binary file: of a ``path`` in the table's rows, or that a version added
+        (None: the latest). Raises CallError for a version that added none, UnsafePathError, ObjectNotFoundError. Cost:
+        for a version as ``snapshot`` and 1 GET; then what is read."""
+        if path is None:
+            found = self.snapshot(version)
+            if found.manifest.blob is None:
+                raise CallError(f"{self.url}: version {found.version} added no blob. Its rows name those that it has.")
+            path = found.manifest.blob.path
+        store, inside = self._reader.files.find(path)
+        return store.open_input(inside)
+
+    @property
+    def target(self) -> staging.Target:
+        """Where the verbs of the write contract write. Not for users."""
+        return staging.Target(self._reader.store, self._following, self._forget)
+
+    def _following(self, options: staging.Options) -> Transaction:
+        """A transaction that becomes the version after the latest one, as often as it may try."""
+        known = self._is_warm() and options.expected_parent in (None, self.version)
+        latest = self._latest if known else self._refresh()
+        return Transaction(
+            self._reader,
+            options.environment(self._environment, latest.version, self.url),
+            latest,
+            on_commit=self._advance,
+            engine=self._engine,
+            is_strict=True,
+        )
+
+    def _forget(self) -> None:
+        self._seen_ms = -_WARM_MS
 
     def overwrite(
         self,
@@ -605,6 +748,11 @@ class DeltaTable:
 
     # ------------------------------------------------------------------------------------------- the tip
 
+    @property
+    def seen(self) -> Snapshot:
+        """The latest version that this handle has seen, whatever came since. Cost: none."""
+        return self._latest
+
     def _writable(self) -> Snapshot:
         """The latest version, of a table that deltalog can write. Raises UnsupportedFeatureError."""
         snapshot = self._refresh()
@@ -626,6 +774,10 @@ class DeltaTable:
         self._latest, self._tip = fresh, None
         self._mark_seen()
         return fresh
+
+    def advance(self, snapshot: Snapshot) -> None:
+        """Take note of a version that is known to be the table's, read by this handle's reader. Not for users."""
+        self._advance(snapshot)
 
     def _advance(self, snapshot: Snapshot) -> None:
         if snapshot.version >= self._latest.version:

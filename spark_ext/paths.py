@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Sequence
+from typing import Union
 
 import deltalog
+
+# A path, the address of a table in a catalog, or an open table: that of a ManagedTransaction has what it did.
+Location = Union[str, "os.PathLike[str]", deltalog.DeltaTable]
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -16,8 +21,34 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _URI_LITERAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*:@&=+$,;/")
 
 
+def is_address(url: str) -> bool:
+    """Whether it names a table of a catalog, ``catalog:<catalog>#<name>``, rather than a directory."""
+    return url.startswith("catalog:")
+
+
+def url_of(location: Location) -> str:
+    """The path or the address that a location is; the root of a table that is open."""
+    return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
+
+
+def open_table(location: Location, allowed_paths: Sequence[str] = ()) -> deltalog.DeltaTable:
+    """The table at a location; a DeltaTable is one itself. Raises TableNotFoundError, CallError as
+    ``local_directory``."""
+    if isinstance(location, deltalog.DeltaTable):
+        if allowed_paths:
+            raise deltalog.CallError("allowedPaths goes with a path; a DeltaTable was opened with its own.")
+        table = location
+    else:
+        url = url_of(location)
+        if not is_address(url):
+            local_directory(url)
+        table = deltalog.DeltaTable.open(url, allowed_paths=allowed_paths)
+    local_directory(table.url)
+    return table
+
+
 def local_directory(path: str) -> str:
-    """The absolute directory of a table location. Raises CallError for a store that is not a disk here."""
+    """The absolute directory of a table's root. Raises CallError for a store that is not a disk here."""
     url = os.fspath(path)
     if url.startswith("memory://"):
         raise deltalog.CallError(f"{url} lives in this Python process, and Spark cannot reach it. Give a path.")

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
 from spark_ext import entries, paths
+from spark_ext.paths import Location
 from spark_ext.scan import scan
 from spark_ext.stored import Layout
 
@@ -40,7 +41,7 @@ def read(spark: SparkSession) -> Reader:
 
 def read_changes(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    path: Location,
     starting_version: Any = None,
     ending_version: Any = None,
     *,
@@ -60,9 +61,7 @@ def read_changes(
     first, last = _version("startingVersion", starting_version), _version("endingVersion", ending_version)
     since = timestamp_ms(spark, starting_timestamp, "startingTimestamp", round_up=True)
     until = timestamp_ms(spark, ending_timestamp, "endingTimestamp")
-    url = os.fspath(path)
-    paths.local_directory(url)
-    table = _open(url, allowed_paths)
+    table = _open(path, allowed_paths)
     changes = table.changes(first, last, from_timestamp=since, to_timestamp=until)
     return scan(spark, Layout.of(changes.snapshot), entries.of_changes(changes), changes=True)
 
@@ -93,9 +92,10 @@ class Reader:
             self.option(key, value)
         return self
 
-    def load(self, path: str | os.PathLike[str]) -> DataFrame:
+    def load(self, path: Location) -> DataFrame:
         """The table, or the version that the options or the path name (``path@v12``,
-        ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` as ``read_changes``.
+        ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` as ``read_changes``. ``path``
+        may also be ``catalog:<catalog>#<name>``, or a DeltaTable: one of a transaction as the transaction sees it.
 
         The DataFrame is fixed to that version. Its columns, their order, types and nullability are the table's.
         Cost: the log is read once, deletion vectors are, and each data file is looked up by Spark once; where
@@ -106,7 +106,7 @@ class Reader:
         self._refuse(_TRAVEL, f"goes without {_FEED}, or leave that out")
         return read_changes(self._spark, path, **self._named(_RANGE), **self._named(_ALLOWED))
 
-    def snapshot(self, path: str | os.PathLike[str]) -> deltalog.Snapshot:
+    def snapshot(self, path: Location) -> deltalog.Snapshot:
         """What ``load`` reads, as a deltalog Snapshot: version, timestamp, schema, files."""
         self._refuse(_RANGE, f"needs option('{_FEED}', True) and load()")
         return resolve(self._spark, path, **self._named(_TRAVEL), **self._named(_ALLOWED))
@@ -128,44 +128,49 @@ class Reader:
 
 def resolve(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    path: Location,
     version: Any = None,
     timestamp: Any = None,
     at_ms: int | None = None,
     allowed_paths: str | Sequence[str] = (),
 ) -> deltalog.Snapshot:
-    """The Snapshot of a path that may end in ``@v…`` or ``@…``, at a version, at what ``timestampAsOf`` may be,
-    or at milliseconds since the epoch."""
-    url = os.fspath(path)
+    """The Snapshot of a table, or of a path that may end in ``@v…`` or ``@…``, at a version, at what
+    ``timestampAsOf`` may be, or at milliseconds since the epoch."""
     given = sum(each is not None for each in (version, timestamp, at_ms))
     if given > 1:
         raise deltalog.CallError("versionAsOf and timestampAsOf are both given. Give one of them.")
-    suffix = None if _is_there(url) else _AT_VERSION.fullmatch(url) or _AT_TIMESTAMP.fullmatch(url)
+    suffix = _suffix(path)
     if suffix is not None:
         if given:
-            raise deltalog.CallError(f"{url} names a version by its suffix, and so does the call. Give one of them.")
-        url = suffix[1]
+            raise deltalog.CallError(f"{path} names a version by its suffix, and so does the call. Give one of them.")
+        path = suffix[1]
         if suffix.re is _AT_VERSION:
             version = suffix[2]
         else:
             timestamp = "{}{}{}{}-{}{}-{}{} {}{}:{}{}:{}{}.{}{}{}".format(*suffix[2])
-    paths.local_directory(url)
+    if not paths.is_address(paths.url_of(path)):
+        paths.local_directory(paths.url_of(path))
     if at_ms is None:
         at_ms = timestamp_ms(spark, timestamp)
     at_version = _version("versionAsOf", version)
-    table = _open(url, allowed_paths)
+    table = _open(path, allowed_paths)
     if at_version is not None:
         return table.snapshot(version=at_version)
     return table.snapshot() if at_ms is None else table.snapshot(timestamp=at_ms)
 
 
-def _open(url: str, allowed_paths: str | Sequence[str]) -> deltalog.DeltaTable:
-    allowed = [allowed_paths] if isinstance(allowed_paths, str) else list(allowed_paths)
-    return deltalog.DeltaTable.open(url, allowed_paths=allowed)
+def _open(location: Location, allowed_paths: str | Sequence[str]) -> deltalog.DeltaTable:
+    return paths.open_table(location, [allowed_paths] if isinstance(allowed_paths, str) else list(allowed_paths))
 
 
-def _is_there(url: str) -> bool:
-    return "@" not in url or os.path.isdir(paths.local_directory(url))
+def _suffix(path: Location) -> re.Match[str] | None:
+    """The path and the version that it names after an ``@``, unless that is all the name of a directory."""
+    url = paths.url_of(path)
+    if isinstance(path, deltalog.DeltaTable) or "@" not in url:
+        return None
+    if not paths.is_address(url) and os.path.isdir(paths.local_directory(url)):
+        return None
+    return _AT_VERSION.fullmatch(url) or _AT_TIMESTAMP.fullmatch(url)
 
 
 def _version(option: str, value: Any) -> int | None:

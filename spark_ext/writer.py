@@ -6,7 +6,6 @@ the commit leaves the log untouched, and the directory is removed again.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -21,6 +20,7 @@ import deltalog
 from spark_ext import mapped, paths, rules
 from spark_ext.conform import as_table, check_unique, conformed, problems, stored_schema
 from spark_ext.files import collect, make_durable, remove, rows_of
+from spark_ext.paths import Location
 from spark_ext.session import session_settings, spark_version
 from spark_ext.types import from_spark
 
@@ -142,8 +142,9 @@ class Writer:
             self.option(key, value)
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> WriteResult:
-        """Write the rows to the table at ``path``, creating it where there is none, as one commit.
+    def save(self, path: Location) -> WriteResult:
+        """Write the rows to the table at ``path``, creating it where there is none, as one commit. ``path`` may also
+        be ``catalog:<catalog>#<name>``, or a DeltaTable: one of a transaction takes the commit as a part of that.
 
         Raises TableExistsError (mode error), SchemaMismatchError, CommitConflictError and the other errors of
         deltalog, and Spark's own where its job fails; in all these cases nothing was committed and the files
@@ -151,15 +152,11 @@ class Writer:
         Cost: a Spark job, a footer read for each file in threads, one commit.
         """
         self._check()
-        url = os.fspath(path)
-        directory = paths.local_directory(url)
         data = stored_schema(from_spark(self._df.schema))
         check_unique(data)
-        table = None
-        with contextlib.suppress(deltalog.TableNotFoundError):
-            table = deltalog.DeltaTable.open(url)
+        table = _existing(path)
         if table is None:
-            plan = self._creation(url, data)
+            plan = self._creation(paths.url_of(path), data)
         elif self._mode == "error":
             raise deltalog.TableExistsError(
                 f"There is a table at {table.url}, and the mode is error. Use mode('append') or mode('overwrite')."
@@ -172,11 +169,11 @@ class Writer:
         if skipped is not None:
             return skipped
         try:
-            return self._run(plan, directory)
+            return self._run(plan, paths.local_directory(paths.url_of(path) if table is None else table.url))
         except deltalog.TableExistsError:
             if self._mode != "ignore":
                 raise
-            return WriteResult(deltalog.DeltaTable.open(url).version, False, "mode ignore: there is a table")
+            return WriteResult(paths.open_table(path).version, False, "mode ignore: there is a table")
 
     # ------------------------------------------------------------------------------------------ planning
 
@@ -276,7 +273,7 @@ class Writer:
         try:
             self._write_parquet(plan, directory)
             files = collect(directory, name, plan.target, plan.partition_columns, plan.stored_partition_columns)
-            adds = plan.transaction.add_parquet_files(files, checked=True)
+            adds = plan.transaction.add_parquet_files(files, checked=True, owned=True)
             removed = 0
             if self._mode == "overwrite" and plan.transaction.snapshot is not None:
                 removed = self._remove_replaced(plan)
@@ -309,6 +306,8 @@ class Writer:
         except (
             deltalog.CommitConflictError,
             deltalog.CommitAttemptsExhaustedError,
+            deltalog.ConcurrentModificationError,
+            deltalog.TransactionStateError,
             deltalog.TableExistsError,
             deltalog.CallError,
             deltalog.UnsupportedFeatureError,
@@ -390,6 +389,16 @@ class _Plan:
         if snapshot is None or adds or removed or records_transaction:
             return True
         return self.transaction.metadata != snapshot.metadata
+
+
+def _existing(path: Location) -> deltalog.DeltaTable | None:
+    """The table that is written to; None where a path has none yet. What an address names must be there."""
+    try:
+        return paths.open_table(path)
+    except deltalog.TableNotFoundError:
+        if paths.is_address(paths.url_of(path)):
+            raise
+        return None
 
 
 # --- options

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name in DynamoDB.")]
 _Kind = Annotated[
-    str, typer.Option("--kind", metavar="dynamo|s3-dynamodb", help="What it is for, as the part of commit= before ':'.")
+    str, typer.Option("--kind", metavar="dynamo|s3-dynamodb|catalog", help="What it is for, as in commit='KIND:NAME'.")
 ]
 _Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON.")]
 
@@ -64,5 +64,8 @@ def _show(out: Output, table: CommitTable, as_json: bool) -> None:
         return
     made = "created" if table.created else "there"
     expiry = {True: "old items expire", False: "old items do NOT expire", None: "whether old items expire is not known"}
+    if table.kind == "catalog":
+        out.print(f"{table.name} is {made} ({table.status}). Its catalog is dynamodb://{table.name}.")
+        return
     out.print(f"{table.name} is {made} ({table.status}); {expiry[table.expires]}.")
     out.print(f"Open tables with commit='{table.kind}:{table.name}'.")

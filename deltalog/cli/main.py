@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from deltalog.cli import commit_tables
+from deltalog.cli import catalog, commit_tables
 from deltalog.cli.options import Commands, storage_options
 from deltalog.cli.output import Output, report_error, report_warning
 
@@ -519,13 +519,16 @@ def demo(
 
     Spark writes the 336,776 flights that left New York in 2013, a commit a month; half-way in-commit timestamps
     are turned on. Then the table is copied, every file time with it changes, and TIMESTAMP AS OF is asked again.
-    Takes about two minutes; needs Java 17 and pip install 'deltalog[demo]'.
+    Takes about two minutes; needs Java 17 and pip install 'deltalog\\[demo]'.
     """
     from deltalog.cli.demo import run
 
     run(path, months, overwrite, as_json)
 
 
+app.command("serve")(catalog.serve)
+app.add_typer(catalog.txn, name="txn")
+app.add_typer(catalog.tables, name="tables")
 app.add_typer(commit_tables.app, name="commit-table")
 
 

@@ -14,6 +14,7 @@ from deltalog.log import statistics
 from deltalog.log.checkpoint_rows import Wanted
 from deltalog.log.checksum import check_against
 from deltalog.log.columns import empty
+from deltalog.log.manifest import Manifest, manifest_of
 from deltalog.log.reader import FAST, LEAN, LogReader, Pace
 from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail, younger
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
@@ -166,6 +167,13 @@ class Snapshot:
                 version=self.version,
             )
         return meta.modification_time_ms
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """What this version added to the one before, as its commit tells it: files, rows, times, and the metadata that
+        its author gave. Cost: 1 GET. Raises MissingVersionError when the commit file was cleaned up,
+        InvalidCommitError."""
+        return manifest_of(self._reader.commit(self.version))
 
     @property
     def set_transactions(self) -> list[SetTransaction]:
@@ -409,6 +417,19 @@ class Snapshot:
             return None
         return self._loaded[0], (*self._loaded[1], commit)
 
+    def through(self, reader: LogReader) -> Snapshot:
+        """The same version, reached through another reader of the same table. Cost: none."""
+        return Snapshot(
+            reader,
+            self._segment,
+            self._state,
+            totals=self._totals,
+            commits=self._commits,
+            loaded=(self._files, ()) if "_files" in self.__dict__ else self._loaded,
+            tombstones=self._tombstones,
+            in_commit_timestamp_ms=self._known_ict_ms,
+        )
+
     def rebased_on(self, written: NewCheckpoint) -> Snapshot:
         """The same version, to be read from a checkpoint of it that was just written. Files that are in memory stay
         there, and others are not read. Cost: none."""
@@ -489,12 +510,12 @@ def load(
 def _load_segment(reader: LogReader, segment: Segment) -> Snapshot:
     from_checksum = _from_checksum(reader, segment) if segment.has_checksum else None
     if from_checksum is not None:
-        features.check_readable(from_checksum.protocol, reader.store.url)
+        features.check_reached(from_checksum.protocol, reader.store.url, reader.store.catalog)
         return from_checksum
     base = PartialState() if segment.checkpoint is None else reader.checkpoint_state(segment.checkpoint)
     commits = reader.segment_commits(segment)
     state = advance(base, commits.actions).complete(reader.store.url, segment.version)
-    features.check_readable(state.protocol, reader.store.url)
+    features.check_reached(state.protocol, reader.store.url, reader.store.catalog)
     return Snapshot(reader, segment, state, commits=commits)
 
 

@@ -305,15 +305,17 @@ class _AddLine(msgspec.Struct, gc=False):
 _add_lines = msgspec.json.Decoder(_AddLine)
 
 
-def are_sound(adds: Sequence[AddFile]) -> bool:
-    """Whether add actions can be written and read back as they are; False also where only ``extra`` is in the way."""
+def sound_lines(adds: Sequence[AddFile]) -> bytes | None:
+    """Add actions as lines of a commit, when they can be written and read back as they are; None when not, and also
+    where only ``extra`` is in the way."""
     if any(add.extra for add in adds):
-        return False
+        return None
     try:
-        _add_lines.decode_lines(_encode_adds(adds))
+        lines = _encode_adds(adds)
+        _add_lines.decode_lines(lines)
     except (InvalidCommitError, *_UNDECODABLE):
-        return False
-    return True
+        return None
+    return lines
 
 
 def _encode_adds(adds: Iterable[AddFile]) -> bytes:
@@ -323,8 +325,9 @@ def _encode_adds(adds: Iterable[AddFile]) -> bytes:
         raise InvalidCommitError(f"An action {AddFile.KEY} cannot be written as JSON: {error}.") from None
 
 
-def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction]) -> bytes:
-    """A commit file: ``commitInfo`` first, then the actions in the order given.
+def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | bytes]) -> bytes:
+    """A commit file: ``commitInfo`` first, then the actions in the order given; bytes are lines that were encoded
+    before.
 
     Raises InvalidCommitError when a value cannot be written as JSON.
     """
@@ -334,8 +337,10 @@ def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction]) -> 
         run = list(group)
         if kind is AddFile and not any(action.extra for action in cast("list[AddFile]", run)):
             parts.append(_encode_adds(cast("list[AddFile]", run)))
+        elif kind is bytes:
+            parts.extend(cast("list[bytes]", run))
         else:
-            parts.extend(encode_action(action) + b"\n" for action in run)
+            parts.extend(encode_action(action) + b"\n" for action in cast("list[AnyAction]", run))
     return b"".join(parts)
 
 

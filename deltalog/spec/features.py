@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from deltalog.errors import InvalidPropertyError, UnsupportedFeatureError
 from deltalog.spec import timestamps
 from deltalog.spec.actions import Metadata, Protocol
-from deltalog.spec.properties import CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltalog.spec.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX
 from deltalog.spec.schema import (
     DEFAULT_KEY,
     GENERATION_KEY,
@@ -46,6 +46,8 @@ class Feature:
     requires: tuple[str, ...] = ()
 
 
+CATALOG_MANAGED = "catalogManaged"
+
 FEATURES: tuple[Feature, ...] = (
     #       name                     reader reads  writes            legacy versions
     Feature("appendOnly", False, True, Writes.YES, legacy_writer=2),
@@ -77,7 +79,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("icebergCompatV3", False, True, Writes.NO),
     Feature("materializePartitionColumns", False, True, Writes.NO),
     Feature("collations-preview", False, True, Writes.NO),
-    Feature("catalogManaged", True, False, Writes.NO, requires=(timestamps.FEATURE, "vacuumProtocolCheck")),
+    Feature(CATALOG_MANAGED, True, True, Writes.YES, requires=(timestamps.FEATURE, "vacuumProtocolCheck")),
 )
 _BY_NAME = {feature.name: feature for feature in FEATURES}
 
@@ -129,6 +131,40 @@ def check_readable(protocol: Protocol, table: str) -> None:
             "Read it with a client that knows them.",
             features=tuple(unknown),
         )
+
+
+def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
+    """As check_readable, and whether the table was reached in the way that it must be: ``catalog`` is the one through
+    which it was opened, None for its location alone.
+
+    Spec: PROTOCOL.md#reader-requirements-for-catalog-managed-tables.
+    """
+    check_readable(protocol, table)
+    if catalog is None and CATALOG_MANAGED in writer_features(protocol):
+        raise UnsupportedFeatureError(
+            f"{table} is managed by a catalog ({CATALOG_MANAGED}), which alone knows its latest version. Open it "
+            "through that: TransactionManager(<catalog>).table(<name>).",
+            features=(CATALOG_MANAGED,),
+        )
+
+
+def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata, table: str) -> None:
+    """Refuse to leave a table of a catalog without what makes it one: the feature, in-commit timestamps, the mark.
+
+    ``before``: the metadata of the version that a commit follows. Raises InvalidPropertyError.
+    Spec: PROTOCOL.md#writer-requirements-for-catalog-managed-tables.
+    """
+    for key, wanted in (
+        (FEATURE_PREFIX + CATALOG_MANAGED, CATALOG_MANAGED in writer_features(protocol)),
+        ("delta.enableInCommitTimestamps", is_ict_active(protocol, metadata)),
+        (CATALOG_ID_KEY, metadata.configuration.get(CATALOG_ID_KEY) == before.configuration.get(CATALOG_ID_KEY)),
+    ):
+        if not wanted:
+            raise InvalidPropertyError(
+                f"{table} is managed by a catalog, and needs {key} as it is. Where that is not wanted, copy its rows "
+                "into a table of its own.",
+                key=key,
+            )
 
 
 def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, table: str) -> None:

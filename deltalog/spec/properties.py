@@ -98,6 +98,8 @@ def _interval_ms(text: str) -> int:
 
 
 ENABLE_IN_COMMIT_TIMESTAMPS = Property("delta.enableInCommitTimestamps", _boolean, False)
+# Which catalog manages a table that has the feature catalogManaged.
+CATALOG_ID_KEY = "deltalog.catalogId"
 CONSTRAINT_PREFIX = "delta.constraints."
 ENABLEMENT_VERSION_KEY = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"

@@ -18,6 +18,7 @@ deltalog.testing.LogStoreTests holds these sentences as tests: subclass it for a
 from __future__ import annotations
 
 import enum
+import hashlib
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from deltalog.errors import CallError
+from deltalog.errors import CallError, ObjectNotFoundError
 
 
 class UnsafeStoreWarning(UserWarning):
@@ -55,6 +56,8 @@ class LogStore(ABC):
     url: str
     #: Whether each call is a request over a network, so that a call saved is time saved.
     is_remote: bool = False
+    #: The catalog that says which commits there are; None where the files themselves do.
+    catalog: str | None = None
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
@@ -69,6 +72,12 @@ class LogStore(ABC):
         buffer = io.BytesIO()
         write(buffer)
         return self.put_if_absent(path, buffer.getvalue())
+
+    def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
+        """Give objects second names, (old, new), durably and in order, up to one that is not there, one whose new name
+        is taken, and at most as far as the store has second names. How many got one. Cost: none, and 0, where it has
+        none."""
+        return 0
 
     @abstractmethod
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
@@ -103,6 +112,16 @@ class LogStore(ABC):
     def head(self, path: str) -> FileMeta | None:
         """Size and modification time, or None when absent. Cost: 1 HEAD."""
 
+    def etag(self, path: str) -> str | None:
+        """What the content of ``path`` is told by, in quotes, as S3 has it for an object of one part; None when absent.
+
+        Cost: as ``get``; 1 HEAD where the store knows it.
+        """
+        try:
+            return f'"{hashlib.md5(self.get(path), usedforsecurity=False).hexdigest()}"'
+        except ObjectNotFoundError:
+            return None
+
     @abstractmethod
     def delete(self, path: str) -> None:
         """Remove ``path``; absent is no error. Cost: 1 DELETE."""
@@ -123,7 +142,8 @@ class LogStore(ABC):
     def open_output(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Write a new data file as a stream; it is durable when the block ends, gone when it raises.
 
-        The name must be one that nobody else uses. Cost: 1 PUT, or 1 for each part.
+        The name must be one that nobody else uses, such as a random one: PathExistsError says otherwise where a store
+        can tell, which local disk and memory can. Cost: 1 PUT, or 1 for each part.
         """
 
     @abstractmethod

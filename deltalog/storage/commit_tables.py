@@ -20,12 +20,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The text attributes that are its key, and the number that says in epoch seconds when an item may go."""
+    """The text attributes that are its key, and the number that says in epoch seconds when an item may go; None where
+    none ever may."""
 
     name: str
     hash_key: str
     range_key: str
-    ttl_attribute: str
+    ttl_attribute: str | None
 
 
 KINDS = {
@@ -33,6 +34,7 @@ KINDS = {
     for kind in (
         Kind("dynamo", "path", "etag", "ttl"),
         Kind("s3-dynamodb", "tablePath", "fileName", "expireTime"),
+        Kind("catalog", "pk", "sk", None),
     )
 }
 
@@ -59,8 +61,9 @@ def create_commit_table(
 ) -> CommitTable:
     """Make the DynamoDB table of a commit protocol, billed by the request, with expiry on, and wait until it is there.
 
-    ``kind``: ``dynamo`` or ``s3-dynamodb``. ``storage_options``: key, secret, token, endpoint_url and so on, as for
-    a table on S3 whose commits it is to guard. One that is there already is kept, and its expiry turned on.
+    ``kind``: ``dynamo`` or ``s3-dynamodb``; ``catalog`` for one that keeps a catalog, where nothing expires.
+    ``storage_options``: key, secret, token, endpoint_url and so on, as for a table on S3 whose commits it is to guard.
+    One that is there already is kept, and its expiry turned on.
 
     Raises CommitTableError where that one has other keys, StoreError, CallError. Cost: 4 requests,
     and 1 for each second of waiting.
@@ -70,7 +73,7 @@ def create_commit_table(
     _await_active(table)
     check_table(table, wanted)
     expires = _expires(table, wanted)
-    if expires is False:
+    if expires is False and wanted.ttl_attribute is not None:
         expires = _make_expire(table, wanted)
     return CommitTable(name, kind, "ACTIVE", expires, created)
 

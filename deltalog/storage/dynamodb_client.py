@@ -12,7 +12,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,11 @@ _REFUSED_FOR_NOW = {
     "Throttling",
     "RequestLimitExceeded",
     "TransactionConflictException",
+    "TransactionInProgressException",
 }
+# Why one item of several was not done; "None" is one that only went down with the others.
+_REFUSED_FOR_NOW_REASONS = {"None", "TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError"}
+_OF_SEVERAL_TABLES = {"transact_write_items", "transact_get_items", "batch_get_item", "batch_write_item"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,17 @@ class ConditionFailed(Exception):
     def __init__(self, item: Item | None) -> None:
         super().__init__("the condition did not hold")
         self.item = item
+
+
+class ConditionsFailed(Exception):
+    """Conditions of a TransactWriteItems did not hold, and nothing was written. ``found``: by the number of the action,
+    what was there as DynamoDB has it where that was asked for, empty when nothing was. ``unsettled``: an earlier
+    sending of the same request had no answer, so it may be what they fail by."""
+
+    def __init__(self, found: Mapping[int, Mapping[str, Any]], unsettled: bool) -> None:
+        super().__init__("conditions did not hold")
+        self.found = found
+        self.unsettled = unsettled
 
 
 class DynamoTable:
@@ -155,22 +170,30 @@ class DynamoTable:
     def ask(self, operation: str, seconds: float | None = None, **arguments: Any) -> Mapping[str, Any]:
         """One request; again, with back-off, while the service refuses for now or does not answer, for ``seconds``.
 
-        Raises ConditionFailed; CommitTableError when there is no such table; StoreError, with ``unsettled`` true
-        where a sending without an answer may have taken effect, and with DynamoDB's code as ``answer``.
+        Raises ConditionFailed, ConditionsFailed; CommitTableError when there is no such table; StoreError, with
+        ``unsettled`` true where a sending without an answer may have taken effect, and with DynamoDB's code as
+        ``answer``.
         """
         timing = self.timing
         deadline = timing.monotonic() + (REQUEST_SECONDS if seconds is None else seconds)
+        if operation not in _OF_SEVERAL_TABLES:
+            arguments["TableName"] = self.name
         unsettled, number = False, 0
         while True:
             try:
-                answer: Mapping[str, Any] = getattr(self._connect(), operation)(TableName=self.name, **arguments)
+                answer: Mapping[str, Any] = getattr(self._connect(), operation)(**arguments)
                 return answer
             except Exception as error:
                 code = error_code(error)
                 if code == "ConditionalCheckFailedException":
                     item = _answer(error).get("Item")
                     raise ConditionFailed(_decoded(item) if item else None) from None
-                refused_for_now, unanswered = code in _REFUSED_FOR_NOW, _is_unanswered(error)
+                reasons = _answer(error).get("CancellationReasons") or []
+                failed = [n for n, reason in enumerate(reasons) if reason.get("Code") == "ConditionalCheckFailed"]
+                if failed:
+                    raise ConditionsFailed({n: reasons[n].get("Item") or {} for n in failed}, unsettled) from None
+                refused_for_now = code in _REFUSED_FOR_NOW or _is_refused_for_now(reasons)
+                unanswered = _is_unanswered(error)
                 unsettled = unsettled or unanswered
                 left = deadline - timing.monotonic()
                 if not (refused_for_now or unanswered) or left <= 0:
@@ -229,6 +252,10 @@ def _answer(error: Exception) -> Mapping[str, Any]:
     """Errors without an answer have one too, and it is None."""
     found = getattr(error, "response", None)
     return found if isinstance(found, Mapping) else {}
+
+
+def _is_refused_for_now(reasons: Sequence[Mapping[str, Any]]) -> bool:
+    return bool(reasons) and all(reason.get("Code", "None") in _REFUSED_FOR_NOW_REASONS for reason in reasons)
 
 
 def _is_unanswered(error: Exception) -> bool:

@@ -19,10 +19,10 @@ import os
 import re
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from deltalog.errors import CallError, ObjectNotFoundError, StoreError
+from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError, keep_cleanup_errors
 from deltalog.spec.paths import LOG_DIRECTORY
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 
@@ -73,6 +73,21 @@ class LocalStore(LogStore):
             except OSError:
                 return PutOutcome.UNKNOWN
         return PutOutcome.COMMITTED
+
+    def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
+        done, directories = 0, set()
+        for old, new in names:
+            target = self._absolute(new)
+            try:
+                os.link(self._absolute(old), target)
+            except OSError:  # also where a file system has no links: the caller can do without
+                break
+            done += 1
+            directories.add(os.path.dirname(target))
+        for directory in directories:
+            with _store_errors("write", directory):
+                _fsync_directory(directory)
+        return done
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         target = self._absolute(path)
@@ -141,9 +156,11 @@ class LocalStore(LogStore):
         target = self._absolute(path)
         with _store_errors("delete", target), contextlib.suppress(FileNotFoundError):
             os.unlink(target)
+        if path.startswith(f"{LOG_DIRECTORY}/"):
+            return
         # A partition directory without files goes with its last one.
         parent = os.path.dirname(target)
-        while len(parent) > len(self.root) and os.path.basename(parent) != LOG_DIRECTORY:
+        while len(parent) > len(self.root):
             try:
                 os.rmdir(parent)
             except OSError:
@@ -187,9 +204,11 @@ class LocalStore(LogStore):
                 file.flush()
                 os.fsync(file.fileno())
                 _fsync_directory(directory)
-        except BaseException:
-            with contextlib.suppress(StoreError):
+        except BaseException as error:
+            try:
                 self.delete(path)
+            except StoreError as failure:
+                keep_cleanup_errors(error, [failure])
             raise
 
     def sync(self, paths: list[str]) -> None:
@@ -348,6 +367,8 @@ def _store_errors(verb: str, path: str) -> Iterator[None]:
 def _store_error(verb: str, path: str, error: OSError) -> StoreError:
     if verb not in ("write", "create") and isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return ObjectNotFoundError(f"Cannot {verb} {path}: there is no such file.", path=path)
+    if verb == "write" and isinstance(error, FileExistsError):
+        return PathExistsError(f"Cannot write {path}: there is such a file already, which is as it was.", path=path)
     reason = error.strerror or str(error)
     return StoreError(
         f"Cannot {verb} {path}: {reason}. Nothing was changed; check the path, its permissions and free space.",

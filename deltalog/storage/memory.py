@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from deltalog.errors import CallError, ObjectNotFoundError
+from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 
 
@@ -68,7 +68,8 @@ class MemoryStore(LogStore):
     def open_output(self, path: str) -> Iterator[BinaryIO]:
         buffer = io.BytesIO()
         yield buffer
-        self.put(path, buffer.getvalue())
+        if self.put_if_absent(path, buffer.getvalue()) is PutOutcome.EXISTS:
+            raise PathExistsError(f"{self.url} has an object {path} already, which is as it was.", path=path)
 
     def sync(self, paths: list[str]) -> None:
         return None

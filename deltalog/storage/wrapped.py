@@ -18,12 +18,16 @@ class WrappedStore(LogStore, Generic[S]):
         self.inner = inner
         self.url = inner.url
         self.is_remote = inner.is_remote
+        self.catalog = inner.catalog
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         return self.inner.put_if_absent(path, data)
+
+    def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
+        return self.inner.link_if_absent(names)
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self.inner.put(path, data, durable=durable)
@@ -42,6 +46,9 @@ class WrappedStore(LogStore, Generic[S]):
 
     def head(self, path: str) -> FileMeta | None:
         return self.inner.head(path)
+
+    def etag(self, path: str) -> str | None:
+        return self.inner.etag(path)
 
     def delete(self, path: str) -> None:
         self.inner.delete(path)

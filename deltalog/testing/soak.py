@@ -25,11 +25,15 @@ from pathlib import Path
 from deltalog.testing import exhaustive, sweep
 from deltalog.testing.mutants import MUTANTS, find
 from deltalog.testing.row_simulation import run_row_schedule
-from deltalog.testing.simulation import run_schedule, run_schedules
+from deltalog.testing.simulation import ScheduleResult, run_schedule, run_schedules
+from deltalog.testing.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
+from deltalog.testing.transactions import run_transactions
 
 CHUNK = 250  # schedules that one process makes before it is asked again
 _ROW_CHUNK = 50  # the same of those with rows, which take longer
+_TRANSACTION_CHUNKS = 3  # for each minute: 20,000 and more in half an hour
 _MODEL_STEPS = 50
+_MUTANTS = (*MUTANTS, *TRANSACTION_MUTANTS)
 
 
 @dataclass
@@ -67,8 +71,19 @@ def row_schedules(seeds: range) -> Part:
     return Part(figures, [f"row-schedule {result.seed} {result.violations[0]}" for result in bad])
 
 
+def transaction_schedules(seeds: range) -> Part:
+    totals, bad = run_schedules(seeds, keep=CHUNK, run=run_transactions)
+    figures = collections.Counter(
+        transactions=totals.schedules,
+        faults=sum(totals.faults.values()),
+        acked=totals.outcomes["ok"],
+        violations=totals.violations,
+    )
+    return Part(figures, [f"transactions {result.seed} {result.violations[0]}" for result in bad])
+
+
 def mutants(numbers: range) -> Part:
-    survivors = [MUTANTS[number].name for number in numbers if find(MUTANTS[number]) is None]
+    survivors = [_MUTANTS[number].name for number in numbers if find(_MUTANTS[number]) is None]
     figures = collections.Counter(mutants=len(numbers), mutants_killed=len(numbers) - len(survivors))
     return Part(figures, [f"mutant {name} survived" for name in survivors])
 
@@ -128,10 +143,10 @@ def kills(number: int, seed: int) -> Part:
 
 
 def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Part], tuple[object, ...]]]:
-    """The parts that have an end; they take some third of half an hour."""
+    """The parts that have an end; they take about half of half an hour."""
     thorough = minutes >= 10
-    for start in range(0, len(MUTANTS), 4):
-        yield mutants, (range(start, min(start + 4, len(MUTANTS))),)
+    for start in range(0, len(_MUTANTS), 4):
+        yield mutants, (range(start, min(start + 4, len(_MUTANTS))),)
     if hasattr(os, "fork"):
         for number in range(max(1, round(minutes / 10))):
             yield kills, (min(300, round(60 * minutes)), seed + number)
@@ -146,6 +161,8 @@ def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Par
     for number in range(round(minutes)):
         yield failing_pairs, (seed + number, 100)
         yield row_schedules, (range(seed + number * _ROW_CHUNK, seed + (number + 1) * _ROW_CHUNK),)
+        for part in range(_TRANSACTION_CHUNKS * number, _TRANSACTION_CHUNKS * (number + 1)):
+            yield transaction_schedules, (range(seed + part * CHUNK, seed + (part + 1) * CHUNK),)
 
 
 def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool = False) -> tuple[Part, range, float]:
@@ -180,7 +197,7 @@ def line(total: Part, seeds: range, seconds: float, processes: int) -> dict[str,
     """The figures in the order in which they are reported."""
     figures = total.figures
     ends = ["kills", "stops", "model_steps", "nth_call_cases", "interleavings"]
-    names = ["schedules", "row_schedules", "faults", "acked", *ends]
+    names = ["schedules", "row_schedules", "transactions", "faults", "acked", *ends]
     return {
         **{name: figures[name] for name in names},
         "violations": figures["violations"],
@@ -192,7 +209,11 @@ def line(total: Part, seeds: range, seconds: float, processes: int) -> dict[str,
     }
 
 
-_REPLAYED = {"schedule": run_schedule, "row-schedule": run_row_schedule}
+_REPLAYED: dict[str, Callable[[int], ScheduleResult]] = {
+    "schedule": run_schedule,
+    "row-schedule": run_row_schedule,
+    "transactions": run_transactions,
+}
 
 
 def replay(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""What every LogStore guarantees, as tests. The only module of the kit that needs pytest.
+"""What every LogStore guarantees, as tests. Needs pytest.
 
 Subclass it in a test module and give it a store; pytest collects the rest:
 
@@ -95,7 +95,7 @@ class LogStoreTests:
             def create(who: int, path: str = path) -> PutOutcome:
                 return (store, another)[who % 2].put_if_absent(path, b"%d" % who * 100)
 
-            outcomes = _together(create, self.threads)
+            outcomes = together(create, self.threads)
             winners = [who for who, outcome in enumerate(outcomes) if outcome is PutOutcome.COMMITTED]
             assert len(winners) == 1, outcomes
             assert outcomes.count(PutOutcome.EXISTS) == self.threads - 1, outcomes
@@ -139,6 +139,19 @@ class LogStoreTests:
             done.set()
             reader.join()
         assert not parts
+
+    def test_gives_second_names_in_order_or_none(self, store: LogStore, another: LogStore) -> None:
+        """As far as it can: never over another object, never after one that it left out."""
+        for name in ("one", "two", "three"):
+            store.put_if_absent(f"s/{name}", name.encode())
+        store.put_if_absent("t/two", b"taken")
+        done = store.link_if_absent([("s/one", "t/one"), ("s/two", "t/two"), ("s/three", "t/three")])
+        assert done in (0, 1)
+        assert another.get("t/two") == b"taken" and another.head("t/three") is None
+        assert another.head("t/one") is None if done == 0 else another.get("t/one") == b"one"
+        assert store.link_if_absent([("s/none", "t/none")]) == 0 and store.head("t/none") is None
+        store.delete("s/one")
+        assert done == 0 or store.get("t/one") == b"one"
 
     def test_replaces(self, store: LogStore) -> None:
         store.put("a", b"a long first value")
@@ -291,7 +304,7 @@ class LogStoreTests:
         assert names(store.list_from("")) == []
 
 
-def _together(work: Callable[[int], Any], count: int) -> list[Any]:
+def together(work: Callable[[int], Any], count: int) -> list[Any]:
     """``work(0)`` to ``work(count - 1)`` at the same moment, in threads."""
     barrier = threading.Barrier(count)
     results: list[Any] = [None] * count

@@ -104,8 +104,8 @@ class FaultPlan:
     """A seeded decider: each call fails with probability ``rate``, in a way drawn from its possible faults.
 
     ``rate`` may differ by method: a mapping, whose ``"*"`` is for those not named. ``kinds`` limits the faults,
-    ``weights`` (default 1 each) makes some likelier; ``limit`` stops after that many. The same seed and the same
-    calls give the same faults.
+    ``weights`` (default 1 each) makes some likelier; ``limit`` stops after that many. ``possible``: the faults of each
+    method, those of a store or of a coordinator. The same seed and the same calls give the same faults.
     """
 
     def __init__(
@@ -116,10 +116,11 @@ class FaultPlan:
         kinds: Sequence[Fault] = tuple(Fault),
         weights: Mapping[Fault, float] | None = None,
         limit: int | None = None,
+        possible: Mapping[str, tuple[Fault, ...]] = POSSIBLE_FAULTS,
     ) -> None:
         self._random = seed if isinstance(seed, random.Random) else random.Random(seed)
         rates = rate if isinstance(rate, Mapping) else {"*": rate}
-        self._rates = {method: rates.get(method, rates.get("*", 0.0)) for method in POSSIBLE_FAULTS}
+        self._rates = {method: rates.get(method, rates.get("*", 0.0)) for method in possible}
         self._left = limit
         weights = weights or {}
         self._choices = {
@@ -127,7 +128,7 @@ class FaultPlan:
                 [fault for fault in faults if fault in kinds],
                 [weights.get(f, 1.0) for f in faults if f in kinds],
             )
-            for method, faults in POSSIBLE_FAULTS.items()
+            for method, faults in possible.items()
         }
 
     def __call__(self, call: Call) -> Fault | None:
@@ -165,6 +166,7 @@ class FaultyStore(LogStore):
         self.inner = inner
         self.url = inner.url
         self.is_remote = inner.is_remote
+        self.catalog = inner.catalog
         self.decide = decide
         self.injected: collections.Counter[Fault] = collections.Counter()
         self.puts: list[Put] = []
@@ -329,6 +331,7 @@ class CountingStore(LogStore):
         self.inner = inner
         self.url = inner.url
         self.is_remote = inner.is_remote
+        self.catalog = inner.catalog
         self.calls = CallCounts()
         self._lock = threading.Lock()
 

@@ -28,7 +28,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.dataset import Dataset
 from deltalog.errors import CommitStateUnknownError, DeltaLogError, TableNotFoundError
+from deltalog.log.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Operation, check, replay
@@ -447,6 +449,34 @@ def _delete_some(table: DeltaTable, token: str) -> CommitResult:
     return table.delete("x = 3220 or x = 3461", user_metadata=token)
 
 
+def _as_result(snapshot: Snapshot) -> CommitResult:
+    return CommitResult(snapshot.version, 0, snapshot.in_commit_timestamp_ms, 1, "")
+
+
+def _write(table: DeltaTable, token: str) -> CommitResult:
+    return _as_result(table.write(_rows("new"), {"token": token}, checksum="sha256"))
+
+
+def _write_again(table: DeltaTable, token: str) -> CommitResult:
+    return _as_result(table.write(_rows("new"), {"token": token}, expected_parent=table.version, retry_count=3))
+
+
+def _commit_staged(table: DeltaTable, token: str) -> CommitResult:
+    staged = [table.stage(_rows(name)) for name in ("new", "newer")]
+    return _as_result(table.commit_staged(staged, {"token": token}))
+
+
+def _first_records(store: LogStore, environment: Environment, token: str) -> CommitResult:
+    dataset = Dataset(store, schema=SCHEMA, environment=environment)
+    return _as_result(dataset.stream_write_records(_rows("one").to_batches(), {"token": token}, retry_count=1))
+
+
+def _first_blob(store: LogStore, environment: Environment, token: str) -> CommitResult:
+    with Dataset(store, environment=environment).stream_write({"token": token}, checksum="sha256") as writer:
+        writer.write(b"one")
+        return _as_result(writer.commit())
+
+
 _ANY = {"may_change": ["schemaString", "configuration", "name", "description", "protocol"]}
 _MAPPED = {"delta.columnMapping.mode": "name"}
 _WIDER = pa.table({"x": [1], "y": [""], "p": ["a"], "z": [1.5]})
@@ -469,6 +499,27 @@ OPERATIONS: tuple[Swept, ...] = (
         "append with a new column",
         lambda table, token: table.append(_WIDER, merge_schema=True, user_metadata=token),
         {**_ONE, "may_change": ["schemaString"]},
+    ),
+    Swept("write", _write, _ONE),
+    Swept("write, retried", _write_again, _ONE, settings=["behind", "raced"]),
+    Swept("commit_staged", _commit_staged, _ONE),
+    Swept(
+        "stream_write_records, the first ones",
+        _first_records,
+        _ONE,
+        opens=True,
+        new=True,
+        tables=["plain"],
+        settings=["alone", "raced"],
+    ),
+    Swept(
+        "stream_write, the first bytes",
+        _first_blob,
+        _ONE,
+        opens=True,
+        new=True,
+        tables=["plain"],
+        settings=["alone", "raced"],
     ),
     Swept(
         "overwrite",
@@ -569,6 +620,8 @@ OPERATIONS: tuple[Swept, ...] = (
     Swept("exists", _exists, opens=True, reads=True, settings=["alone"]),
     Swept("open what is not there", _not_there, opens=True, new=True, reads=True, tables=["plain"], settings=["alone"]),
     Swept("snapshot", _latest, reads=True, settings=["alone", "behind"]),
+    Swept("latest", lambda table, token: table.latest().version, reads=True, settings=["alone", "behind"]),
+    Swept("snapshots", lambda table, token: table.snapshots(), reads=True, settings=["alone", "behind"]),
     Swept("snapshot of a version", _first, reads=True, settings=["alone", "behind"]),
     Swept(
         "snapshot of a time",

@@ -21,7 +21,7 @@ import random
 import time
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +29,10 @@ from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitStateUnknownError,
     ObjectNotFoundError,
+    SnapshotConflictError,
     StoreError,
 )
+from deltalog.log.manifest import TOLD_KEY
 from deltalog.log.reader import LogReader
 from deltalog.spec import features, row_tracking, timestamps
 from deltalog.spec.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol
@@ -146,12 +148,13 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     info = _commit_info(prepared, base, timestamp_ms, ict_ms)
     adds, domains = _with_row_ids(prepared, base, protocol)
     small: list[AnyAction | None] = [prepared.protocol, staged_metadata]
-    actions: list[AnyAction] = [
+    known_lines = prepared.add_lines if adds is prepared.adds else None
+    actions: list[AnyAction | bytes] = [
         *(action for action in small if action is not None),
         *prepared.transactions,
         *domains,
         *prepared.removes,
-        *adds,
+        *(adds if known_lines is None else [known_lines]),
         *prepared.cdc,
     ]
     grouped = CommitActions(
@@ -160,7 +163,7 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
         True,
         prepared.protocol,
         staged_metadata,
-        adds,
+        list(adds),
         list(prepared.removes),
         list(prepared.transactions),
         domains,
@@ -169,11 +172,12 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     return Attempt(encode_commit(info, actions), grouped, timestamp_ms, ict_ms)
 
 
-def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[list[AddFile], list[DomainMetadata]]:
-    """The adds and the domains, with the row ids that this version gives out where the table tracks rows."""
+def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
+    """The adds and the domains, with the row ids that this version gives out where the table tracks rows; the adds
+    themselves where it does not."""
     domains = list(prepared.domains)
     if row_tracking.FEATURE not in features.writer_features(protocol):
-        return list(prepared.adds), domains
+        return prepared.adds, domains
     before = base.row_id_high_water_mark
     adds, mark = row_tracking.with_row_ids(prepared.adds, before, base.version + 1)
     if mark != before:
@@ -207,7 +211,21 @@ def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int 
     info["operationMetrics"] = {key: str(value) for key, value in prepared.metrics.items()}
     info["engineInfo"] = ENGINE_INFO
     info["txnId"] = prepared.txn_id
+    if prepared.told is not None:
+        info[TOLD_KEY] = {"parent": base.version if base.version >= 0 else None, **prepared.told}
     return info
+
+
+def parent_taken(parent: int, winner: CommitActions, table: str) -> SnapshotConflictError:
+    """What a commit that must follow ``parent`` (-1: no version) meets when another one does."""
+    expected = parent if parent >= 0 else None
+    return SnapshotConflictError(
+        f"{table}: version {winner.version}, which was to follow {expected}, was taken by another writer. "
+        "Nothing was committed. Look at latest(), and write again; or let retry_count do so.",
+        expected_parent=expected,
+        winning_version=winner.version,
+        winning_operation=None if winner.commit_info is None else winner.commit_info.operation,
+    )
 
 
 class Committer:
@@ -234,6 +252,8 @@ class Committer:
             winner = self._try(attempt)
             if winner is None:
                 return Committed(self._result(attempt, number), self._winners, attempt)
+            if self._prepared.is_strict and number == retry.max_attempts:
+                raise parent_taken(self._base.version, winner, self._store.url)
             self._yield_to(winner)
             # Waiting comes before looking: what was seen before a wait is old after it.
             self._environment.back_off(number - retry.immediate, retry.race_max_delay_ms)

@@ -110,10 +110,14 @@ class Prepared:
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     adds: tuple[AddFile, ...] = ()
+    add_lines: bytes | None = None  # these adds as lines of a commit, where they were encoded before
     removes: tuple[RemoveFile, ...] = ()
     transactions: tuple[SetTransaction, ...] = ()
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCDCFile, ...] = ()
+    written: tuple[str, ...] = ()  # the files that were written for it, so nobody's when it fails
+    told: Mapping[str, Any] | None = None  # what its author says of it, with the version that it follows
+    is_strict: bool = False  # a version that another writer takes is a conflict, when no attempt is left
     reads: Reads = Reads()
     isolation_level: IsolationLevel = "Serializable"
 

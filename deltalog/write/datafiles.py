@@ -5,18 +5,25 @@ Spec: PROTOCOL.md#data-files, #per-file-statistics.
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltalog.errors import CallError, InvalidDataFileError, ObjectNotFoundError, SchemaMismatchError
+from deltalog.errors import (
+    CallError,
+    InvalidDataFileError,
+    ObjectNotFoundError,
+    SchemaMismatchError,
+    keep_cleanup_errors,
+)
 from deltalog.log.columns import combined
+from deltalog.log.manifest import CHECKSUM_TAG
 from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.read.datafiles import DataFile, FileLayout, conform, read_file, with_child
 from deltalog.spec import column_mapping, partitions, stats
@@ -34,6 +41,7 @@ TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20
 CHANGES_DIRECTORY = "_change_data"
 _FOOTER_THREADS = 8
+Checksum = Literal["sha256"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Layout:
 
     ``rules``: what is checked and filled in; none for rows that the table has already, which are only moved.
     ``beside``: columns of the files that are none of the table, such as ids of rows that were moved; they come last
-    and have no statistics. ``as_changes``: files are change files.
+    and have no statistics. ``as_changes``: files are change files. ``checksum``: what is kept of the bytes of each.
     """
 
     schema: StructType
@@ -54,6 +62,7 @@ class Layout:
     rules: Rules = NO_RULES
     beside: tuple[StructField, ...] = ()
     as_changes: bool = False
+    checksum: Checksum | None = None
 
     @classmethod
     def of(cls, metadata: Metadata) -> Layout:
@@ -126,17 +135,54 @@ def write_rows(
             rows += table.num_rows
             for values, part in _by_partition(table, layout):
                 adds.append(_write_file(store, part, values, layout, new_uuid(), clock_ms))
-    except BaseException:
-        discard(store, [add.path for add in adds])
+    except BaseException as error:
+        keep_cleanup_errors(error, discard(store, [add.path for add in adds]))
         raise
     return adds, rows
 
 
-def discard(store: LogStore, add_paths: Iterable[str]) -> None:
-    """Remove files that no commit names, best effort."""
+def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
+    """Remove files that no commit names, best effort: what could not be removed, and why, is returned."""
+    failures: list[Exception] = []
     for path in add_paths:
-        with contextlib.suppress(Exception):
+        try:
             store.delete(urllib.parse.unquote(path))
+        except Exception as failure:
+            failures.append(failure)
+    return failures
+
+
+class HashedFile:
+    """A file that is written once from the start, and the SHA-256 of what was written."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        self._digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        """The bytes written so far."""
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Pass on what is held."""
+        self._file.flush()
+
+    def hexdigest(self) -> str:
+        """The hash of what was written so far."""
+        return self._digest.hexdigest()
+
+
+def check_checksum(wanted: object) -> None:
+    """Raises CallError for a checksum that is not known; None is none."""
+    if wanted not in (None, "sha256"):
+        raise CallError(f"checksum is 'sha256' or None; got {wanted!r}.")
 
 
 def with_kind(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -253,7 +299,8 @@ def _write_file(
     )
     columns = [_retyped(c, f.type) for c, f in zip(table.columns, schema, strict=True)]
     table = pa.Table.from_arrays(columns, schema=schema)
-    with store.open_output(path) as sink:
+    with store.open_output(path) as file:
+        sink = file if layout.checksum is None else HashedFile(file)
         writer = pq.ParquetWriter(sink, schema, compression="snappy", write_statistics=stats.statistics_columns(table))
         try:
             writer.write_table(table, row_group_size=1 << 20)
@@ -268,6 +315,7 @@ def _write_file(
         modification_time=clock_ms,
         data_change=True,
         stats=text,
+        tags={CHECKSUM_TAG: sink.hexdigest()} if isinstance(sink, HashedFile) else None,
     )
 
 

@@ -61,7 +61,7 @@ def create(transaction: Transaction, data: Any) -> CommitResult:
     }
     if data is None:
         return transaction.commit("CREATE TABLE", parameters)
-    return transaction.commit("CREATE TABLE AS SELECT", parameters, _write(transaction, _fitting(transaction, data)))
+    return transaction.commit("CREATE TABLE AS SELECT", parameters, _write(transaction, fitting(transaction, data)))
 
 
 def append(
@@ -74,7 +74,7 @@ def append(
     """Stage and commit rows added to the table."""
     if _is_recorded(transaction, txn):
         return skipped(transaction)
-    reader = _fitting(transaction, data, merge_schema)
+    reader = fitting(transaction, data, merge_schema)
     metrics = _write(transaction, reader)
     return _commit_write(transaction, "Append", metrics, user_metadata, txn)
 
@@ -93,7 +93,7 @@ def overwrite(
         reader = as_reader(data)
         transaction.set_schema(StructType.from_arrow(reader.schema))
     else:
-        reader = _fitting(transaction, data)
+        reader = fitting(transaction, data)
     transaction.remove_all_files()
     metrics = _write(transaction, reader)
     return _commit_write(transaction, "Overwrite", metrics, user_metadata, txn)
@@ -109,10 +109,10 @@ def replace_where(
     """Stage and commit rows that take the place of those for which ``where`` is true."""
     if _is_recorded(transaction, txn):
         return skipped(transaction)
-    reader = _fitting(transaction, data)
+    reader = fitting(transaction, data)
     deletion = rewrite.plan(transaction, where)
-    fitting = rewrite.matching(transaction, reader, where)
-    rows = transaction.write_told(fitting) if deletion.as_changes else transaction.write(fitting)
+    matching = rewrite.matching(transaction, reader, where)
+    rows = transaction.write_told(matching) if deletion.as_changes else transaction.write(matching)
     if not rows and deletion.is_empty and txn is None:
         return skipped(transaction)
     told = len(transaction.adds) if deletion.as_changes else 0
@@ -136,7 +136,7 @@ def replace_partitions(
     if _is_recorded(transaction, txn):
         return skipped(transaction)
     rewrite.check_replaces_partitions(transaction)
-    reader = _fitting(transaction, data)
+    reader = fitting(transaction, data)
     written = _write(transaction, reader)
     transaction.replace_partitions()
     if not transaction.adds and txn is None:
@@ -204,7 +204,7 @@ def _is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
     return recorded is not None and recorded >= txn[1]
 
 
-def _fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
+def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
     """The rows as a stream whose columns fit the table's; with ``merge`` the table grows by those that it lacks."""
     reader = as_reader(data)
     given, table = StructType.from_arrow(reader.schema), transaction.schema

@@ -69,11 +69,13 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
     if removal is None:
-        raise UnsupportedFeatureError(
-            f"The table feature {name} cannot be dropped: the rows would have to be written anew. Copy them into a "
-            "new table.",
-            features=(name,),
+        why = (
+            "readers and writers that know the table by its catalog would go on there. A copy of its rows is a table of "
+            "its own"
+            if name == features.CATALOG_MANAGED
+            else "the rows would have to be written anew. Copy them into a new table"
         )
+        raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
     with begin() as transaction:
         if name not in features.writer_features(transaction.protocol):
             return skipped(transaction)

@@ -24,6 +24,7 @@ from deltalog.spec import column_mapping, deletion_vectors, features, row_tracki
 from deltalog.spec.actions import AddFile, DomainMetadata, Metadata, Protocol
 from deltalog.spec.evolution import settled
 from deltalog.spec.properties import (
+    CATALOG_ID_KEY,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLEMENT_TIMESTAMP_KEY,
     ENABLEMENT_VERSION_KEY,
@@ -35,7 +36,9 @@ from deltalog.write.transaction import Transaction
 
 _HEAD_THREADS, _HEADS_AT_ONCE = 16, 32
 # Kept as they are now: the history of timestamps goes on, whatever the table looked like.
-_KEPT_PROPERTIES = (ENABLE_IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY)
+_KEPT_PROPERTIES = (
+    ENABLE_IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY, CATALOG_ID_KEY,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -20,8 +21,10 @@ from deltalog.errors import (
     InvalidActionError,
     InvalidPropertyError,
     MetadataChangedError,
+    OperationTimeoutError,
     ProtocolChangedError,
     SchemaMismatchError,
+    keep_cleanup_errors,
 )
 from deltalog.log.columns import strings
 from deltalog.log.reader import LogReader
@@ -58,11 +61,40 @@ from deltalog.write.conflicts import (
     isolation_for,
     replace_configuration,
 )
-from deltalog.write.datafiles import Layout, change_file, check_files, describe_files, discard, with_kind, write_rows
+from deltalog.write.datafiles import (
+    Checksum,
+    Layout,
+    change_file,
+    check_files,
+    describe_files,
+    discard,
+    with_kind,
+    write_rows,
+)
 from deltalog.write.hooks import after_commit
 from deltalog.write.rules import Rules, rules_of
 from deltalog.write.validate import check_encodable, check_prepared
 from deltalog.write.vectors import write_vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How prepared transactions become commits: ``run`` commits one, ``follow_up`` does what is due after it, and
+    gives the snapshot to go on from."""
+
+    run: Callable[[LogReader, Prepared, Base, Environment], Committed]
+    follow_up: Callable[[Snapshot, CommitResult, Environment], Snapshot]
+
+
+def _commit_to_log(reader: LogReader, prepared: Prepared, base: Base, environment: Environment) -> Committed:
+    return Committer(reader, prepared, base, environment).run()
+
+
+LOG = Engine(_commit_to_log, after_commit)
+
+
+# So many adds that encoding them again takes time.
+_MANY = 1000
 
 
 class Transaction:
@@ -83,8 +115,11 @@ class Transaction:
         isolation_level: IsolationLevel | None = None,
         on_commit: Callable[[Snapshot], None] = lambda snapshot: None,
         refresh: Callable[[], Snapshot] | None = None,
+        engine: Engine = LOG,
+        is_strict: bool = False,
     ) -> None:
-        """``refresh``: the latest version, where ``snapshot`` may be an older one that nobody looked behind."""
+        """``refresh``: the latest version, where ``snapshot`` may be an older one that nobody looked behind.
+        ``is_strict``: SnapshotConflictError when the attempts of ``environment`` are lost to other writers."""
         check_isolation_level(isolation_level)
         self.snapshot = snapshot
         self.reader = reader
@@ -93,10 +128,14 @@ class Transaction:
         self._isolation_level = isolation_level
         self._on_commit = on_commit
         self._refresh = refresh
+        self._engine = engine
+        self._is_strict = is_strict
+        self._told: Mapping[str, Any] | None = None
         self._txn_id = environment.new_uuid()
         self._metadata = metadata
         self._protocol = protocol
         self._adds: list[AddFile] = []
+        self._encoded: tuple[tuple[AddFile, ...], bytes] | None = None  # many adds, and their lines
         self._removes: list[RemoveFile] = []
         self._cdc: list[AddCDCFile] = []
         self._transactions: list[SetTransaction] = []
@@ -120,13 +159,23 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._finished:
-            self.abort()
+            failures = self.abort()
+            if error is not None:
+                keep_cleanup_errors(error, failures)
 
-    def abort(self) -> None:
-        """Give up: the data files that ``write`` made are removed, best effort. Not possible after ``commit``."""
+    def abort(self) -> list[Exception]:
+        """Give up: the data files that ``write`` made are removed, best effort; what kept some from being removed is
+        returned. Not possible after ``commit``."""
         self._check_open()
         self._finished = True
-        discard(self.reader.store, self._own_files)
+        return discard(self.reader.store, self._own_files)
+
+    def hand_over(self) -> tuple[AddFile, ...]:
+        """End without a commit, and keep the files that were written: another transaction, in this process or any,
+        may ``add`` them. Whoever has them now deletes them if none does."""
+        self._check_open()
+        self._finished = True
+        return tuple(self._adds)
 
     @property
     def txn_id(self) -> str:
@@ -181,34 +230,48 @@ class Transaction:
         ``known``: they are rows of this version or an earlier one, and are not checked again.
         """
         self._check_open()
-        check_encodable(files)
+        lines = check_encodable(files)
+        if len(files) >= _MANY and lines is not None:
+            self._encoded = files, lines
         self._adds.extend(files)
         self._unseen.extend(file for file in files if file.data_change and not known)
 
     def add_parquet_files(
-        self, files: Iterable[tuple[str, Mapping[str, str | None]]], *, checked: bool = False
+        self,
+        files: Iterable[tuple[str, Mapping[str, str | None]]],
+        *,
+        checked: bool = False,
+        owned: bool = False,
+        tags: Mapping[str, Mapping[str, str]] | None = None,
     ) -> list[AddFile]:
         """Stage Parquet files that lie below the table: (relative path, not percent-encoded; partition values
         as the log has them). Statistics come from the footers; the files are made durable.
 
         Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them,
-        unless who wrote the files has ``checked`` them. Raises InvalidDataFileError.
-        Cost: a HEAD and 1 or 2 ranged GETs for each file, in threads.
+        unless who wrote the files has ``checked`` them. Files that are ``owned`` are nobody else's, and are deleted
+        when this fails. ``tags``: those of the files, by path. Raises InvalidDataFileError. Cost: a HEAD and 1 or 2
+        ranged GETs for each file, in threads.
         """
         self._check_open()
-        adds, _ = describe_files(self.reader.store, files, self._layout())
+        listed = list(files)
+        adds, _ = describe_files(self.reader.store, listed, self._layout())
+        if tags:
+            of_files = [dict(tags[path]) if path in tags else None for path, _ in listed]
+            adds = [msgspec.structs.replace(add, tags=each) for add, each in zip(adds, of_files, strict=True)]
         self._adds.extend(adds)
+        self._own_files.extend(add.path for add in adds if owned)
         self._unseen.extend(() if checked else adds)
         return adds
 
-    def write(self, reader: Any) -> int:
+    def write(self, reader: Any, *, checksum: Checksum | None = None) -> int:
         """Write a stream of Arrow batches into new files and stage them. The number of rows.
 
+        ``checksum="sha256"`` hashes each file while it is written, into its tag ``deltalog.sha256``.
         Columns that are absent are generated or get their default where the table says so, else they are null.
         Raises SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for a constraint that is not
         supported. Cost: 1 PUT for each file.
         """
-        adds, rows = self._write_files(reader, self._layout_of_new_rows())
+        adds, rows = self._write_files(reader, replace(self._layout_of_new_rows(), checksum=checksum))
         self._adds.extend(adds)
         return rows
 
@@ -448,6 +511,11 @@ class Transaction:
             SetTransaction(app_id=app_id, version=version, last_updated=self._environment.clock_ms())
         )
 
+    def tell(self, told: Mapping[str, Any]) -> None:
+        """Say something of this commit in its commitInfo, under ``deltalog``, besides its parent. JSON values only."""
+        self._check_open()
+        self._told = told
+
     # -------------------------------------------------------------------------------------------- commit
 
     def commit(
@@ -467,23 +535,24 @@ class Transaction:
         self._check_open()
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
         check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
+        self._check_catalog()
         self._check_unseen()
         base = self._base()
         self._finished = True
         try:
             committed = self._run(prepared, base)
-        except CommitStateUnknownError:
+        except (CommitStateUnknownError, OperationTimeoutError):
+            raise  # a commit may name the files
+        except (DeltaLogError, Warning) as error:  # a warning turned into an error comes before anything is sent
+            keep_cleanup_errors(error, discard(self.reader.store, self._own_files))
             raise
-        except (DeltaLogError, Warning):  # a warning turned into an error comes before anything is sent
-            discard(self.reader.store, self._own_files)
-            raise
-        self.committed = after_commit(self._following(committed), committed.result, self._environment)
+        self.committed = self._engine.follow_up(self._following(committed), committed.result, self._environment)
         self._on_commit(self.committed)
         return committed.result
 
     def _run(self, prepared: Prepared, base: Base) -> Committed:
         try:
-            return Committer(self.reader, prepared, base, self._environment).run()
+            return self._engine.run(self.reader, prepared, base, self._environment)
         except (MetadataChangedError, ProtocolChangedError):
             # An append that began on what its handle remembered may be older than the winner it lost to.
             if self._refresh is None or not prepared.is_blind_append:
@@ -494,7 +563,7 @@ class Transaction:
                 raise
             self.snapshot = latest
         check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
-        return Committer(self.reader, prepared, self._base(), self._environment).run()
+        return self._engine.run(self.reader, prepared, self._base(), self._environment)
 
     def _prepare(
         self,
@@ -518,10 +587,14 @@ class Transaction:
             protocol=changed_protocol,
             metadata=changed_metadata,
             adds=tuple(self._adds),
+            add_lines=self._add_lines(),
             removes=tuple(self._removes),
             transactions=tuple(self._transactions),
             domains=tuple(self._domains),
             cdc=tuple(self._cdc),
+            written=tuple(self._own_files),
+            told=self._told,
+            is_strict=self._is_strict,
             reads=Reads(
                 self._whole_table,
                 tuple(self._predicates),
@@ -534,15 +607,20 @@ class Transaction:
         wanted = self._isolation_level or ISOLATION_LEVEL.read(self.metadata.configuration)
         return replace(prepared, isolation_level=isolation_for(prepared, wanted))
 
+    def _add_lines(self) -> bytes | None:
+        """The lines of the adds, where these are just those that were encoded when they came."""
+        if self._encoded is None or len(self._encoded[0]) != len(self._adds):
+            return None
+        return self._encoded[1] if all(map(operator.is_, self._encoded[0], self._adds)) else None
+
     def _base(self) -> Base:
         snapshot = self.snapshot
         if snapshot is None:
             return Base(-1, None, None, None)
-        previous_ms = snapshot.in_commit_timestamp_ms
-        if previous_ms is None and features.is_ict_active(self.protocol, self.metadata):
-            previous_ms = self._last_file_time_ms(snapshot)
-        mark = row_tracking.high_water_mark(snapshot.domain_metadata)
-        return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)
+        base = base_of(snapshot)
+        if base.previous_ms is None and features.is_ict_active(self.protocol, self.metadata):
+            return replace(base, previous_ms=self._last_file_time_ms(snapshot))
+        return base
 
     def _last_file_time_ms(self, snapshot: Snapshot) -> int | None:
         """The monotonised file time of the snapshot's commit, which an enabling commit must exceed.
@@ -584,6 +662,12 @@ class Transaction:
         self._seen_under, self._seen_as = layout.rules, (self.metadata, self.protocol)
         return layout
 
+    def _check_catalog(self) -> None:
+        url, catalog = self.reader.store.url, self.reader.store.catalog
+        features.check_reached(self.protocol, url, catalog)
+        if self.snapshot is not None and features.CATALOG_MANAGED in features.writer_features(self.snapshot.protocol):
+            features.check_stays_managed(self.snapshot.metadata, self.protocol, self.metadata, url)
+
     def _check_unseen(self) -> None:
         """Rows of files that nobody has looked at under the rules that will hold."""
         if not self._unseen and self._seen_as in (None, (self.metadata, self.protocol)):
@@ -624,6 +708,12 @@ class Transaction:
     def _check_open(self) -> None:
         if self._finished:
             raise CallError("This transaction has ended. Start another one with table.transaction().")
+
+
+def base_of(snapshot: Snapshot) -> Base:
+    """The version that a transaction on a snapshot follows."""
+    mark = row_tracking.high_water_mark(snapshot.domain_metadata)
+    return Base(snapshot.version, snapshot.protocol, snapshot.metadata, snapshot.in_commit_timestamp_ms, mark)
 
 
 def _check_user_domain(domain: str, configuration: str) -> None:

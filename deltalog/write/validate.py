@@ -12,7 +12,7 @@ from deltalog.errors import InvalidActionError, InvalidCommitError, UnsafePathEr
 from deltalog.log.replay import file_key
 from deltalog.spec import column_mapping, features, row_tracking
 from deltalog.spec.actions import AddFile, Metadata, Protocol, RemoveFile
-from deltalog.spec.codec import are_sound, encode_action
+from deltalog.spec.codec import encode_action, sound_lines
 from deltalog.spec.partitions import check_partition_columns, parse
 from deltalog.spec.paths import Place, are_ordinary, locate, place_of
 from deltalog.spec.properties import APPEND_ONLY
@@ -37,12 +37,15 @@ def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, t
     _check_unique(prepared, table)
 
 
-def check_encodable(adds: Sequence[AddFile]) -> None:
+def check_encodable(adds: Sequence[AddFile]) -> bytes | None:
     """Refuse an action with a field of a wrong type or range: constructors do not check, and a commit that
-    cannot be read back would break the table. Raises InvalidActionError."""
-    if not are_sound(adds):
+    cannot be read back would break the table. The lines of the commit, where they are known then.
+    Raises InvalidActionError."""
+    lines = sound_lines(adds)
+    if lines is None:
         for action in adds:
             _check_encodable(action)
+    return lines
 
 
 def _check_encodable(action: AddFile) -> None:

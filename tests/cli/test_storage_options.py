@@ -46,11 +46,11 @@ def test_a_table_on_s3(cli: Cli, ministack: Server, kind: str) -> None:
     assert DeltaTable.open(url, **commit, **ministack.options()).version == 1
 
 
-def test_every_command_that_takes_a_table_takes_options(cli: Cli) -> None:
+def test_every_command_that_takes_a_table_or_a_catalog_takes_options(cli: Cli) -> None:
     for command in main.app.registered_commands:
         name = command.name or command.callback.__name__  # type: ignore[union-attr]
         shown = cli(name, "--help", env={"COLUMNS": "200"}).out
-        assert ("--option" in shown) == ("TABLE " in shown), name
+        assert ("--option" in shown) == ("TABLE " in shown or "CATALOG " in shown), name
 
 
 def test_options_end_with_the_command(cli: Cli, late: Path) -> None:

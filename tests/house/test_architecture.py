@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1]
-PACKAGES = ["", "spec", "storage", "log", "read", "write", "testing", "cli"]
+PACKAGES = ["", "spec", "storage", "log", "read", "write", "catalog", "transactions", "testing", "server", "cli"]
 
 
 def section(package: str) -> str:

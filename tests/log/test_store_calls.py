@@ -84,6 +84,16 @@ READY: dict[str, Callable[[CountingStore, DeltaTable], Callable[[], Any]]] = {
     ),
     "`table.changes(v, v + 2).to_arrow()`": lambda store, table: lambda: table.changes(4, 6).to_arrow(),
     "`table.append(data)` of one file": lambda store, table: lambda: table.append(rows(99)),
+    "`table.write(data)` of one file": lambda store, table: lambda: table.write(rows(99)),
+    "`table.stream_write_records(records)` of one file": lambda store, table: (
+        lambda: table.stream_write_records([{"id": 99}, {"id": 100}])
+    ),
+    "`table.stage(data)` of one file": lambda store, table: lambda: table.stage(rows(99)),
+    "`table.commit_staged(staged)`": lambda store, table: _staged(table),
+    "`table.stream_write()`, pieces and commit": lambda store, table: lambda: _streamed(table),
+    "`table.open_blob(path)`": lambda store, table: _reading(table),
+    "`snapshot.manifest`": lambda store, table: _of(table, lambda s: s.manifest),
+    "`table.snapshots()`": lambda store, table: table.snapshots,
     "`table.delete(where)` of whole files": lambda store, table: lambda: table.delete("id >= 16"),
     "`table.delete(where)` of a row of one file": lambda store, table: lambda: table.delete("id = 7"),
     "`table.overwrite(data, where=…)` of a row of one file": lambda store, table: (
@@ -106,6 +116,23 @@ READY: dict[str, Callable[[CountingStore, DeltaTable], Callable[[], Any]]] = {
 def _emptied(table: DeltaTable, call: Callable[[], Any]) -> Callable[[], Any]:
     table.overwrite(pairs(0).slice(0, 0))
     return call
+
+
+def _staged(table: DeltaTable) -> Callable[[], Any]:
+    staged = [table.stage(rows(number)) for number in (98, 99)]
+    return lambda: table.commit_staged(staged)
+
+
+def _streamed(table: DeltaTable) -> None:
+    with table.stream_write() as writer:
+        for _ in range(9):
+            writer.write(b"piece")
+        writer.commit()
+
+
+def _reading(table: DeltaTable) -> Callable[[], Any]:
+    path = table.snapshot().scan(["path"]).to_arrow()["path"][0].as_py()
+    return lambda: table.open_blob(path).read()
 
 
 def _again(table: DeltaTable) -> Callable[[], Any]:
@@ -138,6 +165,8 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Log]:
     def make(name: str) -> Log:
         if name == "rows":
             return written_rows()
+        if name == "blobs":
+            return written_blobs()
         if name.startswith("pairs"):
             return written_pairs(PROPERTIES[name.removeprefix("pairs")])
         if name not in made:
@@ -167,6 +196,16 @@ def written_rows() -> Log:
         clock.now_ms += 1000
         table.append(rows(version))
     return Log(store, {"n": VERSIONS, "files": VERSIONS})
+
+
+def written_blobs() -> Log:
+    """VERSIONS commits of one blob each, after the one that makes the table."""
+    store = memory(Clock(BEGIN_MS))
+    properties = {**ICT, "delta.checkpointInterval": "1000"}
+    table = DeltaTable.create_for_blobs(store, properties=properties, environment=environment())
+    for number in range(VERSIONS):
+        table.write(bytes(number))
+    return Log(store, {"n": VERSIONS + 1})
 
 
 PROPERTIES = {

@@ -7,6 +7,9 @@ import json
 from deltalog.testing import soak
 from deltalog.testing.mutants import MUTANTS
 from deltalog.testing.sweep import OPERATIONS
+from deltalog.testing.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
+
+EVERY_MUTANT = [*MUTANTS, *TRANSACTION_MUTANTS]
 
 
 def test_schedules_of_a_range_are_one_line(capsys, tmp_path):
@@ -43,13 +46,28 @@ def test_failures_of_row_schedules_are_replayed_as_such(capsys, tmp_path):
     assert soak.main(["--replay", str(failures)]) == 0
 
 
+def test_failures_of_transactions_are_replayed_as_such(capsys, tmp_path):
+    broken = next(each for each in TRANSACTION_MUTANTS if each.name == "stamps_each_table_by_itself")
+    failures = tmp_path / "failures"
+    with broken.applied():
+        part = soak.transaction_schedules(range(1, 9))
+        assert part.figures["violations"] == len(part.failures) > 0
+        failures.write_text("\n".join(part.failures))
+        assert soak.main(["--replay", str(failures)]) == 1
+        assert "VIOLATION X5" in capsys.readouterr().out
+    assert soak.main(["--replay", str(failures)]) == 0
+
+
 def test_the_parts_cover_everything():
     planned = list(soak.bounded_parts(30, 0))
     assert {run.__name__ for run, _ in planned} == {
-        "kills", "interleavings", "model", "failing_calls", "failing_pairs", "mutants", "row_schedules"
+        "kills", "interleavings", "model", "failing_calls", "failing_pairs", "mutants", "row_schedules",
+        "transaction_schedules",
     }  # fmt: skip
+    seeds = [seed for run, (seeds, *_) in planned if run is soak.transaction_schedules for seed in seeds]
+    assert len(seeds) == len(set(seeds)) >= 20_000
     assert [arguments[0] for run, arguments in planned if run is soak.failing_calls] == [*range(len(OPERATIONS))]
-    assert sum(len(arguments[0]) for run, arguments in planned if run is soak.mutants) == len(MUTANTS)
+    assert sum(len(arguments[0]) for run, arguments in planned if run is soak.mutants) == len(EVERY_MUTANT)
 
 
 def test_a_surviving_mutant_is_a_failure(monkeypatch):

@@ -50,6 +50,9 @@ VERBS_WITHOUT_A_ROW = {
     "transaction",  # their calls are those of the operations made with them
     "create_transaction",
     "drop_feature",  # two commits, where an operation here is one
+    "create_for_blobs",  # create, with columns of its own
+    "discard_staged",  # deletes what nobody reads
+    "open_blob",  # a snapshot, and one reading
 }
 
 

@@ -7,7 +7,7 @@ from tests.spark import guide
 
 
 def test_the_examples_of_the_guide_run(spark: Any, tmp_path: Path, capsys: Any) -> None:
-    assert guide.run(spark, tmp_path) == 6
+    assert guide.run(spark, tmp_path) == 7
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].split()[:2] == ["0", "2"]
     assert printed[1:4] == [

@@ -1,0 +1,123 @@
+"""Coordinator: the one seam between a catalog and the database that it keeps its records in.
+
+What every coordinator guarantees:
+
+- **One decision.** Of any number of proposals that name the same version of a table at most one is ratified; a
+  proposal is ratified as a whole, with the change of its transaction's record, or leaves no trace.
+- **No gap.** A table's versions are ratified one after the other.
+- **Fresh.** What a call has changed is seen by every call that begins after it has returned, in whatever process.
+- **Durable.** What a call has returned survives a crash of the machine (or is kept as the service promises), but for
+  the notes that nobody misses, because the work is then done again: those of ``published`` and ``delete_parts``, and of
+  a ``replace`` by a record that is not yet decided. What outlives a crash is always a beginning of what was done.
+- **Honest.** An exception other than OperationTimeoutError means that nothing was changed. After an
+  OperationTimeoutError the change may be there, or come later.
+
+deltalog.testing.CoordinatorTests holds these sentences as tests: subclass it for a new coordinator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from deltalog.catalog.records import (
+    Head,
+    Proposal,
+    Ratification,
+    TableRecord,
+    TransactionRecord,
+    TransactionStatus,
+)
+
+
+class Coordinator(ABC):
+    """See the module for what is guaranteed. All methods raise CoordinatorError when the database fails, and
+    OperationTimeoutError when it does not answer."""
+
+    url: str
+
+    @property
+    @abstractmethod
+    def catalog_id(self) -> str:
+        """The id that this catalog was given when it was made; it marks the tables that it manages."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections. The coordinator can be used again, and opens new ones."""
+
+    # --------------------------------------------------------------------------------------------- tables
+
+    @abstractmethod
+    def register(self, table: TableRecord, version: int) -> bool:
+        """Take over a table whose ``version`` is its latest, and published. False, and nothing changed, where the
+        name, the id or the URL is that of another table."""
+
+    @abstractmethod
+    def drop(self, table_id: str, version: int) -> bool:
+        """Forget a table and its head. False, and nothing changed, when its head is not at ``version`` or something
+        of it is unpublished, which nobody could find any more."""
+
+    @abstractmethod
+    def table(self, name: str) -> TableRecord | None:
+        """The table of a full name."""
+
+    @abstractmethod
+    def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
+        """Tables by name, from the one after ``after`` on, at most ``limit``."""
+
+    # ---------------------------------------------------------------------------------------------- heads
+
+    @abstractmethod
+    def head(self, table_id: str) -> Head | None:
+        """How far a table is; None for one that is not registered."""
+
+    @abstractmethod
+    def cut(self) -> dict[str, int]:
+        """The version of every table, all of one instant."""
+
+    @abstractmethod
+    def ratify(self, proposal: Proposal) -> Ratification:
+        """Accept all commits of a proposal, or none. Repeating one that was ratified gives DECIDED or MOVED."""
+
+    @abstractmethod
+    def published(self, table_id: str, version: int) -> None:
+        """Take note that all commits up to ``version`` are in ``_delta_log``. What is known already is no error."""
+
+    # --------------------------------------------------------------------------------------- transactions
+
+    @abstractmethod
+    def insert(self, record: TransactionRecord) -> bool:
+        """Keep a new transaction. False when there is one of this id."""
+
+    @abstractmethod
+    def transaction(self, transaction_id: str) -> TransactionRecord | None:
+        """The last record of a transaction."""
+
+    @abstractmethod
+    def replace(self, record: TransactionRecord) -> bool:
+        """Put a record in the place of that with the revision before it. False when that is not the last one."""
+
+    @abstractmethod
+    def transactions(
+        self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
+    ) -> list[TransactionRecord]:
+        """Transactions in some states by (start, id), from the one after ``after`` on, at most ``limit``."""
+
+    @abstractmethod
+    def delete(self, transaction_id: str) -> None:
+        """Forget a transaction and its parts."""
+
+    # -------------------------------------------------------------------------- what a transaction collects
+
+    @abstractmethod
+    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+        """Keep parts of a transaction by key, new ones and in the place of those of the same key, and its record as
+        ``replace`` does; both or neither. False when the record is not the last one. A part has any size."""
+
+    @abstractmethod
+    def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
+        """The parts whose keys begin with ``prefix``, by key, in order."""
+
+    @abstractmethod
+    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+        """Forget parts; absent is no error."""

@@ -1,0 +1,511 @@
+"""DynamoDBCoordinator: a catalog in one DynamoDB table, for any number of machines.
+
+The items, by partition and sort key:
+
+    catalog                  catalog         its id, its format, and how often tables were registered or dropped
+    heads                    <table id>      the table's record, its version, and the last one published
+    names                    <full name>     the table's record
+    urls                     <hash>          the table's id
+    commits <table id>       <version>       a commit that is ratified and not yet published
+    transaction <id>         record          its record and which batches of parts are its own
+    transaction <id>         part …          a piece of a part
+    open, done               <start> <id>    in which order transactions are listed, apart by whether they are decided
+
+A proposal is one TransactWriteItems over the record and the heads. Its answer can get lost, and it is then told from
+the items what became of it. Garbage that a killed process leaves, pieces of parts and commits of dropped tables, is
+never taken for content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.dynamodb_items import (
+    MOST_ACTIONS,
+    Action,
+    Item,
+    ItemTable,
+    Key,
+    check,
+    delete,
+    delete_if_there,
+    put,
+    update,
+)
+from deltalog.catalog.records import (
+    Head,
+    Proposal,
+    Ratification,
+    RatifiedCommit,
+    TableRecord,
+    TransactionRecord,
+    TransactionStatus,
+)
+from deltalog.errors import CallError, ConcurrentModificationError, CoordinatorError, OperationTimeoutError
+from deltalog.storage.commit_tables import FirstUse
+from deltalog.storage.dynamodb_client import DynamoTable, Timing
+
+FORMAT = 1
+_CATALOG: Key = ("catalog", "catalog")
+_PIECE_BYTES = 256 << 10  # of a part; an item has at most 400 KB
+_SHOWN_OF_KEY = 200
+_PASSES = 30
+
+log = logging.getLogger(__name__)
+
+
+class DynamoDBCoordinator(Coordinator):
+    """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` makes.
+
+    ``options`` and ``endpoint_url`` are those of ``DynamoTable``. Any number of threads and processes may use it. One
+    transaction changes at most 48 tables: 100 items, of which its record takes 3, each table 1 and each commit 1.
+
+    Raises CoordinatorError when there is no such table, or it is used for something else or by a newer deltalog;
+    CallError. Cost: 2 requests, 4 for the first of a catalog.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        endpoint_url: str | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        self.url = f"dynamodb://{name}"
+        table = DynamoTable(name, options or {}, endpoint_url=endpoint_url, timing=timing)
+        self._items = ItemTable(table, self.url)
+        self._table_ids: tuple[int, list[str]] = (-1, [])
+        with self._items.errors():
+            FirstUse(table, "catalog")()
+        self._catalog_id = self._make()
+
+    def __repr__(self) -> str:
+        return f"DynamoDBCoordinator({self._items.table.name!r})"
+
+    @property
+    def catalog_id(self) -> str:
+        return self._catalog_id
+
+    def close(self) -> None:
+        """Connections are shared, and closed when the process ends."""
+
+    def _make(self) -> str:
+        found = self._items.get(_CATALOG)
+        if found is None:
+            if not self._items.is_empty() and self._items.get(_CATALOG) is None:
+                raise CoordinatorError(
+                    f"The DynamoDB table {self._items.table.name!r} holds something else than a catalog. Nothing was "
+                    "changed: name another table, or create one: deltalog commit-table create NAME --kind catalog.",
+                    path=self._items.table.name,
+                )
+            new = {"catalog_id": str(uuid.uuid4()), "format": FORMAT, "changes": 0}
+            self._items.transact([put(_CATALOG, new, new=True)], _new_token())
+            found = self._items.get(_CATALOG)
+        if found is None or found.get("format", 0) > FORMAT:
+            raise CoordinatorError(
+                f"The catalog {self.url} was made by a newer deltalog: upgrade this one. Nothing was changed.",
+                path=self._items.table.name,
+            )
+        return str(found["catalog_id"])
+
+    def _change(self, actions: Sequence[Action], token: str, witness: Key) -> bool:
+        """Whether the actions are done. ``witness``: an item that they write the token to."""
+        try:
+            refusal = self._items.transact(actions, token)
+        except OperationTimeoutError:
+            if self._has_token(witness, token):
+                return True
+            raise
+        if refusal is None or refusal.is_of(token):
+            return True
+        # What stands in the way of a drop is that nothing is there any more, which has no token.
+        if (refusal.unsettled or witness == _CATALOG) and self._has_token(witness, token):
+            return True
+        if refusal.unsettled:
+            raise self._lost_answer()
+        if witness == _CATALOG and 0 in refusal.found:
+            raise CoordinatorError(
+                f"The catalog {self.url} is another one than was opened: somebody replaced it. Nothing was changed.",
+                path=self._items.table.name,
+            )
+        return False
+
+    def _has_token(self, key: Key, token: str) -> bool:
+        with contextlib.suppress(CoordinatorError):  # it could not be seen
+            item = self._items.get(key)
+            return item is not None and item.get("token") == token
+        return False
+
+    def _lost_answer(self) -> OperationTimeoutError:
+        return OperationTimeoutError(
+            f"The catalog {self.url} lost an answer, and others have changed the same since: whether the change was "
+            "made is not known. Ask for it.",
+            path=self._items.table.name,
+        )
+
+    # ----------------------------------------------------------------------------------------------- tables
+
+    def register(self, table: TableRecord, version: int) -> bool:
+        token = _new_token()
+        record = _encoded(table)
+        actions = [
+            self._tables_change(token),
+            put(
+                _head_key(table.table_id),
+                {"record": record, "version": version, "published": version, "token": token},
+                new=True,
+            ),
+            put(("names", table.name), {"record": record, "token": token}, new=True),
+            put(_url_key(table.url), {"table_id": table.table_id, "token": token}, new=True),
+        ]
+        return self._change(actions, token, _CATALOG)
+
+    def drop(self, table_id: str, version: int) -> bool:
+        head = self._items.get(_head_key(table_id))
+        if head is None or not head["version"] == head["published"] == version:
+            return False
+        table = msgspec.json.decode(head["record"], type=TableRecord)
+        garbage = list(self._commits(table_id))
+        token = _new_token()
+        actions = [
+            self._tables_change(token),
+            delete(_head_key(table_id), {"record": head["record"], "version": version, "published": version}),
+            delete(("names", table.name)),
+            delete(_url_key(table.url)),
+        ]
+        done = self._change(actions, token, _CATALOG)
+        if done:
+            self._remove(garbage)
+        return done
+
+    def _tables_change(self, token: str) -> Action:
+        """Counted, so that ``cut`` can tell that its list of tables is right."""
+        return update(_CATALOG, {"token": token}, {"catalog_id": self._catalog_id}, add={"changes": 1})
+
+    def table(self, name: str) -> TableRecord | None:
+        item = self._items.get(("names", name))
+        return msgspec.json.decode(item["record"], type=TableRecord) if item else None
+
+    def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
+        items = self._after("names", after, limit)
+        return [msgspec.json.decode(item["record"], type=TableRecord) for item in items]
+
+    # ------------------------------------------------------------------------------------------------ heads
+
+    def head(self, table_id: str) -> Head | None:
+        for number in range(1, _PASSES):
+            item = self._items.get(_head_key(table_id))
+            if item is None:
+                return None
+            first, last = item["published"] + 1, item["version"]
+            found = [_commit(each) for each in self._commits(table_id, first, last)]
+            if [commit.version for commit in found] == list(range(first, last + 1)):
+                return Head(last, tuple(found))
+            self._items.table.timing.back_off(number, 1.0)  # they were published while they were read
+        raise self._moving(f"the commits of the table {table_id}")
+
+    def cut(self) -> dict[str, int]:
+        before: dict[str, int] | None = None
+        for number in range(1, _PASSES):
+            changes, table_ids = self._table_ids
+            versions = self._versions(changes, table_ids)
+            if versions is None:
+                self._table_ids = self._listed_table_ids()
+            elif len(table_ids) < MOST_ACTIONS or versions == before:
+                # Several requests that twice found the same, between which all of it was so: versions only grow, and
+                # none was read in the middle of a transaction.
+                return versions
+            else:
+                self._items.table.timing.back_off(min(number, 3), 1.0)
+            before = versions
+        raise self._moving("the versions of its tables")
+
+    def _versions(self, changes: int, table_ids: Sequence[str]) -> dict[str, int] | None:
+        """The version of each table; None when there are others by now. Cost: 1 request for each 99."""
+        found: dict[str, int] = {}
+        for start in range(0, len(table_ids) or 1, MOST_ACTIONS - 1):
+            wanted = table_ids[start : start + MOST_ACTIONS - 1]
+            catalog, *heads = self._items.get_at_once([_CATALOG, *map(_head_key, wanted)])
+            if catalog is None or catalog["changes"] != changes:
+                return None
+            for table_id, head in zip(wanted, heads, strict=True):
+                if head is None:
+                    return None
+                found[table_id] = head["version"]
+        return found
+
+    def _listed_table_ids(self) -> tuple[int, list[str]]:
+        catalog = self._items.get(_CATALOG)
+        return catalog["changes"] if catalog else -1, [item["sk"] for item in self._items.query("heads")]
+
+    def ratify(self, proposal: Proposal) -> Ratification:
+        token = _new_token()
+        actions = self._actions(proposal, token)
+        if len(actions) > MOST_ACTIONS:
+            raise CallError(
+                f"A catalog in DynamoDB changes at most {MOST_ACTIONS} items in one transaction; this one needs "
+                f"{len(actions)}: 1 for each table, 1 for each commit, 3 for its record. Commit fewer tables at once."
+            )
+        try:
+            refusal = self._items.transact(actions, token)
+        except OperationTimeoutError:
+            told = self._told(proposal, token)
+            if told is not None:
+                return told
+            raise
+        if refusal is None or refusal.is_of(token):
+            return Ratification.RATIFIED
+        told = self._told(proposal, token)
+        if told is Ratification.RATIFIED:
+            return told
+        if told is None and refusal.unsettled:
+            raise self._lost_answer()
+        return Ratification.DECIDED if proposal.before is not None and 0 in refusal.found else Ratification.MOVED
+
+    def _actions(self, proposal: Proposal, token: str) -> list[Action]:
+        actions: list[Action] = []
+        if proposal.before is not None and proposal.after is not None:
+            actions += _replacement(proposal.after, proposal.before.revision, token)
+        for table_id, version in proposal.expected.items():
+            key, where = _head_key(table_id), {"version": version}
+            commits = proposal.commits.get(table_id, ())
+            if commits:
+                actions.append(update(key, {"version": commits[-1].version, "token": token}, where))
+                actions += [
+                    put(_commit_key(table_id, each.version), {"commit": _encoded(each), "token": token})
+                    for each in commits
+                ]
+            else:
+                actions.append(check(key, where))
+        return actions
+
+    def _told(self, proposal: Proposal, token: str) -> Ratification | None:
+        """What became of a proposal, from what is there; None where that does not tell, or cannot be seen."""
+        with contextlib.suppress(CoordinatorError):
+            return self._seen(proposal, token)
+        return None
+
+    def _seen(self, proposal: Proposal, token: str) -> Ratification | None:
+        if proposal.before is not None:
+            record = self._items.get(_record_key(proposal.before.id))
+            if record is not None and record["token"] == token:
+                return Ratification.RATIFIED
+            if record is not None and record["revision"] == proposal.before.revision + 1:
+                return Ratification.DECIDED
+        for table_id, commits in proposal.commits.items():
+            head, item = self._items.get_at_once([_head_key(table_id), _commit_key(table_id, commits[0].version)])
+            if head is None or head["version"] < commits[0].version:
+                return None
+            if item is not None:
+                return Ratification.RATIFIED if item["token"] == token else Ratification.MOVED
+            break
+        return None
+
+    def published(self, table_id: str, version: int) -> None:
+        garbage = list(self._commits(table_id, 0, version))
+        for _ in range(_PASSES):
+            head = self._items.get(_head_key(table_id))
+            if head is None:
+                return
+            known = min(version, head["version"])
+            if known <= head["published"]:
+                break
+            where = {"published": head["published"], "record": head["record"]}
+            if self._items.transact([update(_head_key(table_id), {"published": known}, where)], _new_token()) is None:
+                break
+        self._remove(garbage)
+
+    def _commits(self, table_id: str, first: int = 0, last: int = 10**19) -> Iterator[Item]:
+        if last < first:
+            return iter(())
+        values = {":first": f"{first:020d}", ":last": f"{last:020d}"}
+        return self._items.query(_commit_key(table_id, 0)[0], "sk BETWEEN :first AND :last", values)
+
+    def _remove(self, commits: Sequence[Item]) -> None:
+        """Take away what nobody reads any more, unless it was written anew: the table may have been registered again.
+        Where that fails it stays."""
+        try:
+            for start in range(0, len(commits), MOST_ACTIONS):
+                some = commits[start : start + MOST_ACTIONS]
+                where = [delete_if_there((each["pk"], each["sk"]), {"token": each["token"]}) for each in some]
+                self._items.transact(where, _new_token())
+        except CoordinatorError as error:
+            log.info("%s: published commits were not removed: %s", self.url, error)
+
+    def _moving(self, what: str) -> ConcurrentModificationError:
+        return ConcurrentModificationError(
+            f"The catalog {self.url}: {what} changed each time they were read. Try again when fewer write."
+        )
+
+    # ----------------------------------------------------------------------------------------- transactions
+
+    def insert(self, record: TransactionRecord) -> bool:
+        token = _new_token()
+        item = {"record": _encoded(record), "revision": record.revision, "token": token, "batches": []}
+        actions = [put(_record_key(record.id), item, new=True), _listing(record)]
+        return self._change(actions, token, _record_key(record.id))
+
+    def transaction(self, transaction_id: str) -> TransactionRecord | None:
+        item = self._items.get(_record_key(transaction_id))
+        return _record(item) if item else None
+
+    def replace(self, record: TransactionRecord) -> bool:
+        token = _new_token()
+        return self._change(_replacement(record, record.revision - 1, token), token, _record_key(record.id))
+
+    def transactions(
+        self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
+    ) -> list[TransactionRecord]:
+        wanted = {
+            name: [each for each in statuses if each.is_final is final]
+            for name, final in (("open", False), ("done", True))
+        }
+        last = _order(*after) if after else ""
+        found: list[TransactionRecord] = []
+        while len(found) < limit:
+            # The open ones first: what is decided meanwhile is then found among the done.
+            pages = [self._after(name, last, limit, some) for name, some in wanted.items() if some]
+            keys = sorted({item["sk"] for page in pages for item in page})[:limit]
+            records = map(_record, self._items.get_many([_record_key(key.partition(" ")[2]) for key in keys]))
+            found += [record for record in records if record.status in statuses]
+            if len(keys) < limit:
+                break
+            last = keys[-1]
+        return found[:limit]
+
+    def _after(self, partition: str, last: str, limit: int, statuses: Sequence[TransactionStatus] = ()) -> list[Item]:
+        """The first items after a sort key, of some statuses if any are given."""
+        condition = "sk > :last" if last else ""
+        values = {":last": last} if last else {}
+        names = [f":status{number}" for number, _ in enumerate(statuses)]
+        values.update({name: status.value for name, status in zip(names, statuses, strict=True)})
+        filters = " OR ".join(f"decided = {name}" for name in names)
+        page = limit if len(statuses) == 0 else None
+        items = self._items.query(partition, condition, values, filters=filters, limit=page)
+        return [item for _, item in zip(range(limit), items, strict=False)]
+
+    def delete(self, transaction_id: str) -> None:
+        found = self._items.get(_record_key(transaction_id))
+        pieces = [(item["pk"], item["sk"]) for item in self._pieces(transaction_id, "part ")]
+        self._items.delete_each(pieces)
+        if found is not None:
+            order = _order(*_record(found).key)
+            keys = [_record_key(transaction_id), ("open", order), ("done", order)]
+            self._items.transact([delete(key) for key in keys], _new_token())
+
+    # ------------------------------------------------------------------------------------------------ parts
+
+    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+        """The pieces come first, as a batch that nobody reads before it is the record's."""
+        batch = _new_token()
+        pieces = [piece for key, part in parts.items() for piece in _pieces(record.id, batch, key, bytes(part))]
+        self._items.put_each(pieces)
+        actions = _replacement(record, record.revision - 1, batch, append={"batches": [batch]})
+        done = self._change(actions, batch, _record_key(record.id))
+        if not done:
+            with contextlib.suppress(CoordinatorError):  # they are nobody's all the same
+                self._items.delete_each((piece["pk"], piece["sk"]) for piece in pieces)
+        return done
+
+    def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
+        batches = self._batches(transaction_id)
+        found: dict[str, dict[int, dict[int, Item]]] = {}
+        for item in self._pieces(transaction_id, f"part {prefix[:_SHOWN_OF_KEY]}"):
+            if item["batch"] in batches and item["key"].startswith(prefix):
+                pieces = found.setdefault(item["key"], {}).setdefault(batches[item["batch"]], {})
+                pieces[item["number"]] = item
+        whole: dict[str, bytes] = {}
+        for key in sorted(found):
+            last = found[key][max(found[key])]
+            if len(last) == next(iter(last.values()))["count"]:  # else it is being deleted
+                whole[key] = b"".join(last[number]["data"] for number in sorted(last))
+        return whole
+
+    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+        """The oldest batch first, so that no older part comes to light in between."""
+        batches = self._batches(transaction_id)
+        found: dict[int, list[Key]] = {}
+        for key in keys:
+            for item in self._pieces(transaction_id, _sort_key(key)):
+                if item["batch"] in batches and item["key"] == key:
+                    found.setdefault(batches[item["batch"]], []).append((item["pk"], item["sk"]))
+        for batch in sorted(found):
+            self._items.delete_each(found[batch])
+
+    def _batches(self, transaction_id: str) -> dict[str, int]:
+        item = self._items.get(_record_key(transaction_id))
+        return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
+
+    def _pieces(self, transaction_id: str, begin: str) -> Iterator[Item]:
+        return self._items.query(_record_key(transaction_id)[0], "begins_with(sk, :begin)", {":begin": begin})
+
+
+def _new_token() -> str:
+    return str(uuid.uuid4())
+
+
+def _encoded(record: TableRecord | RatifiedCommit | TransactionRecord) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+def _record(item: Item) -> TransactionRecord:
+    return msgspec.json.decode(item["record"], type=TransactionRecord)
+
+
+def _commit(item: Item) -> RatifiedCommit:
+    return msgspec.json.decode(item["commit"], type=RatifiedCommit)
+
+
+def _head_key(table_id: str) -> Key:
+    return "heads", table_id
+
+
+def _url_key(url: str) -> Key:
+    return "urls", hashlib.sha256(url.encode()).hexdigest()
+
+
+def _commit_key(table_id: str, version: int) -> Key:
+    return f"commits {table_id}", f"{version:020d}"
+
+
+def _record_key(transaction_id: str) -> Key:
+    return f"transaction {transaction_id}", "record"
+
+
+def _order(start_ms: int, transaction_id: str) -> str:
+    return f"{start_ms:016d} {transaction_id}"
+
+
+def _sort_key(key: str) -> str:
+    """Keys of parts may be longer than those of items; what is cut off goes into the hash."""
+    return f"part {key[:_SHOWN_OF_KEY]} {hashlib.sha256(key.encode()).hexdigest()} "
+
+
+def _listing(record: TransactionRecord) -> Action:
+    return put(("done" if record.status.is_final else "open", _order(*record.key)), {"decided": record.status.value})
+
+
+def _replacement(record: TransactionRecord, revision: int, token: str, append: Item | None = None) -> list[Action]:
+    item = {"record": _encoded(record), "revision": record.revision, "token": token}
+    actions = [update(_record_key(record.id), item, {"revision": revision}, append=append)]
+    if record.status.is_final:
+        actions += [delete(("open", _order(*record.key))), _listing(record)]
+    return actions
+
+
+def _pieces(transaction_id: str, batch: str, key: str, part: bytes) -> list[Item]:
+    pieces = [part[start : start + _PIECE_BYTES] for start in range(0, len(part) or 1, _PIECE_BYTES)]
+    common = {"pk": _record_key(transaction_id)[0], "batch": batch, "key": key, "count": len(pieces)}
+    return [
+        {**common, "sk": f"{_sort_key(key)}{batch} {number:08d}", "number": number, "data": piece}
+        for number, piece in enumerate(pieces)
+    ]

@@ -1,0 +1,205 @@
+"""SQLiteCoordinator: a catalog in one SQLite file, for all processes of one machine.
+
+Every change is one ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the call
+returns, and a process killed in the middle leaves nothing of it. The notes that a coordinator may lose wait for no
+disk: a crash of the machine, never one of a process, can undo them. Readers never wait for writers.
+
+The file must be on a disk of this machine. Over a network the locks and the shared memory of WAL do not hold, so file
+systems of the network are refused; only Linux tells which those are, elsewhere this is up to the caller.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.records import (
+    Head,
+    Proposal,
+    Ratification,
+    RatifiedCommit,
+    TableRecord,
+    TransactionRecord,
+    TransactionStatus,
+)
+from deltalog.catalog.sqlite_file import SQLiteFile, file_path
+
+BUSY_SECONDS = 10.0
+
+_TABLE = "SELECT table_id, name, url, created_ms FROM tables"
+_REGISTER = (
+    "INSERT INTO tables (table_id, name, url, created_ms, version) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+# One statement sees one state of the file.
+_HEAD = """
+SELECT tables.version, commits.version, file, in_commit_timestamp_ms, size_bytes, txn_id
+FROM tables LEFT JOIN commits USING (table_id) WHERE table_id = ? ORDER BY commits.version
+"""
+_DROP = """
+DELETE FROM tables WHERE table_id = ? AND version = ? AND table_id NOT IN (SELECT table_id FROM commits)
+"""
+_VERSION = "SELECT version FROM tables WHERE table_id = ?"
+_MOVE = "UPDATE tables SET version = ? WHERE table_id = ?"
+_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?)"
+_REVISION = "SELECT revision FROM transactions WHERE id = ?"
+_INSERT = """
+INSERT INTO transactions (id, status, start_ms, revision, record) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+_REPLACE = "UPDATE transactions SET status = ?, start_ms = ?, revision = ?, record = ? WHERE id = ? AND revision = ?"
+_PAGE = """
+SELECT start_ms, id, record FROM transactions WHERE status = ? AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
+"""
+_PUT_PART = """
+INSERT INTO parts VALUES (?, ?, ?) ON CONFLICT (transaction_id, key) DO UPDATE SET part = excluded.part
+"""
+_PARTS = "SELECT key, part FROM parts WHERE transaction_id = ? AND key >= ? ORDER BY key"
+
+_Execute = Callable[..., sqlite3.Cursor]
+
+
+class SQLiteCoordinator(Coordinator):
+    """A catalog in the SQLite file at ``path``, which is made when there is none; its directory must exist.
+
+    Any number of threads, processes and forks may use it; as many connections are kept as threads were in it at once.
+    ``busy_seconds``: how long a call waits for others who write.
+
+    Raises UnsafeStoreError on a file system of the network, CallError for what is no path of a file, CoordinatorError
+    for a file that is something else or of a newer deltalog, which is left as it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.path = file_path(path)
+        self.url = f"sqlite://{self.path}"
+        self._file = SQLiteFile(self.path, busy_seconds)
+
+    def __repr__(self) -> str:
+        return f"SQLiteCoordinator({self.path!r})"
+
+    @property
+    def catalog_id(self) -> str:
+        return self._file.catalog_id
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        with self._file.connection() as connection:
+            return connection.execute(statement, values).fetchall()
+
+    # ----------------------------------------------------------------------------------------------- tables
+
+    def register(self, table: TableRecord, version: int) -> bool:
+        with self._file.writing() as execute:
+            row = (table.table_id, table.name, table.url, table.created_ms, version)
+            return execute(_REGISTER, row).rowcount == 1
+
+    def drop(self, table_id: str, version: int) -> bool:
+        with self._file.writing() as execute:
+            return execute(_DROP, (table_id, version)).rowcount == 1
+
+    def table(self, name: str) -> TableRecord | None:
+        rows = self._read(f"{_TABLE} WHERE name = ?", (name,))
+        return TableRecord(*rows[0]) if rows else None
+
+    def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
+        return [
+            TableRecord(*row) for row in self._read(f"{_TABLE} WHERE name > ? ORDER BY name LIMIT ?", (after, limit))
+        ]
+
+    # ------------------------------------------------------------------------------------------------ heads
+
+    def head(self, table_id: str) -> Head | None:
+        rows = self._read(_HEAD, (table_id,))
+        if not rows:
+            return None
+        return Head(rows[0][0], tuple(RatifiedCommit(*row[1:]) for row in rows if row[1] is not None))
+
+    def cut(self) -> dict[str, int]:
+        return dict(self._read("SELECT table_id, version FROM tables ORDER BY table_id"))
+
+    def ratify(self, proposal: Proposal) -> Ratification:
+        with self._file.writing() as execute:
+            before, after = proposal.before, proposal.after
+            if before is not None and execute(_REVISION, (before.id,)).fetchone() != (before.revision,):
+                return Ratification.DECIDED
+            for table_id, version in proposal.expected.items():
+                if execute(_VERSION, (table_id,)).fetchone() != (version,):
+                    return Ratification.MOVED
+            for table_id, commits in proposal.commits.items():
+                execute(_MOVE, (commits[-1].version, table_id))
+                for each in commits:
+                    row = (each.version, each.file, each.in_commit_timestamp_ms, each.size_bytes, each.txn_id)
+                    execute(_COMMIT, (table_id, *row))
+            if before is not None and after is not None:
+                _replace(execute, after, before.revision)
+        return Ratification.RATIFIED
+
+    def published(self, table_id: str, version: int) -> None:
+        with self._file.writing(durable=False) as execute:
+            execute("DELETE FROM commits WHERE table_id = ? AND version <= ?", (table_id, version))
+
+    # ----------------------------------------------------------------------------------------- transactions
+
+    def insert(self, record: TransactionRecord) -> bool:
+        with self._file.writing() as execute:
+            row = (record.id, record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
+            return execute(_INSERT, row).rowcount == 1
+
+    def transaction(self, transaction_id: str) -> TransactionRecord | None:
+        rows = self._read("SELECT record FROM transactions WHERE id = ?", (transaction_id,))
+        return _record(rows[0][0]) if rows else None
+
+    def replace(self, record: TransactionRecord) -> bool:
+        with self._file.writing(durable=record.status.is_final) as execute:
+            return _replace(execute, record, record.revision - 1)
+
+    def transactions(
+        self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
+    ) -> list[TransactionRecord]:
+        start = after or (-(2**63), "")
+        with self._file.reading() as execute:
+            pages = [execute(_PAGE, (status.value, *start, limit)) for status in sorted(statuses)]
+            rows = list(itertools.islice(heapq.merge(*pages), limit))
+        return [_record(record) for _, _, record in rows]
+
+    def delete(self, transaction_id: str) -> None:
+        with self._file.writing() as execute:
+            execute("DELETE FROM parts WHERE transaction_id = ?", (transaction_id,))
+            execute("DELETE FROM transactions WHERE id = ?", (transaction_id,))
+
+    # ------------------------------------------------------------------------------------------------ parts
+
+    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+        with self._file.writing() as execute:
+            if not _replace(execute, record, record.revision - 1):
+                return False
+            for key, part in parts.items():
+                execute(_PUT_PART, (record.id, key, part))
+        return True
+
+    def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
+        with self._file.reading() as execute:
+            rows = execute(_PARTS, (transaction_id, prefix))
+            return dict(itertools.takewhile(lambda row: row[0].startswith(prefix), rows))
+
+    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+        with self._file.writing(durable=False) as execute:
+            for key in keys:
+                execute("DELETE FROM parts WHERE transaction_id = ? AND key = ?", (transaction_id, key))
+
+
+def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> bool:
+    """Put a record in the place of that with ``revision``; whether there was one."""
+    row = (record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
+    return execute(_REPLACE, (*row, record.id, revision)).rowcount == 1
+
+
+def _record(encoded: bytes) -> TransactionRecord:
+    return msgspec.json.decode(encoded, type=TransactionRecord)

@@ -1,0 +1,298 @@
+"""The SQLite file of a catalog: its schema, connections to it, and what SQLite's errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import urllib.parse
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+
+from deltalog.errors import CallError, CoordinatorError, OperationTimeoutError, UnsafeStoreError
+from deltalog.storage.mounts import network_file_system
+
+SCHEMA_VERSION = 1
+_APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
+_RETRY_SECONDS = 0.01
+
+# Older SQLite has no STRICT; there the types are as they come, and only deltalog writes them.
+_STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
+_SCHEMA = (
+    f"CREATE TABLE catalog (catalog_id TEXT NOT NULL) {_STRICT}",
+    f"""CREATE TABLE tables (
+        table_id TEXT NOT NULL PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        url TEXT NOT NULL UNIQUE,
+        created_ms INTEGER NOT NULL,
+        version INTEGER NOT NULL
+    ) {_STRICT}""",
+    f"""CREATE TABLE commits (
+        table_id TEXT NOT NULL REFERENCES tables,
+        version INTEGER NOT NULL,
+        file TEXT NOT NULL,
+        in_commit_timestamp_ms INTEGER NOT NULL,
+        size_bytes INTEGER NOT NULL,
+        txn_id TEXT NOT NULL,
+        PRIMARY KEY (table_id, version)
+    ) WITHOUT ROWID{_STRICT and ", " + _STRICT}""",
+    f"""CREATE TABLE transactions (
+        id TEXT NOT NULL PRIMARY KEY,
+        status TEXT NOT NULL,
+        start_ms INTEGER NOT NULL,
+        revision INTEGER NOT NULL,
+        record BLOB NOT NULL
+    ) {_STRICT}""",
+    "CREATE INDEX transactions_by_status ON transactions (status, start_ms, id)",
+    f"""CREATE TABLE parts (
+        transaction_id TEXT NOT NULL,
+        key TEXT NOT NULL,
+        part BLOB NOT NULL,
+        PRIMARY KEY (transaction_id, key)
+    ) {_STRICT}""",
+)
+
+# By what SQLite says, since Python 3.10 has no codes of it.
+_ADVICE = {
+    "locked": "Another process held its lock for too long. Try again, and look for one that hangs.",
+    "is full": "Make room on its disk and try again.",
+    "malformed": "It is damaged: restore a backup, or save what there is with the command .recover of sqlite3.",
+    "not a database": "Name another file, or one that does not exist yet.",
+    "readonly": "Reading a catalog writes locks too: give the file and its directory write permission.",
+    "unable to open": "Its directory must exist, and be writable.",
+    "too big": "Nothing of 1 GB or more fits in.",
+}
+# When it ends with one of these at COMMIT, nothing was written; after all else it may have been.
+_WITHOUT_EFFECT = ("locked", "is full")
+
+_Identity = tuple[int, int]
+
+
+class SQLiteFile:
+    """Connections to the catalog in one file, each used by one thread at a time and never by a forked child.
+
+    Raises as SQLiteCoordinator.
+    """
+
+    def __init__(self, path: str, busy_seconds: float) -> None:
+        self.path = path
+        self.catalog_id = ""
+        self._busy_seconds = busy_seconds
+        self._reset()
+        _OPEN.add(self)
+        kind = network_file_system(path)
+        if kind is not None:
+            raise UnsafeStoreError(
+                f"{path} is on a file system of the network ({kind}), where SQLite's locks do not hold and two "
+                "processes could ratify the same version. Keep the catalog on a disk of this machine, or in DynamoDB."
+            )
+        with self.errors():
+            self._make()
+
+    def forget(self) -> None:
+        """After a fork: leave the parent's connections alone. Closing one would meddle with its locks and files."""
+        _INHERITED.append(self._all)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[tuple[_Identity, sqlite3.Connection]] = []
+        self._all: set[sqlite3.Connection] = set()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            self._close(connection)
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """One for the block; a transaction that is still open at its end is rolled back."""
+        with self.errors():
+            identity, connection = self._take()
+            try:
+                yield connection
+            except BaseException:
+                self._give_back(identity, connection)
+                raise
+            self._give_back(identity, connection)
+
+    @contextlib.contextmanager
+    def writing(self, *, durable: bool = True) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        """A transaction, alone with the file; what is done in the block lasts when it ends without an exception. Where
+        it is not ``durable`` it is on disk no later than the next one that is, and the disk is not waited for."""
+        with self.connection() as connection:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection.execute
+            with self.errors(committing=True):
+                connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        """One state of the file, whatever is written meanwhile."""
+        with self.connection() as connection:
+            connection.execute("BEGIN")
+            yield connection.execute
+
+    @contextlib.contextmanager
+    def errors(self, *, committing: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            reason = str(error)
+            advice = next((advice for said, advice in _ADVICE.items() if said in reason), "Look at its disk.")
+            if committing and not any(said in reason for said in _WITHOUT_EFFECT):
+                raise OperationTimeoutError(
+                    f"The catalog in {self.path} failed at the end of a change ({reason}), which may be there or not: "
+                    f"ask for it. {advice}",
+                    path=self.path,
+                ) from error
+            raise CoordinatorError(
+                f"The catalog in {self.path} failed: {reason}. Nothing was changed. {advice}", path=self.path
+            ) from error
+
+    # -------------------------------------------------------------------------------------------- connections
+
+    def _take(self) -> tuple[_Identity, sqlite3.Connection]:
+        now = self._identity()
+        while True:
+            with self._lock:
+                if not self._idle:
+                    break
+                identity, connection = self._idle.pop()
+            if identity == now:
+                return identity, connection
+            self._close(connection)  # of a file that was moved away or deleted
+        connection = self._connect("rw")
+        try:
+            found = connection.execute("SELECT catalog_id FROM catalog").fetchone()
+        except sqlite3.Error:
+            self._close(connection)
+            raise
+        if found[0] != self.catalog_id:
+            self._close(connection)
+            raise self._refusal("is another catalog than the one that was opened: somebody replaced it. Open it anew.")
+        return self._identity(), connection
+
+    def _give_back(self, identity: _Identity, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._close(connection)
+            return
+        with self._lock:
+            if connection in self._all:  # not that of a parent
+                self._idle.append((identity, connection))
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"file:{urllib.parse.quote(self.path)}?mode={mode}",
+            uri=True,
+            timeout=self._busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        self._all.add(connection)
+        # fullfsync counts on macOS only, where fsync leaves the bytes in the disk's cache.
+        for pragma in ("synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        return connection
+
+    def _close(self, connection: sqlite3.Connection) -> None:
+        self._all.discard(connection)
+        connection.close()
+
+    def _identity(self) -> _Identity:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return (0, 0)
+        return found.st_dev, found.st_ino
+
+    # ----------------------------------------------------------------------------------------------- the file
+
+    def _make(self) -> None:
+        """Open the file, which becomes a catalog when it is new. What is not ours is only looked at."""
+        connection = self._connect("rwc")
+        try:
+            if self._is_new(connection):
+                self._use_wal(connection)
+                connection.execute("BEGIN IMMEDIATE")
+                if self._is_new(connection):
+                    self._fill(connection)
+                connection.execute("COMMIT")
+            self.catalog_id = connection.execute("SELECT catalog_id FROM catalog").fetchone()[0]
+        finally:
+            self._close(connection)
+
+    def _is_new(self, connection: sqlite3.Connection) -> bool:
+        application, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
+        if application == _APPLICATION_ID:
+            if version > SCHEMA_VERSION:
+                raise self._refusal(
+                    f"was made by a newer deltalog (its schema is {version}, this one knows up to {SCHEMA_VERSION}): "
+                    "upgrade deltalog. It was left as it is."
+                )
+            return False
+        if application or version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise self._refusal("is a database of something else. It was left as it is: name another file.")
+        return True
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Others who do the same at the same time are waited for here: SQLite's own patience does not count for it."""
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                break
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+        if mode != "wal":
+            raise UnsafeStoreError(
+                f"SQLite cannot keep a write-ahead log beside {self.path} (it offers {mode!r}), which its file system "
+                "must allow. Keep the catalog on another disk of this machine."
+            )
+
+    def _fill(self, connection: sqlite3.Connection) -> None:
+        for statement in (
+            *_SCHEMA,
+            f"PRAGMA application_id = {_APPLICATION_ID}",
+            f"PRAGMA user_version = {SCHEMA_VERSION}",
+        ):
+            connection.execute(statement)
+        connection.execute("INSERT INTO catalog VALUES (?)", (str(uuid.uuid4()),))
+
+    def _refusal(self, what: str) -> CoordinatorError:
+        return CoordinatorError(f"{self.path} {what}", path=self.path)
+
+
+def file_path(path: str | os.PathLike[str]) -> str:
+    """The absolute path of a file. Raises CallError for what can be none, as a directory or ':memory:'."""
+    text = os.fspath(path)
+    if not text or text.startswith(":") or text.endswith(os.sep) or "\0" in text or os.path.isdir(text):
+        raise CallError(f"{text!r} is no file to keep a catalog in: give the path of one, as /data/catalog.db.")
+    return os.path.abspath(text)
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+_OPEN: weakref.WeakSet[SQLiteFile] = weakref.WeakSet()
+_INHERITED: list[set[sqlite3.Connection]] = []
+
+
+def _after_fork() -> None:
+    for each in list(_OPEN):
+        each.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,358 @@
+"""``deltalog serve``, ``deltalog txn`` and ``deltalog tables``: a catalog, its tables and its transactions."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltalog.cli.options import storage_options, taking_options
+from deltalog.cli.output import Output, facts_of, plain, report_warning, table_of
+
+if TYPE_CHECKING:
+    from deltalog import TransactionDescription, TransactionManager
+    from deltalog.catalog.records import Head, TableRecord
+
+TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+_Catalog = Annotated[
+    str, typer.Argument(metavar="CATALOG", help="The catalog: the path of a SQLite file, or dynamodb:<table>.")
+]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name: <database>.<table>.")]
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]
+_Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
+_Seconds = Annotated[
+    float | None,
+    typer.Option("--idle-timeout", min=0.001, metavar="SECONDS", help="A silent transaction ends then. Default: 1800."),
+]
+
+txn = typer.Typer(help="Transactions over several tables.", no_args_is_help=True, context_settings=_SETTINGS)
+tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, context_settings=_SETTINGS)
+
+
+def _manager(catalog: str, idle_timeout: float | None = None) -> TransactionManager:
+    from deltalog import TransactionManager
+
+    options = storage_options()
+    if idle_timeout is not None:
+        options["idle_timeout"] = datetime.timedelta(seconds=idle_timeout)
+    return TransactionManager(catalog, **options)
+
+
+# ---------------------------------------------------------------------------------------------- transactions
+
+
+@txn.command()
+@taking_options
+def start(
+    catalog: _Catalog,
+    read_only: Annotated[bool, typer.Option("--read-only", help="It reads one instant, and changes nothing.")] = False,
+    serializable: Annotated[
+        bool, typer.Option("--serializable", help="Nothing that it read may have changed when it commits.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Start a transaction and print its id, for other processes to work in."""
+    manager = _manager(catalog)
+    made = manager.start_transaction(
+        "READ_ONLY" if read_only else "READ_AND_WRITE", isolation="SERIALIZABLE" if serializable else "SNAPSHOT"
+    )
+    if as_json:
+        Output(as_json).document(_described(manager.describe_transaction(made)))
+    else:
+        Output(as_json).print(made)
+
+
+@txn.command()
+@taking_options
+def commit(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None, as_json: _Json = False) -> None:
+    """Make what a transaction did the next versions of its tables: all of it, or nothing. Again is no error."""
+    manager, out = _manager(catalog, idle_timeout), Output(as_json)
+    with out.working("Committing"):
+        manager.commit_transaction(transaction_id)
+    _show(out, manager.describe_transaction(transaction_id))
+
+
+@txn.command()
+@taking_options
+def cancel(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None, as_json: _Json = False) -> None:
+    """End a transaction without effect, and delete the files that it wrote. Again is no error."""
+    manager = _manager(catalog, idle_timeout)
+    manager.cancel_transaction(transaction_id)
+    _show(Output(as_json), manager.describe_transaction(transaction_id))
+
+
+@txn.command()
+@taking_options
+def extend(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None, as_json: _Json = False) -> None:
+    """Say that a transaction is still at work, so that it is not ended for being silent."""
+    manager = _manager(catalog, idle_timeout)
+    manager.extend_transaction(transaction_id)
+    _show(Output(as_json), manager.describe_transaction(transaction_id))
+
+
+@txn.command()
+@taking_options
+def describe(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None, as_json: _Json = False) -> None:
+    """The state of a transaction."""
+    _show(Output(as_json), _manager(catalog, idle_timeout).describe_transaction(transaction_id))
+
+
+@txn.command("list")
+@taking_options
+def list_transactions(
+    catalog: _Catalog,
+    status: Annotated[
+        str, typer.Option("--status", metavar="ALL|COMPLETED|ACTIVE|COMMITTED|ABORTED", help="Only those.")
+    ] = "ALL",
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, metavar="N", help="At most N; 0 is all. Default: 20, all with --json."),
+    ] = None,
+    idle_timeout: _Seconds = None,
+    as_json: _Json = False,
+) -> None:
+    """The transactions of a catalog, the oldest first."""
+    out = Output(as_json)
+    found = _transactions(_manager(catalog, idle_timeout), status.upper(), out.shown(limit))
+    if as_json:
+        out.documents(map(_described, found))
+        return
+    table = table_of()
+    for column in ("Id", "Status", "Type", "Started (UTC)", "Ended (UTC)"):
+        table.add_column(column, no_wrap=True)
+    for each in found:
+        ended = "" if each.end_ms is None else _time(each.end_ms)
+        table.add_row(each.transaction_id, each.status.value, each.type.value, _time(each.start_ms), ended)
+    out.print(table)
+
+
+def _transactions(manager: TransactionManager, status: str, limit: int | None) -> Iterator[TransactionDescription]:
+    token, left = None, limit
+    while True:
+        page = manager.list_transactions(status, min(1000, left or 1000), token)
+        shown = page.transactions[:left]
+        yield from shown
+        left = None if left is None else left - len(shown)
+        token = page.next_token
+        if token is None or left == 0:
+            return
+
+
+def _show(out: Output, found: TransactionDescription) -> None:
+    if out.as_json:
+        out.document(_described(found))
+        return
+    facts = [
+        ("Transaction", found.transaction_id),
+        ("Status", found.status.value),
+        ("Type", found.type.value),
+        ("Started", _time(found.start_ms)),
+    ]
+    if found.end_ms is not None:
+        facts.append(("Ended", _time(found.end_ms)))
+    if found.reason is not None:
+        facts.append(("Reason", found.reason))
+    out.print(facts_of(facts))
+
+
+def _described(found: TransactionDescription) -> dict[str, Any]:
+    return {
+        "transaction_id": found.transaction_id,
+        "status": found.status.value,
+        "type": found.type.value,
+        "start_ms": found.start_ms,
+        "end_ms": found.end_ms,
+        "reason": found.reason,
+    }
+
+
+def _time(ms: int) -> str:
+    from deltalog.spec.timestamps import to_iso
+
+    return to_iso(ms)
+
+
+# ---------------------------------------------------------------------------------------------------- tables
+
+
+@tables.command()
+@taking_options
+def register(
+    catalog: _Catalog,
+    name: _Name,
+    location: Annotated[str, typer.Argument(metavar="TABLE", help="Where the table is: a path, or s3://….")],
+    as_json: _Json = False,
+) -> None:
+    """Put a table that exists under the management of a catalog, by a commit that says so.
+
+    From then on it is read and written through the catalog only.
+    """
+    manager, out = _manager(catalog), Output(as_json)
+    with out.working("Taking the table over"):
+        manager.register_table(name, location)
+    record, head = manager.ratified(name)
+    if as_json:
+        out.document(_shown(record, head))
+    else:
+        out.print(f"{record.name} is managed by {manager.coordinator.url} from version {head.version} on.")
+
+
+@tables.command("list")
+@taking_options
+def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
+    """The tables of a catalog: where they are, and their latest versions."""
+    manager, out = _manager(catalog), Output(as_json)
+    found = [manager.ratified(record.name) for record in manager.list_tables()]
+    if as_json:
+        out.documents(_shown(record, head) for record, head in found)
+        return
+    table = table_of()
+    for column in ("Name", "Version", "Unpublished", "Location"):
+        table.add_column(column, no_wrap=True, justify="right" if column in ("Version", "Unpublished") else "left")
+    for record, head in found:
+        table.add_row(plain(record.name), str(head.version), str(len(head.unpublished)), plain(record.url))
+    out.print(table)
+
+
+@tables.command()
+@taking_options
+def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
+    """Take a table out of a catalog, published in full. Its files stay, and ``register`` takes it back."""
+    manager, out = _manager(catalog), Output(as_json)
+    record, head = manager.ratified(name)
+    manager.drop_table(name)
+    if as_json:
+        out.document({"name": record.name, "url": record.url, "version": head.version})
+    else:
+        out.print(f"{record.name} is no longer in the catalog; its files stay at {record.url}.")
+
+
+@tables.command()
+@taking_options
+def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
+    """Copy ratified commits of a table to its log, which writers do after each commit."""
+    manager, out = _manager(catalog), Output(as_json)
+    count = manager.publish(name)
+    record, head = manager.ratified(name)
+    if as_json:
+        out.document({**_shown(record, head), "published": count})
+    else:
+        out.print(f"{record.name}: {count} commits were published; the log is at version {head.published_version}.")
+
+
+@tables.command()
+@taking_options
+def recover(
+    catalog: _Catalog,
+    retention: Annotated[
+        float, typer.Option("--retention-days", min=0, metavar="DAYS", help="Forget transactions that ended before.")
+    ] = 30,
+    as_json: _Json = False,
+) -> None:
+    """Finish what processes that died left: publish, abort what is overdue, delete what was written for nothing."""
+    manager, out = _manager(catalog), Output(as_json)
+    with out.working("Recovering"):
+        done = manager.recover(datetime.timedelta(days=retention))
+    if as_json:
+        out.document(done)
+    else:
+        out.print(
+            f"{done['published']} commits published, {done['aborted']} transactions aborted, {done['cleaned']} "
+            f"leftovers deleted, {done['forgotten']} transactions forgotten."
+        )
+
+
+def _shown(record: TableRecord, head: Head) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "url": record.url,
+        "table_id": record.table_id,
+        "version": head.version,
+        "unpublished": len(head.unpublished),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------- server
+
+
+@taking_options
+def serve(
+    catalog: _Catalog,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: any that is free.")] = 8750,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help=f"What callers must show. Or {TOKEN_VARIABLE}."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option("--tls-client-ca", metavar="FILE", help="Who must have signed callers' certificates.")
+    ] = None,
+    max_body: Annotated[
+        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Larger requests are refused.")
+    ] = 4 << 20,
+    request_timeout: Annotated[
+        float, typer.Option("--request-timeout", min=0.1, metavar="SECONDS", help="A call is answered within this.")
+    ] = 60,
+    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="So many calls at once.")] = 16,
+    max_requests: Annotated[
+        int, typer.Option("--max-requests", min=1, metavar="N", help="More that wait or run are refused.")
+    ] = 64,
+    recover_every: Annotated[
+        float, typer.Option("--recover-every", min=0, metavar="SECONDS", help="Recover so often; 0: never.")
+    ] = 60,
+    idle_timeout: _Seconds = None,
+    as_json: _Json = False,
+) -> None:
+    """Serve a catalog: the transaction calls of AWS Lake Formation, and commits of other Delta clients.
+
+    Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host says otherwise, and then only with a
+    token or TLS. Ends with SIGTERM or Ctrl-C, when the calls under way are answered.
+    """
+    server = _server_module()
+    limits = server.Limits(body_bytes=max_body, request_seconds=request_timeout, threads=threads, requests=max_requests)
+    settings = server.Settings(
+        host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every
+    )
+    made = server.Server(_manager(catalog, idle_timeout), settings)
+    out = Output(as_json)
+    for warning in server.warnings_of(settings):
+        report_warning("UserWarning", warning, as_json)
+    if as_json:
+        out.document({"url": made.url, "pid": os.getpid(), "catalog": catalog})
+    else:
+        out.print(f"{catalog} is served at {made.url}")
+    sys.stdout.flush()
+    made.run()
+
+
+def _server_module() -> Any:
+    from deltalog import CallError
+
+    try:
+        from deltalog.server import serve
+    except ImportError as error:
+        raise CallError(f"The server needs pip install 'deltalog[server]' ({error}).") from None
+    return serve
+
+
+def _token(file: Path | None) -> str | None:
+    if file is not None:
+        return file.read_text(encoding="utf-8").strip()
+    return os.environ.get(TOKEN_VARIABLE) or None
+
+
+def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> Any:
+    if certificate is None and key is None and client_ca is None:
+        return None
+    if certificate is None or key is None:
+        raise typer.BadParameter("TLS needs --tls-cert and --tls-key.")
+    return _server_module().Tls(certificate, key, client_ca)

@@ -1,0 +1,74 @@
+"""What a call gives or raises, as an HTTP answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalog.errors import (
+    CallError,
+    CommitAttemptsExhaustedError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    ConcurrentModificationError,
+    CorruptTableError,
+    DeltaLogError,
+    EntityNotFoundError,
+    InvalidDataFileError,
+    NotThereError,
+    OperationTimeoutError,
+    ResourceNotReadyError,
+    TableNotFoundError,
+    TransactionCanceledError,
+    TransactionCommitInProgressError,
+    TransactionCommittedError,
+    UnsupportedFeatureError,
+)
+
+INTERNAL, TIMEOUT = "InternalServiceException", "OperationTimeoutException"
+INVALID, NOT_FOUND, NOT_READY = "InvalidInputException", "EntityNotFoundException", "ResourceNotReadyException"
+CANCELED, COMMITTED = "TransactionCanceledException", "TransactionCommittedException"
+IN_PROGRESS, CONCURRENT = "TransactionCommitInProgressException", "ConcurrentModificationException"
+DENIED = "AccessDeniedException"
+
+# The first line that fits an error counts, and in it the first name that the operation lists; else the first of all.
+# A call that can be repeated stays one where an operation lists no such error: OperationTimeoutException says so too.
+_NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
+    ((TransactionCanceledError,), (CANCELED,)),
+    ((TransactionCommittedError,), (COMMITTED,)),
+    ((TransactionCommitInProgressError,), (IN_PROGRESS, CONCURRENT, TIMEOUT)),
+    ((ConcurrentModificationError, CommitConflictError, CommitAttemptsExhaustedError), (CONCURRENT, TIMEOUT)),
+    ((OperationTimeoutError, CommitStateUnknownError), (TIMEOUT,)),
+    ((EntityNotFoundError, TableNotFoundError), (NOT_FOUND, INVALID)),
+    ((InvalidDataFileError, CallError, NotThereError), (INVALID,)),
+    ((ResourceNotReadyError, UnsupportedFeatureError, CorruptTableError), (NOT_READY, NOT_FOUND, INTERNAL)),
+)
+_STATUS = {INTERNAL: 500, DENIED: 403}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``error``: the name of the exception, where it is one."""
+
+    status: int
+    body: Mapping[str, Any]
+    error: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def refusal(status: int, error: str, message: str, **headers: str) -> Answer:
+    """An answer that no operation gave."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, {"__type": error, "Message": message}, error, named)
+
+
+def exception_of(error: DeltaLogError, listed: Collection[str]) -> Answer:
+    """An error as one of the exceptions that an operation lists."""
+    for kinds, names in _NAMES:
+        if isinstance(error, kinds):
+            name = next((name for name in names if name in listed), names[0])
+            break
+    else:
+        name = INTERNAL
+    return refusal(_STATUS.get(name, 400), name, error.message)

@@ -1,0 +1,86 @@
+"""What clients that read and write Delta logs themselves ask of a catalog.
+
+    GET  /delta/v1/tables/<database>.<table>            where it is, its latest version, its ratified commits
+    POST /delta/v1/tables/<database>.<table>/commits    {"version", "fileName"}: ratify a staged commit
+    POST /delta/v1/tables/<database>.<table>/published  {"version"}: commits up to this one are in _delta_log
+
+Each answers with the table as it is then. Times are in milliseconds, sizes in bytes.
+
+Spec: PROTOCOL.md#catalog-managed-tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deltalog.catalog.records import Head, TableRecord
+from deltalog.errors import (
+    CallError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    ConcurrentModificationError,
+    DeltaLogError,
+    NotThereError,
+    OperationTimeoutError,
+    ResourceNotReadyError,
+)
+from deltalog.server.answers import Answer
+from deltalog.server.fields import Fields
+from deltalog.transactions.manager import TransactionManager
+
+PREFIX = ("delta", "v1", "tables")
+_LONGEST_FILE = 255
+# The first line that fits an error counts.
+_STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
+    (NotThereError, 404),
+    (CommitConflictError, 409),
+    (ConcurrentModificationError, 409),
+    (ResourceNotReadyError, 409),
+    (CallError, 400),
+    (OperationTimeoutError, 504),
+    (CommitStateUnknownError, 504),
+)
+
+
+def table(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
+    record, head = manager.ratified(name)
+    return _shown(record, head)
+
+
+def commit(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
+    record, _ = manager.ratified(name)
+    return _shown(record, manager.propose_commit(name, given.number("version"), given.text("fileName", _LONGEST_FILE)))
+
+
+def published(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
+    record, _ = manager.ratified(name)
+    return _shown(record, manager.confirm_published(name, given.number("version")))
+
+
+CALLS = {("GET", ""): table, ("POST", "commits"): commit, ("POST", "published"): published}
+
+
+def answer_of(error: DeltaLogError) -> Answer:
+    """An error by its code, which never changes, and its message."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    return Answer(status, {"code": error.code, "message": error.message}, error.code)
+
+
+def _shown(record: TableRecord, head: Head) -> Mapping[str, Any]:
+    commits = [
+        {
+            "version": each.version,
+            "fileName": each.file,
+            "inCommitTimestamp": each.in_commit_timestamp_ms,
+            "fileSize": each.size_bytes,
+        }
+        for each in head.unpublished
+    ]
+    return {
+        "name": record.name,
+        "tableId": record.table_id,
+        "location": record.url,
+        "latestVersion": head.version,
+        "commits": commits,
+    }

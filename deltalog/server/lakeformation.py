@@ -1,0 +1,173 @@
+"""The transaction calls of AWS Lake Formation, as its clients make them: names and members are those of its service
+model, and so are the exceptions that each operation lists.
+
+Times are in seconds since 1970-01-01 UTC.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltalog.catalog.records import table_name
+from deltalog.errors import CallError, EntityNotFoundError
+from deltalog.server.answers import (
+    CANCELED,
+    COMMITTED,
+    CONCURRENT,
+    IN_PROGRESS,
+    INTERNAL,
+    INVALID,
+    NOT_FOUND,
+    NOT_READY,
+    TIMEOUT,
+)
+from deltalog.server.fields import Fields
+from deltalog.spec.partitions import HIVE_NULL
+from deltalog.transactions.manager import TransactionDescription, TransactionManager, VirtualObject
+from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
+
+_TOKEN = 4096
+_URI = 1024
+_PREDICATE = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A call, and the exceptions that its clients know of."""
+
+    run: Callable[[TransactionManager, Fields], Mapping[str, Any]]
+    errors: frozenset[str]
+
+
+def start_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    kind = given.optional_text("TransactionType") or "READ_AND_WRITE"
+    return {"TransactionId": manager.start_transaction(kind)}
+
+
+def commit_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    return {"TransactionStatus": manager.commit_transaction(given.text("TransactionId")).value}
+
+
+def cancel_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    manager.cancel_transaction(given.text("TransactionId"))
+    return {}
+
+
+def extend_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    manager.extend_transaction(given.text("TransactionId"))
+    return {}
+
+
+def describe_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    return {"TransactionDescription": _described(manager.describe_transaction(given.text("TransactionId")))}
+
+
+def list_transactions(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    _check_catalog(manager, given)
+    page = manager.list_transactions(
+        given.optional_text("StatusFilter") or "ALL",
+        given.optional_number("MaxResults", 1000),
+        given.optional_text("NextToken", _TOKEN),
+    )
+    return _with_token({"Transactions": [_described(each) for each in page.transactions]}, page.next_token)
+
+
+def delete_objects_on_cancel(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    objects = [VirtualObject(each.text("Uri", _URI), each.optional_text("ETag")) for each in given.objects("Objects")]
+    manager.delete_objects_on_cancel(given.text("TransactionId"), _table(manager, given), objects)
+    return {}
+
+
+def update_table_objects(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    operations = [_write(each) for each in given.objects("WriteOperations")]
+    manager.update_table_objects(_table(manager, given), operations, given.optional_text("TransactionId"))
+    return {}
+
+
+def get_table_objects(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+    page = manager.get_table_objects(
+        _table(manager, given),
+        given.optional_text("TransactionId"),
+        timestamp=given.optional_time_ms("QueryAsOfTime"),
+        where=given.optional_text("PartitionPredicate", _PREDICATE, 0) or None,
+        max_results=given.optional_number("MaxResults", 1000),
+        next_token=given.optional_text("NextToken", _TOKEN),
+    )
+    return _with_token({"Objects": _by_partition(page)}, page.next_token)
+
+
+_ALL = {INTERNAL, TIMEOUT}
+_TABLE = {*_ALL, INVALID, NOT_FOUND, COMMITTED, CANCELED, NOT_READY}
+OPERATIONS: Mapping[str, Operation] = {
+    name: Operation(run, frozenset(errors))
+    for name, run, errors in (
+        ("StartTransaction", start_transaction, _ALL),
+        ("CommitTransaction", commit_transaction, {*_ALL, INVALID, NOT_FOUND, CANCELED, CONCURRENT}),
+        ("CancelTransaction", cancel_transaction, {*_ALL, INVALID, NOT_FOUND, COMMITTED, IN_PROGRESS, CONCURRENT}),
+        ("ExtendTransaction", extend_transaction, {*_ALL, INVALID, NOT_FOUND, COMMITTED, CANCELED, IN_PROGRESS}),
+        ("DescribeTransaction", describe_transaction, {*_ALL, INVALID, NOT_FOUND}),
+        ("ListTransactions", list_transactions, {*_ALL, INVALID}),
+        ("DeleteObjectsOnCancel", delete_objects_on_cancel, {*_TABLE, CONCURRENT}),
+        ("UpdateTableObjects", update_table_objects, {*_TABLE, IN_PROGRESS, CONCURRENT}),
+        ("GetTableObjects", get_table_objects, _TABLE),
+    )
+}
+
+
+# ------------------------------------------------------------------------------------------------- members
+
+
+def _table(manager: TransactionManager, given: Fields) -> str:
+    _check_catalog(manager, given)
+    return table_name(given.text("DatabaseName"), given.text("TableName"))
+
+
+def _check_catalog(manager: TransactionManager, given: Fields) -> None:
+    catalog = given.optional_text("CatalogId")
+    if catalog not in (None, manager.coordinator.catalog_id):
+        raise EntityNotFoundError(f"This server has the catalog {manager.coordinator.catalog_id}, not {catalog}.")
+
+
+def _write(given: Fields) -> AddObject | DeleteObject:
+    added, deleted = given.optional_object("AddObject"), given.optional_object("DeleteObject")
+    if (added is None) == (deleted is None):
+        raise CallError("Each of WriteOperations has either AddObject or DeleteObject.")
+    if added is not None:
+        values = added.items("PartitionValues", shortest=0) if added.has("PartitionValues") else []
+        if not all(isinstance(value, str) and len(value) <= _URI for value in values):
+            raise CallError("PartitionValues is a list of texts of at most 1024 characters.")
+        return AddObject(added.text("Uri", _URI), added.text("ETag"), added.number("Size"), values)
+    assert deleted is not None
+    return DeleteObject(deleted.text("Uri", _URI), deleted.optional_text("ETag"))
+
+
+def _described(found: TransactionDescription) -> Mapping[str, Any]:
+    body: dict[str, Any] = {
+        "TransactionId": found.transaction_id,
+        "TransactionStatus": found.status.value,
+        "TransactionStartTime": found.start_ms / 1000,
+    }
+    if found.end_ms is not None:
+        body["TransactionEndTime"] = found.end_ms / 1000
+    return body
+
+
+def _by_partition(page: ObjectPage) -> list[Mapping[str, Any]]:
+    """The objects of a page, those of one partition together."""
+    ordered = sorted(page.objects, key=lambda each: [value or "" for value in each.partition_values])
+    return [
+        {"PartitionValues": [value or HIVE_NULL for value in values], "Objects": [_object(each) for each in objects]}
+        for values, objects in itertools.groupby(ordered, lambda each: each.partition_values)
+    ]
+
+
+def _object(found: TableObject) -> Mapping[str, Any]:
+    known = {} if found.etag is None else {"ETag": found.etag}
+    return {"Uri": found.uri, "Size": found.size_bytes, **known}
+
+
+def _with_token(body: dict[str, Any], token: str | None) -> Mapping[str, Any]:
+    return body if token is None else {**body, "NextToken": token}

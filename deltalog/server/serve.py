@@ -1,0 +1,239 @@
+"""The server as a process: where it listens and for whom, how long connections may take, and its end.
+
+What is spoken on loopback stays on the machine; elsewhere a server without a token or TLS is not started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from deltalog.errors import CallError, DeltaLogError
+from deltalog.server.app import LEAST_TOKEN, App, Limits
+from deltalog.transactions.manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+_KEEP_ALIVE_SECONDS = 60
+_GOODBYE_SECONDS = 0.5
+_CONNECTIONS = 512
+_BACKLOG = 256
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM. ``client_ca``: callers must show a certificate that this authority has signed."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``port`` 0 is any that is free. ``recover_seconds``: how often what dead processes left is finished; 0 is
+    never."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = None
+    tls: Tls | None = None
+    limits: Limits = field(default_factory=Limits)
+    recover_seconds: float = 60
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check(settings: Settings) -> None:
+    """Raises CallError for settings under which strangers could call, or nobody."""
+    token = settings.token
+    if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise CallError(
+            f"A token is at least {LEAST_TOKEN} characters of printable ASCII. Make one with openssl rand -hex 32."
+        )
+    if not is_loopback(settings.host) and token is None and settings.tls is None:
+        raise CallError(
+            f"{settings.host} can be reached from other machines, and whoever reaches the server may change tables. "
+            "Give it a token (--token-file, or DELTALOG_SERVER_TOKEN in the environment) or TLS (--tls-cert and "
+            "--tls-key), or serve on 127.0.0.1."
+        )
+
+
+def warnings_of(settings: Settings) -> list[str]:
+    """What is allowed, and should be known."""
+    if is_loopback(settings.host):
+        return []
+    found = []
+    if settings.tls is None:
+        found.append("Without TLS the token and all that is said can be read on the way.")
+    elif settings.token is None and settings.tls.client_ca is None:
+        found.append("With neither a token nor --tls-client-ca everybody who reaches the server may change tables.")
+    return found
+
+
+class TimedProtocol(H11Protocol):
+    """Closes a connection that takes too long from its first byte to the end of the headers, or to the end of a body
+    that nobody waits for."""
+
+    header_seconds: ClassVar[float]
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._expect()
+        else:
+            self._got()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._got()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.transport.is_closing():  # the other end of TLS may take its time over saying good-bye
+            self.loop.call_later(_GOODBYE_SECONDS, self.transport.abort)
+
+    def _expect(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self.header_seconds, self._close)
+
+    def _got(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close(self) -> None:
+        self._deadline = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+
+class Server:
+    """A manager behind a socket, which is bound here: from then on callers are kept waiting until ``run``."""
+
+    def __init__(self, manager: TransactionManager, settings: Settings) -> None:
+        """Raises CallError, and OSError when the address cannot be had."""
+        check(settings)
+        self._manager = manager
+        self._settings = settings
+        self._socket = _bound(settings.host, settings.port)
+        trusted = is_loopback(settings.host) and settings.token is None
+        self._app = App(
+            manager,
+            settings.limits,
+            token=settings.token,
+            hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
+        )
+        self._server = uvicorn.Server(_config(self._app, settings))
+
+    @property
+    def url(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
+
+    def stop(self) -> None:
+        """From any thread: take no more calls, and return from ``run`` when those under way are answered."""
+        self._server.should_exit = True
+
+    def run(self) -> None:
+        """Serve until ``stop``, SIGTERM or SIGINT. A second SIGINT does not wait for calls under way."""
+        over = threading.Event()
+        sweeper = threading.Thread(target=self._sweep, args=(over,), name="deltalog-recover", daemon=True)
+        try:
+            with _ending_well():
+                if self._settings.recover_seconds > 0:
+                    sweeper.start()
+                self._server.run(sockets=[self._socket])
+        finally:
+            over.set()
+            self._app.close()
+            self._socket.close()
+
+    def _sweep(self, over: threading.Event) -> None:
+        while not over.wait(self._settings.recover_seconds):
+            try:
+                self._manager.recover()
+            except DeltaLogError as error:
+                log.warning("recovery has to wait: %s", error)
+            except Exception:
+                log.exception("recovery failed")
+
+
+def _config(app: App, settings: Settings) -> uvicorn.Config:
+    tls = settings.tls
+    ca = None if tls is None else tls.client_ca
+    return uvicorn.Config(
+        app,
+        http=type("Protocol", (TimedProtocol,), {"header_seconds": settings.limits.header_seconds}),
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_CONNECTIONS,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(settings.limits.request_seconds) + 1,
+        h11_max_incomplete_event_size=settings.limits.header_bytes,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
+        ssl_ca_certs=None if ca is None else str(ca),
+        ssl_cert_reqs=ssl.CERT_NONE if ca is None else ssl.CERT_REQUIRED,
+    )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"The server cannot listen on {host} port {port}: {error.strerror}") from None
+    return bound
+
+
+@contextlib.contextmanager
+def _ending_well() -> Iterator[None]:
+    """Signals end the server and then nothing else: uvicorn raises again what it has caught, for who came before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ignored: Callable[..., None] = lambda *_: None  # noqa: E731
+    before = {number: signal.signal(number, ignored) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,675 @@
+"""What every Coordinator guarantees, as tests. Needs pytest, as ``store_contract`` does.
+
+Subclass it in a test module and give it a coordinator; pytest collects the rest:
+
+    class TestMyCoordinator(CoordinatorTests):
+        @pytest.fixture
+        def coordinator(self, tmp_path):
+            return MyCoordinator(tmp_path)
+
+``coordinator`` must be empty. Where another handle on the same catalog can be had (another process would have one),
+override ``another`` too. What only some can show, as surviving a kill, is left to the subclass.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.records import (
+    Head,
+    Isolation,
+    Proposal,
+    Ratification,
+    RatifiedCommit,
+    StatusFilter,
+    TableRecord,
+    TransactionRecord,
+    TransactionStatus,
+    TransactionType,
+    aborted,
+    committed,
+    committing,
+    pinned,
+    started,
+    touched,
+)
+from deltalog.errors import CallError
+from deltalog.testing.store_contract import together
+
+RATIFIED, MOVED, DECIDED = Ratification.RATIFIED, Ratification.MOVED, Ratification.DECIDED
+ODD = ["with space", "100%_", "a'b\"c;--", "ünï", "\uff5e", "\U0001f600", "a\\b", "#", ".", "a/b", "A", "a"]
+_NUMBERS = itertools.count(1)
+_Listed = TypeVar("_Listed")
+
+
+def table(number: int) -> TableRecord:
+    return TableRecord(f"id-{number}", f"sales.t{number:04d}", f"file:///data/t{number}", 1_700_000_000_000 + number)
+
+
+def commit(version: int, who: str = "") -> RatifiedCommit:
+    """One like no other."""
+    file = f"{version:020d}.{next(_NUMBERS)}-{who}.json"
+    return RatifiedCommit(version, file, 1_700_000_000_000 + version, 1234, f"txn-{who}")
+
+
+def proposal(versions: dict[str, int], who: str = "", unmoved: dict[str, int] | None = None) -> Proposal:
+    """One commit of each table."""
+    return Proposal({table_id: (commit(version, who),) for table_id, version in versions.items()}, unmoved or {})
+
+
+def transaction(transaction_id: str, start_ms: int = 1000) -> TransactionRecord:
+    return started(transaction_id, TransactionType.READ_AND_WRITE, start_ms)
+
+
+class CoordinatorTests:
+    """The sentences of deltalog.catalog.coordinator. See the module for how to use it."""
+
+    #: How many threads and rounds the races have.
+    threads = 16
+    rounds = 20
+
+    @pytest.fixture
+    def coordinator(self) -> Coordinator:
+        raise NotImplementedError("override the fixture 'coordinator'")
+
+    @pytest.fixture
+    def another(self, coordinator: Coordinator) -> Coordinator:
+        """A second handle on the same catalog, as another process has it."""
+        return coordinator
+
+    def test_has_one_id(self, coordinator: Coordinator, another: Coordinator) -> None:
+        assert coordinator.catalog_id
+        assert coordinator.catalog_id == another.catalog_id
+
+    def test_can_be_used_after_close(self, coordinator: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        coordinator.close()
+        coordinator.close()
+        assert coordinator.table(table(1).name) == table(1)
+
+    # ----------------------------------------------------------------------------------------------- tables
+
+    def test_a_new_catalog_is_empty(self, coordinator: Coordinator) -> None:
+        assert coordinator.tables() == []
+        assert coordinator.cut() == {}
+        assert coordinator.table(table(1).name) is None
+        assert coordinator.head("id-1") is None
+        assert coordinator.transactions(frozenset(TransactionStatus)) == []
+
+    def test_registers_a_table(self, coordinator: Coordinator, another: Coordinator) -> None:
+        assert coordinator.register(table(1), 7) is True
+        assert another.table(table(1).name) == table(1)
+        assert another.tables() == [table(1)]
+        assert another.head("id-1") == Head(7)
+        assert another.cut() == {"id-1": 7}
+
+    @pytest.mark.parametrize("same", ["table_id", "name", "url"])
+    def test_refuses_what_clashes(self, coordinator: Coordinator, another: Coordinator, same: str) -> None:
+        coordinator.register(table(1), 7)
+        fields = {name: getattr(table(1 if name == same else 2), name) for name in ("table_id", "name", "url")}
+        assert another.register(TableRecord(**fields, created_ms=5), 9) is False
+        assert coordinator.tables() == [table(1)]
+        assert coordinator.cut() == {"id-1": 7}
+
+    def test_a_refused_registration_takes_nothing(self, coordinator: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        for clash in (table(1).name, "sales.other"):
+            url = table(1).url if clash == "sales.other" else "file:///other"
+            assert coordinator.register(TableRecord("id-2", clash, url, 0), 0) is False
+        assert coordinator.register(table(2), 0) is True
+        assert coordinator.register(TableRecord("id-3", "sales.other", "file:///other", 0), 0) is True
+
+    def test_registering_again_is_refused(self, coordinator: Coordinator) -> None:
+        assert coordinator.register(table(1), 7) is True
+        assert coordinator.register(table(1), 7) is False
+        assert coordinator.register(table(1), 8) is False
+        assert coordinator.head("id-1") == Head(7)
+
+    def test_drops_a_table(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        coordinator.register(table(2), 0)
+        assert coordinator.ratify(proposal({"id-1": 1, "id-2": 1})) is RATIFIED
+        coordinator.published("id-1", 1)
+        assert coordinator.drop("id-1", 1) is True
+        assert another.drop("id-1", 1) is False
+        assert another.table(table(1).name) is None
+        assert another.head("id-1") is None
+        assert another.tables() == [table(2)]
+        assert another.cut() == {"id-2": 1}
+        assert coordinator.ratify(proposal({"id-1": 2})) is MOVED
+
+    def test_drops_no_table_that_moved_or_has_something_to_publish(
+        self, coordinator: Coordinator, another: Coordinator
+    ) -> None:
+        coordinator.register(table(1), 0)
+        made = [proposal({"id-1": 1}), proposal({"id-1": 2})]
+        assert another.ratify(made[0]) is RATIFIED
+        assert coordinator.drop("id-1", 0) is coordinator.drop("id-1", 1) is False
+        coordinator.published("id-1", 1)
+        assert another.ratify(made[1]) is RATIFIED
+        assert coordinator.drop("id-1", 1) is coordinator.drop("id-1", 2) is False
+        assert coordinator.head("id-1") == Head(2, made[1].commits["id-1"])
+        assert coordinator.table(table(1).name) == table(1)
+        coordinator.published("id-1", 2)
+        assert coordinator.drop("id-1", 2) is True
+
+    def test_a_dropped_table_comes_back_without_its_past(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        for version in (1, 2, 3):
+            assert coordinator.ratify(proposal({"id-1": version})) is RATIFIED
+        coordinator.published("id-1", 3)
+        assert another.drop("id-1", 3)
+        assert another.register(table(1), 1) is True
+        assert coordinator.head("id-1") == Head(1)
+        new = commit(2, "new")
+        assert coordinator.ratify(Proposal({"id-1": (new,)})) is RATIFIED
+        assert another.head("id-1") == Head(2, (new,))
+
+    def test_lists_tables_by_name(self, coordinator: Coordinator) -> None:
+        records = [TableRecord(f"id-{n}", f"sales.{name}", f"file:///{name}", n) for n, name in enumerate(ODD)]
+        for record in random.Random(1).sample(records, len(records)):
+            assert coordinator.register(record, 0)
+        records.sort(key=lambda record: record.name)
+        assert coordinator.tables() == records
+        assert all(coordinator.table(record.name) == record for record in records)
+        assert _pages(lambda last: coordinator.tables(last.name if last else "", 5)) == records
+        assert coordinator.tables(records[-1].name) == []
+
+    def test_one_of_many_registers_a_name(self, coordinator: Coordinator, another: Coordinator) -> None:
+        def register(who: int) -> bool:
+            record = TableRecord(f"id-{who}", "sales.t", f"file:///{who}", who)
+            return (coordinator, another)[who % 2].register(record, who)
+
+        won = [who for who, done in enumerate(together(register, self.threads)) if done]
+        assert len(won) == 1
+        assert coordinator.cut() == {f"id-{won[0]}": won[0]}
+
+    # ------------------------------------------------------------------------------------------- ratification
+
+    def test_ratifies_one_version_after_the_other(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 4)
+        commits = [commit(5), commit(6), commit(7), commit(8)]
+        assert coordinator.ratify(Proposal({"id-1": (commits[0],)})) is RATIFIED
+        assert another.head("id-1") == Head(5, (commits[0],))
+        assert another.ratify(Proposal({"id-1": tuple(commits[1:3])})) is RATIFIED
+        assert coordinator.ratify(Proposal({"id-1": (commits[3],)})) is RATIFIED
+        assert another.head("id-1") == Head(8, tuple(commits))
+        assert another.cut() == {"id-1": 8}
+
+    @pytest.mark.parametrize("version", [3, 4, 6, 7])
+    def test_ratifies_no_other_version_than_the_next(self, coordinator: Coordinator, version: int) -> None:
+        coordinator.register(table(1), 4)
+        assert coordinator.ratify(proposal({"id-1": version})) is MOVED
+        assert coordinator.head("id-1") == Head(4)
+
+    @pytest.mark.parametrize("versions", [(), (5, 7), (6, 5), (5, 5)])
+    def test_a_proposal_with_a_gap_cannot_be_made(self, versions: tuple[int, ...]) -> None:
+        with pytest.raises(CallError, match="gap"):
+            Proposal({"id-1": tuple(map(commit, versions))})
+
+    def test_a_table_that_is_not_there_has_moved(self, coordinator: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        assert coordinator.ratify(proposal({"id-1": 1, "id-2": 1})) is MOVED
+        assert coordinator.ratify(proposal({"id-1": 1}, unmoved={"id-2": 0})) is MOVED
+        assert coordinator.head("id-1") == Head(0)
+
+    @pytest.mark.parametrize("moved", [1, 2, 3])
+    def test_one_moved_table_of_three_undoes_all(self, coordinator: Coordinator, moved: int) -> None:
+        for number in (1, 2, 3):
+            coordinator.register(table(number), 0)
+        before = transaction("t")
+        coordinator.insert(before)
+        first = commit(1, "faster")
+        assert coordinator.ratify(Proposal({f"id-{moved}": (first,)})) is RATIFIED
+        commits = {f"id-{number}": (commit(1, "slower"), commit(2, "slower")) for number in (1, 2, 3)}
+        after = committed(before, {"id-1": 2}, 2000)
+        assert coordinator.ratify(Proposal(commits, {}, before, after)) is MOVED
+        for number in (1, 2, 3):
+            assert coordinator.head(f"id-{number}") == (Head(1, (first,)) if number == moved else Head(0))
+        assert coordinator.transaction("t") == before
+
+    def test_holds_what_must_not_have_moved(self, coordinator: Coordinator) -> None:
+        for number in (1, 2):
+            coordinator.register(table(number), 0)
+        assert coordinator.ratify(proposal({"id-1": 1}, unmoved={"id-2": 0})) is RATIFIED
+        assert coordinator.ratify(proposal({"id-2": 1}, unmoved={"id-1": 0})) is MOVED
+        assert coordinator.ratify(proposal({"id-2": 1}, unmoved={"id-1": 1, "id-2": 0})) is RATIFIED
+        assert coordinator.cut() == {"id-1": 1, "id-2": 1}
+
+    def test_a_transaction_that_only_read_is_held_to_it(self, coordinator: Coordinator) -> None:
+        coordinator.register(table(1), 3)
+        before = transaction("t")
+        coordinator.insert(before)
+        after = committed(before, {}, 2000)
+        assert coordinator.ratify(Proposal({}, {"id-1": 2}, before, after)) is MOVED
+        assert coordinator.transaction("t") == before
+        assert coordinator.ratify(Proposal({}, {"id-1": 3}, before, after)) is RATIFIED
+        assert coordinator.transaction("t") == after
+
+    def test_repeating_a_ratified_proposal_changes_nothing(self, coordinator: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        plain = proposal({"id-1": 1})
+        assert coordinator.ratify(plain) is RATIFIED
+        assert coordinator.ratify(plain) in (MOVED, DECIDED)
+        before = transaction("t")
+        coordinator.insert(before)
+        commits = {"id-1": (commit(2),)}
+        in_transaction = Proposal(commits, {}, before, committed(before, {"id-1": 2}, 2000))
+        assert coordinator.ratify(in_transaction) is RATIFIED
+        assert coordinator.ratify(in_transaction) in (MOVED, DECIDED)
+        assert coordinator.head("id-1") == Head(2, plain.commits["id-1"] + commits["id-1"])
+
+    def test_the_record_is_replaced_with_the_ratification(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        before = committing(pinned(transaction("t"), {"id-1": 0}, 1500), 1600)
+        coordinator.insert(before)
+        after = committed(before, {"id-1": 1}, 2000)
+        assert coordinator.ratify(Proposal({"id-1": (commit(1),)}, {}, before, after)) is RATIFIED
+        assert another.transaction("t") == after
+        assert another.transactions(StatusFilter.COMMITTED.statuses) == [after]
+        assert another.transactions(StatusFilter.ACTIVE.statuses) == []
+
+    def test_a_decided_transaction_ratifies_nothing(self, coordinator: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        before = transaction("t")
+        after = committed(before, {"id-1": 1}, 2000)
+        in_transaction = Proposal({"id-1": (commit(1),)}, {}, before, after)
+        assert coordinator.ratify(in_transaction) is DECIDED  # there is no record
+        coordinator.insert(before)
+        cancelled = aborted(before, "cancelled", 1500)
+        assert coordinator.replace(cancelled)
+        assert coordinator.ratify(in_transaction) is DECIDED
+        assert coordinator.transaction("t") == cancelled
+        assert coordinator.head("id-1") == Head(0)
+
+    def test_one_of_many_proposals_wins(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        winners: list[RatifiedCommit] = []
+        for version in range(1, self.rounds + 1):
+            commits = [commit(version, f"{who}") for who in range(self.threads)]
+
+            def ratify(who: int, commits: list[RatifiedCommit] = commits) -> Ratification:
+                return (coordinator, another)[who % 2].ratify(Proposal({"id-1": (commits[who],)}))
+
+            outcomes = together(ratify, self.threads)
+            assert outcomes.count(RATIFIED) == 1, outcomes
+            assert outcomes.count(MOVED) == self.threads - 1, outcomes
+            winners.append(commits[outcomes.index(RATIFIED)])
+        assert another.head("id-1") == Head(self.rounds, tuple(winners))
+
+    def test_overlapping_proposals_leave_no_gap_and_no_part(
+        self, coordinator: Coordinator, another: Coordinator
+    ) -> None:
+        ids = [f"id-{number}" for number in range(1, 5)]
+        for number in range(1, 5):
+            coordinator.register(table(number), 0)
+
+        def work(who: int) -> list[Proposal]:
+            chance, done = random.Random(who), list[Proposal]()
+            handle = (coordinator, another)[who % 2]
+            for _ in range(self.rounds):
+                seen = handle.cut()
+                made = proposal({each: seen[each] + 1 for each in chance.sample(ids, chance.randint(1, 3))}, f"{who}")
+                if handle.ratify(made) is RATIFIED:
+                    done.append(made)
+            return done
+
+        ratified = [made for done in together(work, min(self.threads, 6)) for made in done]
+        for table_id in ids:
+            wanted = sorted(
+                (made.commits[table_id][0] for made in ratified if table_id in made.commits), key=lambda c: c.version
+            )
+            assert coordinator.head(table_id) == Head(len(wanted), tuple(wanted))
+
+    def test_a_cut_is_of_one_instant(self, coordinator: Coordinator, another: Coordinator) -> None:
+        for number in range(1, 6):
+            coordinator.register(table(number), 0)
+        done = threading.Event()
+
+        def work(who: int) -> list[dict[str, int]]:
+            cuts = []
+            if who == 0:
+                try:
+                    for version in range(1, self.rounds + 1):
+                        made = proposal({f"id-{number}": version for number in range(1, 6)})
+                        assert coordinator.ratify(made) is RATIFIED
+                finally:
+                    done.set()
+            while not done.is_set():
+                cuts.append(another.cut())
+            return [*cuts, another.cut()]
+
+        for cuts in together(work, 4):
+            assert all(len(cut) == 5 and len(set(cut.values())) == 1 for cut in cuts), cuts
+            versions = [cut["id-1"] for cut in cuts]
+            assert versions == sorted(versions) and versions[-1] == self.rounds
+
+    def test_a_cut_sees_tables_come_with_their_commits(self, coordinator: Coordinator, another: Coordinator) -> None:
+        """A table that is registered and then moved together with another: no cut has only the other's move."""
+        coordinator.register(table(0), 0)
+        done = threading.Event()
+
+        def work(who: int) -> list[dict[str, int]]:
+            cuts = []
+            if who == 0:
+                try:
+                    for number in range(1, self.rounds + 1):
+                        coordinator.register(table(number), 0)
+                        assert coordinator.ratify(proposal({"id-0": number, f"id-{number}": 1})) is RATIFIED
+                finally:
+                    done.set()
+            while not done.is_set():
+                cuts.append(another.cut())
+            return [*cuts, another.cut()]
+
+        for cuts in together(work, 3):
+            for cut in cuts:
+                assert sum(version for table_id, version in cut.items() if table_id != "id-0") == cut["id-0"]
+
+    # ------------------------------------------------------------------------------------------- publishing
+
+    def test_forgets_what_is_published(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        commits = tuple(commit(version) for version in range(1, 7))
+        coordinator.ratify(Proposal({"id-1": commits}))
+        for version, known in [(2, 2), (2, 2), (1, 2), (0, 2), (5, 5), (3, 5)]:
+            coordinator.published("id-1", version)
+            assert another.head("id-1") == Head(6, commits[known:])
+        assert another.cut() == {"id-1": 6}
+        more = commit(7)
+        assert another.ratify(Proposal({"id-1": (more,)})) is RATIFIED
+        coordinator.published("id-1", 6)
+        assert another.head("id-1") == Head(7, (more,))
+
+    def test_nothing_is_published_before_it_is_ratified(self, coordinator: Coordinator) -> None:
+        coordinator.published("id-1", 5)
+        coordinator.register(table(1), 0)
+        coordinator.published("id-1", 5)
+        assert coordinator.head("id-1") == Head(0)
+        made = proposal({"id-1": 1})
+        assert coordinator.ratify(made) is RATIFIED
+        assert coordinator.head("id-1") == Head(1, made.commits["id-1"])
+
+    def test_a_head_never_has_a_gap(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        done = threading.Event()
+
+        def work(who: int) -> list[Head | None]:
+            heads = []
+            if who == 0:
+                try:
+                    for version in range(1, self.rounds * 2, 2):
+                        coordinator.ratify(Proposal({"id-1": (commit(version), commit(version + 1))}))
+                        another.published("id-1", version - 2)
+                finally:
+                    done.set()
+            while not done.is_set():
+                heads.append(another.head("id-1"))
+            return [*heads, another.head("id-1")]
+
+        for heads in together(work, 3):
+            for head in heads:
+                assert head is not None and head.version % 2 == 0
+                versions = [each.version for each in head.unpublished]
+                assert versions == list(range(head.published_version + 1, head.version + 1))
+
+    def test_keeps_many_unpublished_commits(self, coordinator: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        commits = tuple(commit(version) for version in range(1, 251))
+        for start in range(0, 250, 50):
+            assert coordinator.ratify(Proposal({"id-1": commits[start : start + 50]})) is RATIFIED
+        assert coordinator.head("id-1") == Head(250, commits)
+        coordinator.published("id-1", 249)
+        assert coordinator.head("id-1") == Head(250, commits[249:])
+
+    # ----------------------------------------------------------------------------------------- transactions
+
+    def test_keeps_every_field_of_a_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:
+        base = started("r", TransactionType.READ_ONLY, 1, Isolation.SERIALIZABLE)
+        records = [
+            transaction("a"),
+            base,
+            pinned(transaction("p"), {"id-1": 5, "id-2": 0}, 1500),
+            pinned(transaction("q"), {}, 1500),
+            committing(transaction("c"), 1600),
+            committed(transaction("d"), {"id-1": 6}, 1700),
+            aborted(transaction("x"), "it was ünlucky", 1800),
+        ]
+        for record in records:
+            assert coordinator.insert(record) is True
+            assert another.transaction(record.id) == record
+        assert another.transaction("none") is None
+
+    @pytest.mark.parametrize("odd", [*(each for each in ODD if " " not in each), "x" * 255])
+    def test_takes_any_id(self, coordinator: Coordinator, odd: str) -> None:
+        record = transaction(odd)
+        assert coordinator.insert(record)
+        assert coordinator.put_parts(touched(record, 2000), {"k": b"v"})
+        assert coordinator.transaction(odd) == touched(record, 2000)
+        assert coordinator.transactions(StatusFilter.ACTIVE.statuses) == [touched(record, 2000)]
+        assert coordinator.parts(odd) == {"k": b"v"}
+        coordinator.delete(odd)
+        assert coordinator.transaction(odd) is None
+
+    def test_an_id_is_given_once(self, coordinator: Coordinator, another: Coordinator) -> None:
+        assert coordinator.insert(transaction("t")) is True
+        assert another.insert(transaction("t", 2000)) is False
+        assert another.insert(transaction("t")) is False
+        assert another.transaction("t") == transaction("t")
+        assert another.transactions(frozenset(TransactionStatus)) == [transaction("t")]
+
+    def test_replaces_only_the_last_record(self, coordinator: Coordinator, another: Coordinator) -> None:
+        first = transaction("t")
+        second, third = touched(first, 2000), touched(touched(first, 2000), 3000)
+        assert coordinator.replace(second) is False
+        coordinator.insert(first)
+        assert coordinator.replace(third) is False
+        assert coordinator.replace(first) is False
+        assert coordinator.replace(second) is True
+        assert another.replace(second) is False
+        assert another.replace(aborted(first, "late", 9000)) is False
+        assert another.replace(third) is True
+        assert coordinator.transaction("t") == third
+
+    def test_one_of_many_replaces_a_record(self, coordinator: Coordinator, another: Coordinator) -> None:
+        record = transaction("t")
+        coordinator.insert(record)
+        for _ in range(self.rounds):
+            nexts = [touched(record, record.last_activity_ms + who + 1) for who in range(self.threads)]
+
+            def replace(who: int, nexts: list[TransactionRecord] = nexts) -> bool:
+                return (coordinator, another)[who % 2].replace(nexts[who])
+
+            done = together(replace, self.threads)
+            assert done.count(True) == 1, done
+            record = nexts[done.index(True)]
+            assert another.transaction("t") == record
+
+    def test_commit_or_cancel_never_both(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        version = 0
+        for number in range(self.rounds):
+            before = transaction(f"t{number}")
+            coordinator.insert(before)
+            end = committed(before, {"id-1": version + 1}, 2000)
+            made = Proposal({"id-1": (commit(version + 1),)}, {}, before, end)
+
+            def decide(who: int, made: Proposal = made, before: TransactionRecord = before) -> bool:
+                if who == 0:
+                    return coordinator.ratify(made) is RATIFIED
+                return another.replace(aborted(before, "cancelled", 2000))
+
+            ratified, cancelled = together(decide, 2)
+            assert ratified is not cancelled
+            version += ratified
+            head, record = another.head("id-1"), another.transaction(before.id)
+            assert head is not None and head.version == version
+            assert record is not None and record.status is (
+                TransactionStatus.COMMITTED if ratified else TransactionStatus.ABORTED
+            )
+
+    def test_lists_by_start_and_id(self, coordinator: Coordinator) -> None:
+        chance = random.Random(2)
+        records = []
+        for number in range(60):
+            record = transaction(
+                f"{ODD[number % 12].replace(' ', '')}-{number}", chance.choice([5, 70, 70, 800, 10**12])
+            )
+            assert coordinator.insert(record)
+            ends = [record, committing(record, 9000), committed(record, {}, 9000), aborted(record, "x", 9000)]
+            end = ends[number % 4]
+            assert end is record or coordinator.replace(end)
+            records.append(end)
+        records.sort(key=lambda record: record.key)
+        for asked in StatusFilter:
+
+            def page(last: TransactionRecord | None, asked: StatusFilter = asked) -> list[TransactionRecord]:
+                return coordinator.transactions(asked.statuses, last.key if last else None, 7)
+
+            wanted = [record for record in records if record.status in asked.statuses]
+            assert _pages(page) == wanted == coordinator.transactions(asked.statuses)
+        assert coordinator.transactions(frozenset()) == []
+
+    def test_pages_show_each_transaction_once_whatever_else_happens(
+        self, coordinator: Coordinator, another: Coordinator
+    ) -> None:
+        """What was there when the listing began is listed, though more are started and some end meanwhile."""
+
+        def page(last: TransactionRecord | None) -> list[TransactionRecord]:
+            return coordinator.transactions(StatusFilter.ALL.statuses, last.key if last else None, 9)
+
+        there = [transaction(f"t{number:03d}", number) for number in range(40)]
+        for record in there:
+            coordinator.insert(record)
+        done = threading.Event()
+
+        def work(who: int) -> list[list[str]]:
+            listings: list[list[str]] = []
+            if who == 0:
+                try:
+                    for number, record in enumerate(there):
+                        another.replace(aborted(record, "x", 9000))
+                        another.insert(transaction(f"new{number:03d}", number))
+                finally:
+                    done.set()
+            while not listings or not done.is_set():
+                listed = _pages(page)
+                keys = [record.key for record in listed]
+                assert keys == sorted(set(keys))
+                listings.append([record.id for record in listed])
+            return listings
+
+        for listing in itertools.chain(*together(work, 2)):
+            assert [each for each in listing if each.startswith("t")] == [record.id for record in there]
+
+    def test_forgets_a_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.delete("t")
+        for other in ("t", "t2", "t 2"):
+            record = transaction(other)
+            coordinator.insert(record)
+            coordinator.put_parts(aborted(record, "x", 2000), {"a": b"1", "b": b"2" * 700_000})
+        coordinator.delete("t")
+        coordinator.delete("t")
+        assert another.transaction("t") is None
+        assert another.parts("t") == {}
+        assert {record.id for record in another.transactions(StatusFilter.ALL.statuses)} == {"t2", "t 2"}
+        assert len(another.parts("t2")) == len(another.parts("t 2")) == 2
+        assert coordinator.insert(transaction("t", 5)) is True
+        assert coordinator.parts("t") == {}
+
+    # ------------------------------------------------------------------------------------------------ parts
+
+    @pytest.mark.parametrize("size", [0, 1, 300_000, 1_000_001, 5_000_000])
+    def test_keeps_every_byte_of_a_part(self, coordinator: Coordinator, another: Coordinator, size: int) -> None:
+        data = (bytes(range(256)) * (size // 256 + 1))[:size]
+        record = touched(transaction("t"), 2000)
+        coordinator.insert(transaction("t"))
+        assert coordinator.put_parts(record, {"a": data, "b": b"small"}) is True
+        assert another.parts("t") == {"a": data, "b": b"small"}
+        assert another.transaction("t") == record
+
+    def test_parts_go_with_the_record(self, coordinator: Coordinator, another: Coordinator) -> None:
+        first = transaction("t")
+        second = touched(first, 2000)
+        assert coordinator.put_parts(second, {"a": b"none"}) is False
+        coordinator.insert(first)
+        assert coordinator.put_parts(touched(second, 3000), {"a": b"early"}) is False
+        assert coordinator.put_parts(second, {"a": b"right"}) is True
+        assert another.put_parts(second, {"a": b"late", "b": b"late"}) is False
+        assert another.parts("t") == {"a": b"right"}
+        assert another.put_parts(touched(second, 3000), {}) is True
+        assert another.parts("t") == {"a": b"right"}
+
+    def test_parts_by_prefix_in_order(self, coordinator: Coordinator) -> None:
+        keys = [f"{first}/{second}" for first in ODD for second in ("", "1", "\U0010ffff", "long" * 300)]
+        keys += ["", "\U0010ffff", "\U0010ffff\U0010ffff"]
+        parts = {key: key.encode() for key in keys}
+        coordinator.insert(transaction("t"))
+        assert coordinator.put_parts(touched(transaction("t"), 2000), parts)
+        assert list(coordinator.parts("t")) == sorted(keys)
+        for prefix in ["", *ODD, "a/", "a/long", "a/" + "long" * 250, "\U0010ffff", "%", "nothing"]:
+            found = coordinator.parts("t", prefix)
+            assert list(found.items()) == [(key, parts[key]) for key in sorted(keys) if key.startswith(prefix)]
+
+    def test_a_part_takes_the_place_of_that_of_its_key(self, coordinator: Coordinator, another: Coordinator) -> None:
+        record = transaction("t")
+        coordinator.insert(record)
+        for number, data in enumerate([b"first", b"x" * 600_000, b"", b"y" * 300_000, b"last"]):
+            record = touched(record, 2000 + number)
+            assert coordinator.put_parts(record, {"a": data, f"b{number}": data})
+            assert another.parts("t", "a") == {"a": data}
+        assert list(another.parts("t")) == ["a", "b0", "b1", "b2", "b3", "b4"]
+
+    def test_takes_many_parts_at_once(self, coordinator: Coordinator) -> None:
+        parts = {f"object {number:04d}": b"%d" % number for number in range(350)}
+        coordinator.insert(transaction("t"))
+        assert coordinator.put_parts(touched(transaction("t"), 2000), parts)
+        assert coordinator.parts("t") == parts
+        assert coordinator.parts("t", "object 01") == {k: v for k, v in parts.items() if k.startswith("object 01")}
+
+    def test_forgets_parts(self, coordinator: Coordinator, another: Coordinator) -> None:
+        record = transaction("t")
+        coordinator.insert(record)
+        for number in range(3):
+            record = touched(record, 2000 + number)
+            coordinator.put_parts(record, {"a": b"%d" % number, "ab": b"x" * 600_000, "c": b"c"})
+        coordinator.delete_parts("t", ["a", "ab", "absent"])
+        coordinator.delete_parts("t", ["a"])
+        coordinator.delete_parts("t", [])
+        coordinator.delete_parts("none", ["a"])
+        assert another.parts("t") == {"c": b"c"}
+        assert another.put_parts(touched(record, 9000), {"a": b"again"})
+        assert another.parts("t") == {"a": b"again", "c": b"c"}
+        assert another.parts("none") == {}
+
+    def test_one_of_many_puts_parts(self, coordinator: Coordinator, another: Coordinator) -> None:
+        record = transaction("t")
+        coordinator.insert(record)
+        for number in range(max(2, self.rounds // 4)):
+            record = touched(record, 2000 + number)
+
+            def collect(who: int, record: TransactionRecord = record) -> bool:
+                return (coordinator, another)[who % 2].put_parts(record, {"all": b"%d" % who, f"of {who}": b""})
+
+            done = together(collect, self.threads)
+            assert done.count(True) == 1, done
+            winner = done.index(True)
+            assert another.parts("t", "all") == {"all": b"%d" % winner}
+            assert f"of {winner}" in another.parts("t", "of ")
+            another.delete_parts("t", [f"of {winner}"])
+            assert another.parts("t", "of ") == {}
+
+
+def _pages(get: Callable[[_Listed | None], list[_Listed]]) -> list[_Listed]:
+    """All pages, each asked for with the last of what came before."""
+    found: list[_Listed] = []
+    while page := get(found[-1] if found else None):
+        found += page
+    return found

@@ -1,0 +1,312 @@
+"""Coordinators that misbehave on request, that tell what they were asked, and one in memory.
+
+``FaultyCoordinator`` is to coordinators what ``FaultyStore`` is to stores, and takes the same deciders:
+
+    coordinator = FaultyCoordinator(SQLiteCoordinator(path), nth(1, Fault.LOST_ACK, method="ratify"))
+    manager = TransactionManager(coordinator)
+
+``MemoryCoordinator`` lasts as long as the process. It is for tests that need thousands of catalogs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import itertools
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.records import (
+    Head,
+    Proposal,
+    Ratification,
+    TableRecord,
+    TransactionRecord,
+    TransactionStatus,
+)
+from deltalog.errors import CoordinatorError, OperationTimeoutError
+from deltalog.testing.stores import Call, Decider, Fault, SimulatedKill, no_faults
+
+T = TypeVar("T")
+
+_READ_FAULTS = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.KILL_BEFORE)
+_WRITE_FAULTS = (
+    Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.LATE, Fault.KILL_BEFORE, Fault.KILL_AFTER,
+)  # fmt: skip
+READS = ("table", "tables", "head", "cut", "transaction", "transactions", "parts")
+WRITES = ("register", "drop", "ratify", "published", "insert", "replace", "delete", "put_parts", "delete_parts")
+#: The faults that each method of a coordinator can have, for a FaultPlan: see FaultyCoordinator.
+COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
+    **dict.fromkeys(READS, _READ_FAULTS),
+    **dict.fromkeys(WRITES, _WRITE_FAULTS),
+}
+
+
+class WrappedCoordinator(Coordinator):
+    """Passes each call on to ``inner`` by way of ``_pass``, which is told its method and what it is about."""
+
+    def __init__(self, inner: Coordinator) -> None:
+        self.inner = inner
+        self.url = inner.url
+
+    def _pass(self, method: str, about: str, action: Callable[[], T]) -> T:
+        return action()
+
+    @property
+    def catalog_id(self) -> str:
+        return self.inner.catalog_id
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def register(self, table: TableRecord, version: int) -> bool:
+        return self._pass("register", table.name, lambda: self.inner.register(table, version))
+
+    def drop(self, table_id: str, version: int) -> bool:
+        return self._pass("drop", table_id, lambda: self.inner.drop(table_id, version))
+
+    def table(self, name: str) -> TableRecord | None:
+        return self._pass("table", name, lambda: self.inner.table(name))
+
+    def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
+        return self._pass("tables", after, lambda: self.inner.tables(after, limit))
+
+    def head(self, table_id: str) -> Head | None:
+        return self._pass("head", table_id, lambda: self.inner.head(table_id))
+
+    def cut(self) -> dict[str, int]:
+        return self._pass("cut", "", self.inner.cut)
+
+    def ratify(self, proposal: Proposal) -> Ratification:
+        return self._pass("ratify", " ".join(sorted(proposal.commits)), lambda: self.inner.ratify(proposal))
+
+    def published(self, table_id: str, version: int) -> None:
+        return self._pass("published", f"{table_id} {version}", lambda: self.inner.published(table_id, version))
+
+    def insert(self, record: TransactionRecord) -> bool:
+        return self._pass("insert", record.id, lambda: self.inner.insert(record))
+
+    def transaction(self, transaction_id: str) -> TransactionRecord | None:
+        return self._pass("transaction", transaction_id, lambda: self.inner.transaction(transaction_id))
+
+    def replace(self, record: TransactionRecord) -> bool:
+        return self._pass("replace", f"{record.id} {record.status.value}", lambda: self.inner.replace(record))
+
+    def transactions(
+        self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
+    ) -> list[TransactionRecord]:
+        return self._pass("transactions", "", lambda: self.inner.transactions(statuses, after, limit))
+
+    def delete(self, transaction_id: str) -> None:
+        return self._pass("delete", transaction_id, lambda: self.inner.delete(transaction_id))
+
+    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+        return self._pass("put_parts", record.id, lambda: self.inner.put_parts(record, parts))
+
+    def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
+        return self._pass("parts", f"{transaction_id} {prefix}", lambda: self.inner.parts(transaction_id, prefix))
+
+    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+        return self._pass("delete_parts", transaction_id, lambda: self.inner.delete_parts(transaction_id, keys))
+
+
+class FaultyCoordinator(WrappedCoordinator):
+    """One process's view of ``inner``, with faults.
+
+    ``decide``, ``before``, ``defer`` and ``injected`` are those of FaultyStore. What a fault means here: FAIL_BEFORE is
+    a CoordinatorError, and nothing happened; UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE are an OperationTimeoutError, and
+    the change is not made, is made, is made some time later; kills as there.
+    """
+
+    def __init__(
+        self,
+        inner: Coordinator,
+        decide: Decider = no_faults,
+        *,
+        before: Callable[[Call], None] | None = None,
+        defer: Callable[[str, Callable[[], object]], None] | None = None,
+    ) -> None:
+        super().__init__(inner)
+        self.decide = decide
+        self.injected: collections.Counter[Fault] = collections.Counter()
+        self.pending: list[tuple[str, Callable[[], object]]] = []
+        self.dead = False
+        self.calls = 0
+        self._before = before
+        self._defer = defer or (lambda label, action: self.pending.append((label, action)))
+
+    def land(self) -> None:
+        """Let all late requests that wait in ``pending`` take effect, oldest first."""
+        while self.pending:
+            self.pending.pop(0)[1]()
+
+    def _pass(self, method: str, about: str, action: Callable[[], T]) -> T:
+        self._check_alive()
+        self.calls += 1
+        call = Call(self.calls, method, about)
+        if self._before is not None:
+            self._before(call)
+            self._check_alive()
+        fault = self.decide(call)
+        if fault is None:
+            return action()
+        self.injected[fault] += 1
+        if fault in (Fault.LOST_ACK, Fault.KILL_AFTER):
+            action()
+        if fault in (Fault.KILL_BEFORE, Fault.KILL_AFTER):
+            self.dead = True
+            raise SimulatedKill(fault.value)
+        if fault is Fault.LATE:
+            self._defer(f"late {call}", action)
+        kind = CoordinatorError if fault is Fault.FAIL_BEFORE else OperationTimeoutError
+        raise kind(f"Injected fault ({fault.value}) in {call} of {self.url}.", path=self.url)
+
+    def _check_alive(self) -> None:
+        if self.dead:
+            raise SimulatedKill("this process is dead")
+
+
+class WatchedCoordinator(WrappedCoordinator):
+    """Tells ``seen`` of each proposal that was ratified, before anybody else can see it, and of the transaction's
+    record as it was then. For one thread."""
+
+    def __init__(self, inner: Coordinator, seen: Callable[[Proposal, TransactionRecord | None], object]) -> None:
+        super().__init__(inner)
+        self._seen = seen
+
+    def ratify(self, proposal: Proposal) -> Ratification:
+        found = None if proposal.before is None else self.inner.transaction(proposal.before.id)
+        outcome = self.inner.ratify(proposal)
+        if outcome is Ratification.RATIFIED:
+            self._seen(proposal, found)
+        return outcome
+
+
+class MemoryCoordinator(Coordinator):
+    """A catalog in this process's memory. Threads may share it."""
+
+    def __init__(self, url: str = "memory-catalog:", catalog_id: str | None = None) -> None:
+        self.url = url
+        self._catalog_id = catalog_id or str(uuid.uuid4())
+        self._tables: dict[str, TableRecord] = {}
+        self._heads: dict[str, Head] = {}
+        self._records: dict[str, TransactionRecord] = {}
+        self._parts: dict[str, dict[str, bytes]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def catalog_id(self) -> str:
+        return self._catalog_id
+
+    def close(self) -> None:
+        return None
+
+    def register(self, table: TableRecord, version: int) -> bool:
+        with self._lock:
+            for other in self._tables.values():
+                if other.table_id == table.table_id or other.name == table.name or other.url == table.url:
+                    return False
+            self._tables[table.table_id] = table
+            self._heads[table.table_id] = Head(version)
+            return True
+
+    def drop(self, table_id: str, version: int) -> bool:
+        with self._lock:
+            if self._heads.get(table_id) != Head(version):
+                return False
+            del self._heads[table_id], self._tables[table_id]
+            return True
+
+    def table(self, name: str) -> TableRecord | None:
+        with self._lock:
+            return next((table for table in self._tables.values() if table.name == name), None)
+
+    def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
+        with self._lock:
+            found = sorted((t for t in self._tables.values() if t.name > after), key=lambda table: table.name)
+        return found[:limit]
+
+    def head(self, table_id: str) -> Head | None:
+        with self._lock:
+            return self._heads.get(table_id)
+
+    def cut(self) -> dict[str, int]:
+        with self._lock:
+            return {table_id: head.version for table_id, head in self._heads.items()}
+
+    def ratify(self, proposal: Proposal) -> Ratification:
+        with self._lock:
+            before, after = proposal.before, proposal.after
+            if before is not None:
+                found = self._records.get(before.id)
+                if found is None or found.revision != before.revision:
+                    return Ratification.DECIDED
+            for table_id, version in proposal.expected.items():
+                head = self._heads.get(table_id)
+                if head is None or head.version != version:
+                    return Ratification.MOVED
+            for table_id, commits in proposal.commits.items():
+                unpublished = (*self._heads[table_id].unpublished, *commits)
+                self._heads[table_id] = Head(commits[-1].version, unpublished)
+            if after is not None:
+                self._records[after.id] = after
+            return Ratification.RATIFIED
+
+    def published(self, table_id: str, version: int) -> None:
+        with self._lock:
+            head = self._heads.get(table_id)
+            if head is not None:
+                left = tuple(commit for commit in head.unpublished if commit.version > version)
+                self._heads[table_id] = Head(head.version, left)
+
+    def insert(self, record: TransactionRecord) -> bool:
+        with self._lock:
+            return self._records.setdefault(record.id, record) is record
+
+    def transaction(self, transaction_id: str) -> TransactionRecord | None:
+        with self._lock:
+            return self._records.get(transaction_id)
+
+    def replace(self, record: TransactionRecord) -> bool:
+        with self._lock:
+            return self._replace(record)
+
+    def transactions(
+        self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
+    ) -> list[TransactionRecord]:
+        with self._lock:
+            found = sorted((r for r in self._records.values() if r.status in statuses), key=lambda record: record.key)
+        start = 0 if after is None else bisect.bisect_right(found, after, key=lambda record: record.key)
+        return list(itertools.islice(found, start, start + limit))
+
+    def delete(self, transaction_id: str) -> None:
+        with self._lock:
+            self._records.pop(transaction_id, None)
+            self._parts.pop(transaction_id, None)
+
+    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+        with self._lock:
+            done = self._replace(record)
+            if done:
+                self._parts.setdefault(record.id, {}).update(parts)
+            return done
+
+    def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
+        with self._lock:
+            parts = self._parts.get(transaction_id, {})
+            return {key: parts[key] for key in sorted(parts) if key.startswith(prefix)}
+
+    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+        with self._lock:
+            for key in keys:
+                self._parts.get(transaction_id, {}).pop(key, None)
+
+    def _replace(self, record: TransactionRecord) -> bool:
+        found = self._records.get(record.id)
+        if found is None or found.revision != record.revision - 1:
+            return False
+        self._records[record.id] = record
+        return True

@@ -1,0 +1,251 @@
+"""Judges transactions over several tables by the raw bytes of the logs and by what clients were told.
+
+The tables hold money: each file is a coin, which its name tells the worth of; every deal moves money and makes none.
+As ``deltalog.testing.checker``, whose reading of a log this uses, it shares no code with the library.
+
+====  =======================================================================================================
+X1    Whole: a transaction is in all of its tables, once, with exactly its changes, or in none.
+X2    Honest: what was told to be committed is in the logs; what was told to be aborted, or was never finished, is not.
+X3    Money: the coins of all tables are worth what they were, at the end and in whatever is read at one instant.
+X4    Ratified: versions are ratified without a gap, and a published file has the bytes that were ratified.
+X5    In order: the last commits of a transaction have one in-commit timestamp, and its versions lie side by side.
+X6    Serializable: nothing that such a transaction had opened changed before it was ratified.
+X7    Recovered: at the end nothing is unpublished or undecided, and recovering again changes nothing.
+X8    Cut: whatever the point in time, a consistent cut has all of a transaction or nothing.
+X9    Only errors that the library declares reach the caller, and own changes are seen.
+====  =======================================================================================================
+
+I1, I2, I3, I8 and I10 are those of the checker, of each table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deltalog.testing.checker import Commit, History, Sighting, State, Violation, check, parse_commit, replay
+
+#: What of the checker holds for a table of which not all operations are told.
+_OF_ONE_TABLE = {"I1", "I2", "I3", "I8", "I10"}
+
+Change = tuple[frozenset[str], frozenset[str]]  # what is added, what is removed
+
+
+@dataclass
+class Deal:
+    """What one client did, in one transaction or in one commit of one table.
+
+    ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: by table, in order.
+    ``opened``: the version of each table that it read. ``complete``: all that it was to do was done, so that it could
+    be committed. ``told``: what any client heard of how it ended: committed, aborted.
+    """
+
+    token: str
+    client: str
+    is_transaction: bool = True
+    is_serializable: bool = False
+    changes: dict[str, list[Change]] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=dict)
+    complete: bool = False
+    told: set[str] = field(default_factory=set)
+
+    def change(self, table: str, adds: Sequence[str], removes: Sequence[str]) -> None:
+        self.changes.setdefault(table, []).append((frozenset(adds), frozenset(removes)))
+
+
+@dataclass(frozen=True)
+class Ratified:
+    """Commits that were accepted at once: by table, each version with its bytes as they were staged."""
+
+    at: float
+    commits: Mapping[str, Sequence[tuple[int, bytes]]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Versions that were said to be those of a point in time; ``final``: when nothing more was committed."""
+
+    at_ms: int
+    versions: Mapping[str, int]
+    final: bool = False
+
+
+@dataclass
+class World:
+    """All that is known at the end. ``initial``: how many versions of each table came before the deals. ``reads``: what
+    was seen at one instant, with who saw it. ``left``: what recovery should have done and has not. ``wrong``: what was
+    ratified though its transaction was decided, or had not begun to commit."""
+
+    logs: Mapping[str, Mapping[int, bytes]]
+    initial: Mapping[str, int]
+    total: int
+    deals: Sequence[Deal] = ()
+    ratified: Sequence[Ratified] = ()
+    sightings: Mapping[str, Sequence[Sighting]] = field(default_factory=dict)
+    reads: Sequence[tuple[str, Mapping[str, frozenset[str]]]] = ()
+    cuts: Sequence[Cut] = ()
+    wrong: Sequence[str] = ()
+    left: Sequence[str] = ()
+    crashes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Part:
+    version: int
+    change: Change
+    ict_ms: int
+
+
+def worth(coins: frozenset[str]) -> int:
+    """What coins are worth together; files that are none are worth nothing."""
+    return sum(int(coin.split("-")[1]) for coin in coins if coin.startswith("coin-"))
+
+
+def judge(world: World) -> list[Violation]:
+    """All that is wrong; empty when good."""
+    judge = _Judge(world)
+    judge.check_tables()
+    if not judge.violations:  # of logs that are broken the rest need not make sense
+        judge.check_deals()
+        judge.check_money()
+        judge.check_ratified()
+        judge.check_serializable()
+        judge.check_cuts()
+    judge.blame_all("X2", world.wrong)
+    judge.blame_all("X7", world.left)
+    judge.blame_all("X9", world.crashes)
+    return judge.violations
+
+
+class _Judge:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.violations: list[Violation] = []
+        self.commits: dict[str, dict[int, Commit]] = {}
+        self.states: dict[str, dict[int, State]] = {}
+        self.found: dict[str, dict[str, list[_Part]]] = {}  # by token and table
+
+    def blame(self, invariant: str, message: str, version: int | None = None) -> None:
+        self.violations.append(Violation(invariant, message, version))
+
+    def blame_all(self, invariant: str, messages: Sequence[str]) -> None:
+        for message in messages:
+            self.blame(invariant, message)
+
+    def check_tables(self) -> None:
+        for name, log in self.world.logs.items():
+            history = History(log, sightings=self.world.sightings.get(name, ()), initial=self.world.initial[name])
+            for each in check(history):
+                if each.invariant in _OF_ONE_TABLE:
+                    self.blame(each.invariant, f"{name}: {each.message}", each.version)
+            if self.violations:
+                return
+            self.commits[name] = {version: parse_commit(version, data) for version, data in log.items()}
+            self.states[name] = replay(log)
+            for version, commit in sorted(self.commits[name].items()):
+                if version >= self.world.initial[name]:
+                    part = _Part(version, _change(commit), commit.ict_ms)
+                    self.found.setdefault(str(_token(commit)), {}).setdefault(name, []).append(part)
+
+    # ---------------------------------------------------------------------------------------------- X1, X2, X5
+
+    def check_deals(self) -> None:
+        deals = {deal.token: deal for deal in self.world.deals}
+        for token in self.found.keys() - deals.keys():
+            self.blame("X1", f"nobody made {token}, which is in {sorted(self.found[token])}")
+        for deal in self.world.deals:
+            parts = self.found.get(deal.token)
+            if parts is None:
+                if "committed" in deal.told and deal.changes:
+                    self.blame("X2", f"{deal.token} was told to be committed, and is nowhere")
+                continue
+            if "aborted" in deal.told:
+                self.blame("X2", f"{deal.token} was told to be aborted, and is in {sorted(parts)}")
+            if not deal.complete:
+                self.blame("X2", f"{deal.token} was never finished, and is in {sorted(parts)}")
+                continue
+            landed = {name: [part.change for part in some] for name, some in parts.items()}
+            if landed != deal.changes:
+                self.blame("X1", f"{deal.token} is {landed}, and was to be {deal.changes}")
+            if deal.is_transaction:
+                self._check_order(deal.token, parts)
+
+    def _check_order(self, token: str, parts: Mapping[str, Sequence[_Part]]) -> None:
+        for name, some in parts.items():
+            versions = [part.version for part in some]
+            if versions != list(range(versions[0], versions[0] + len(versions))):
+                self.blame("X5", f"{token} is in the versions {versions} of {name}")
+        if len({some[-1].ict_ms for some in parts.values()}) > 1:
+            self.blame("X5", f"{token} ends at {[some[-1].ict_ms for some in parts.values()]}")
+
+    # ------------------------------------------------------------------------------------------------- X3, X4
+
+    def check_money(self) -> None:
+        last = {name: states[max(states)].files for name, states in self.states.items()}
+        for who, seen in [("the end", last), *self.world.reads]:
+            money = sum(map(worth, seen.values()))
+            if money != self.world.total:
+                self.blame("X3", f"{who}: {money} instead of {self.world.total} in {sorted(seen)}")
+
+    def check_ratified(self) -> None:
+        next_version = dict(self.world.initial)
+        for each in self.world.ratified:
+            for name, commits in each.commits.items():
+                for version, data in commits:
+                    if version != next_version[name]:
+                        self.blame("X4", f"{name}: {version} was ratified after {next_version[name] - 1}", version)
+                    next_version[name] = version + 1
+                    if self.world.logs[name].get(version) != data:
+                        self.blame("X4", f"{name}: what is published is not what was ratified", version)
+        if self.world.ratified:
+            for name, log in self.world.logs.items():
+                if max(log) + 1 != next_version[name]:
+                    self.blame("X4", f"{name}: {max(log)} is published, {next_version[name] - 1} ratified", max(log))
+
+    # ------------------------------------------------------------------------------------------------- X6, X8
+
+    def check_serializable(self) -> None:
+        deals = {deal.token: deal for deal in self.world.deals if deal.is_serializable}
+        heads = {name: number - 1 for name, number in self.world.initial.items()}
+        for each in self.world.ratified if not self.violations else ():
+            tokens = {str(_token(parse_commit(v, data))) for some in each.commits.values() for v, data in some}
+            for token in tokens & deals.keys():
+                for name, version in deals[token].opened.items():
+                    if heads[name] > version:
+                        self.blame("X6", f"{token} had read {name} at {version}, and it was at {heads[name]} by then")
+            for name, commits in each.commits.items():
+                heads[name] = commits[-1][0]
+
+    def check_cuts(self) -> None:
+        for cut in self.world.cuts:
+            what = f"the cut {dict(cut.versions)} at {cut.at_ms}"
+            for token, parts in self.found.items():
+                inside = {part.version <= cut.versions[name] for name, some in parts.items() for part in some}
+                if len(inside) > 1:
+                    self.blame("X8", f"{what} has a part of {token}")
+            for name, version in cut.versions.items():
+                ict_ms, later_ms = (self._ict_ms(name, each) for each in (version, version + 1))
+                if ict_ms is not None and ict_ms > cut.at_ms:
+                    self.blame("X8", f"{what} has a later version of {name}")
+                is_there = later_ms is not None and later_ms <= cut.at_ms
+                if cut.final and is_there and not self._is_split(name, version + 1, cut.at_ms):
+                    self.blame("X8", f"{what} lacks version {version + 1} of {name}")
+
+    def _ict_ms(self, name: str, version: int) -> int | None:
+        state = self.states[name].get(version)
+        return None if state is None else state.ict_ms
+
+    def _is_split(self, name: str, version: int, at_ms: int) -> bool:
+        """Whether a version is of a transaction that was not complete at a point in time."""
+        token = str(_token(self.commits[name][version])) if version >= self.world.initial[name] else ""
+        return any(part.ict_ms > at_ms for part in self.found.get(token, {}).get(name, ()))
+
+
+def _change(commit: Commit) -> Change:
+    return frozenset(commit.paths("add")), frozenset(commit.paths("remove"))
+
+
+def _token(commit: Commit) -> str | None:
+    """Whose commit it is: of which transaction, or with which userMetadata."""
+    told = ((commit.body("commitInfo") or {}).get("deltalog") or {}).get("transaction") or {}
+    return told.get("id") or commit.token

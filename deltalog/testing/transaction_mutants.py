@@ -1,0 +1,305 @@
+"""Faults put into the catalog's code on purpose, as ``deltalog.testing.mutants`` does with the commit loop. Each must
+be found in the schedules of ``deltalog.testing.transactions``.
+
+    seed, violations = find(MUTANTS[0])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from deltalog.catalog import branch as branch_module
+from deltalog.catalog import commit as commit_module
+from deltalog.catalog import records as records_module
+from deltalog.catalog import store as store_module
+from deltalog.catalog.branch import Branch
+from deltalog.catalog.ledger import Ledger
+from deltalog.catalog.records import Ratification
+from deltalog.errors import OperationTimeoutError, TransactionCanceledError
+from deltalog.spec.paths import STAGED_COMMITS_DIRECTORY
+from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.testing.mutants import Mutant, Patch
+from deltalog.testing.transactions import run_transactions
+from deltalog.transactions import leftovers as leftovers_module
+from deltalog.transactions import manager as manager_module
+from deltalog.transactions import transaction as transaction_module
+from deltalog.transactions.tables import ManagedTables
+from deltalog.transactions.transaction import ManagedTransaction
+
+# Of modules whose inside is looked into, which mypy need not follow.
+branch: Any = branch_module
+commit: Any = commit_module
+records: Any = records_module
+store: Any = store_module
+leftovers: Any = leftovers_module
+manager: Any = manager_module
+transaction: Any = transaction_module
+REAL_CATCH_UP: Any = Branch.catch_up
+REAL_COMMIT: Any = commit.commit
+
+MUTANTS: list[Mutant] = []
+#: Schedules in which much happens at once, and little fails.
+BUSY: dict[str, Any] = {"policy": "random", "clients": 4, "fault_rate": 0.01}
+
+
+def mutant(*invariants: str, **options: Any) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    """Add a mutant to the list."""
+
+    def register(apply: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        MUTANTS.append(Mutant(apply.__name__, apply, frozenset(invariants), options, run_transactions))
+        return apply
+
+    return register
+
+
+# ------------------------------------------------------------------------------------------------- ratification
+
+
+@mutant("X4", "I10", "X3")
+def ratifies_without_looking_at_the_heads(patch: Patch) -> None:
+    real = MemoryCoordinator.ratify
+
+    def ratify(self: Any, proposal: Any) -> Any:
+        expected = {table_id: self._heads[table_id].version for table_id in proposal.expected}
+        kind = type("Blind", (), {"expected": expected, **{f: getattr(proposal, f) for f in _FIELDS}})
+        return real(self, kind())
+
+    patch.setattr(MemoryCoordinator, "ratify", ratify)
+
+
+_FIELDS = ("commits", "unmoved", "before", "after")
+
+
+@mutant("X1", "X2", "X7")
+def ratifies_without_the_record(patch: Patch) -> None:
+    """The transaction's record is changed afterwards, and not at all when the process dies."""
+
+    def is_ratified(coordinator: Any, record: Any, proposal: Any, environment: Any) -> bool:
+        bare = dataclasses.replace(proposal, before=None, after=None)
+        if coordinator.ratify(bare) is not Ratification.RATIFIED:
+            return False
+        coordinator.replace(proposal.after)
+        return True
+
+    patch.setattr(commit, "_is_ratified", is_ratified)
+
+
+@mutant("X1", "X2", "X3", "I10")
+def ratifies_one_table_after_the_other(patch: Patch) -> None:
+    real = commit._is_ratified
+
+    def is_ratified(coordinator: Any, record: Any, proposal: Any, environment: Any) -> Any:
+        first, *rest = sorted(proposal.commits)
+        if rest:
+            alone = commit.Proposal({first: proposal.commits[first]}, {})
+            if coordinator.ratify(alone) is not Ratification.RATIFIED:
+                return False
+            others = {table_id: proposal.commits[table_id] for table_id in rest}
+            proposal = commit.Proposal(others, {}, proposal.before, proposal.after)
+        return real(coordinator, record, proposal, environment)
+
+    patch.setattr(commit, "_is_ratified", is_ratified)
+
+
+@mutant("X2", "X4", "X9")
+def takes_a_time_out_for_a_failure(patch: Patch) -> None:
+    def is_ratified(coordinator: Any, record: Any, proposal: Any, environment: Any) -> Any:
+        try:
+            return coordinator.ratify(proposal) is Ratification.RATIFIED
+        except OperationTimeoutError as error:
+            raise TransactionCanceledError("it failed", transaction_id=record.id) from error
+
+    patch.setattr(commit, "_is_ratified", is_ratified)
+
+
+@mutant("X2", "X1", "X7", kinds={"deal": 3, "meddle": 4, "recover": 2}, **BUSY)
+def aborts_what_is_ratified(patch: Patch) -> None:
+    """A record is replaced whatever it has become: a sweep ends a commit that was ratified meanwhile."""
+
+    def replace(self: Any, record: Any) -> bool:
+        self._records[record.id] = record
+        return True
+
+    patch.setattr(MemoryCoordinator, "_replace", replace)
+
+
+@mutant("X2", "X1", "X7", "X4", kinds={"deal": 2, "meddle": 3, "recover": 3}, **{**BUSY, "fault_rate": 0.04})
+def does_not_ask_whether_the_transaction_is_still_on(patch: Patch) -> None:
+    """Its end is not part of what is ratified: a cancelled one is committed all the same."""
+    real = MemoryCoordinator.ratify
+
+    def ratify(self: Any, proposal: Any) -> Any:
+        before = proposal.before
+        if before is not None and before.id in self._records:
+            found = self._records[before.id]
+            proposal = dataclasses.replace(proposal, before=dataclasses.replace(before, revision=found.revision))
+        return real(self, proposal)
+
+    patch.setattr(MemoryCoordinator, "ratify", ratify)
+
+
+# ----------------------------------------------------------------------------------------------- conflicts, reads
+
+
+@mutant("I10", "X3")
+def catches_up_without_looking(patch: Patch) -> None:
+    patch.setattr(branch, "rebase", lambda prepared, base, winner, file_time, table: base)
+
+
+@mutant("I10", "X3", attempts=1, kinds={"deal": 1, "single": 1}, coins=3, isolation="SNAPSHOT", **BUSY)
+def holds_later_changes_against_later_winners_only(patch: Patch) -> None:
+    """After a commit that lost its races a change is compared with what came after that only."""
+    real = Branch._add
+
+    def add(self: Any, prepared: Any, attempt: Any) -> None:
+        seen = self._snapshot
+        real(self, prepared, attempt)
+        self._snapshot = seen
+
+    patch.setattr(Branch, "_add", add)
+
+
+@mutant("X6", isolation="SERIALIZABLE")
+def forgets_what_was_only_read(patch: Patch) -> None:
+    patch.setattr(Branch, "judged", lambda self: self.prepared)
+
+
+@mutant("X6", isolation="SERIALIZABLE", kinds={"deal": 1, "single": 1}, coins=5, **BUSY)
+def looks_at_the_heads_of_changed_tables_only(patch: Patch) -> None:
+    real = commit._stage
+
+    def stage(record: Any, targets: Any, environment: Any) -> Any:
+        proposal = real(record, targets, environment)
+        return dataclasses.replace(proposal, unmoved={})
+
+    patch.setattr(commit, "_stage", stage)
+
+
+@mutant("X3")
+def reads_each_table_as_it_is_when_opened(patch: Patch) -> None:
+    def pins(self: Any, record: Any) -> Any:
+        return self._ledger.coordinator.cut()
+
+    patch.setattr(ManagedTransaction, "_pins", pins)
+
+
+@mutant("X3", "X8", kinds={"deal": 4, "cut": 6})
+def cuts_each_table_when_it_comes_to_it(patch: Patch) -> None:
+    real = ManagedTables.version_at
+
+    def version_at(self: Any, record: Any, timestamp: Any, latest: Any) -> Any:
+        return real(self, record, timestamp, self.coordinator.cut())
+
+    patch.setattr(ManagedTables, "version_at", version_at)
+
+
+@mutant("X5", "X8")
+def stamps_each_table_by_itself(patch: Patch) -> None:
+    real = Branch.attempts
+
+    def attempts(self: Any, transaction_id: Any, last_ms: Any) -> Any:
+        return real(self, transaction_id, max(self.earliest_ms, last_ms - 1_000))
+
+    patch.setattr(Branch, "attempts", attempts)
+
+
+# ------------------------------------------------------------------------------------ publishing, what is left behind
+
+
+@mutant("I2", "X4", "X7", "X9")
+def publishes_out_of_order(patch: Patch) -> None:
+    real = store._publish
+    patch.setattr(store, "_publish", real)
+
+    def publish(inner: Any, coordinator: Any, table_id: Any, head: Any = None, contents: Any = store._NOTHING) -> int:
+        head = head or coordinator.head(table_id)
+        unpublished = () if head is None else head.unpublished
+        for each in reversed(unpublished):
+            real(inner, each, contents.get(each.file))
+        if unpublished:
+            coordinator.published(table_id, unpublished[-1].version)
+        return len(unpublished)
+
+    for module in (store, commit):
+        patch.setattr(module, "publish", publish)
+
+
+@mutant("X3", "X4", "X7", "X9")
+def deletes_staged_files_before_publishing(patch: Patch) -> None:
+    real = store._publish
+
+    def publish(inner: Any, each: Any, content: Any) -> None:
+        data = inner.get(f"{STAGED_COMMITS_DIRECTORY}/{each.file}") if content is None else content
+        store.discard_staged(inner, [each])
+        real(inner, each, data)
+
+    patch.setattr(store, "_publish", publish)
+
+
+@mutant("X4", "X7", "X9", "I2")
+def notes_as_published_what_is_not_yet(patch: Patch) -> None:
+    real = store._publish
+
+    def publish(inner: Any, coordinator: Any, table_id: Any, head: Any = None, contents: Any = store._NOTHING) -> int:
+        head = head or coordinator.head(table_id)
+        unpublished = () if head is None else head.unpublished
+        if unpublished:
+            coordinator.published(table_id, unpublished[-1].version)
+        for each in unpublished:
+            real(inner, each, contents.get(each.file))
+        return len(unpublished)
+
+    for module in (store, commit):
+        patch.setattr(module, "publish", publish)
+
+
+@mutant("X4", "X7", "X9", "X3")
+def sweeps_staged_commits_that_may_yet_be_ratified(patch: Patch) -> None:
+    patch.setattr(leftovers, "_staged_version", lambda name: 0)
+
+
+@mutant("X7")
+def leaves_what_dead_processes_were_committing(patch: Patch) -> None:
+    real = records.overdue
+
+    def overdue(record: Any, now_ms: Any, idle_timeout_ms: Any) -> Any:
+        return (
+            None
+            if record.status is records.TransactionStatus.COMMIT_IN_PROGRESS
+            else real(record, now_ms, idle_timeout_ms)
+        )
+
+    patch.setattr(records, "overdue", overdue)
+
+
+# ------------------------------------------------------------------------------------------- processes, lost answers
+
+
+@mutant("X1", "X2")
+def commits_what_this_process_knows_of(patch: Patch) -> None:
+    """Another process that takes a transaction up commits only the first table of it."""
+    real = ManagedTransaction.targets
+
+    def targets(self: Any, record: Any) -> Any:
+        known = bool(self._opened)
+        found = real(self, record)
+        return found if known else found[:1]
+
+    patch.setattr(ManagedTransaction, "targets", targets)
+
+
+@mutant("X1", "X2")
+def extends_what_is_over(patch: Patch) -> None:
+    """Whoever finds a transaction over makes it active again."""
+    real = Ledger.current
+
+    def current(self: Any, transaction_id: Any) -> Any:
+        record = real(self, transaction_id)
+        if record.status is records.TransactionStatus.ABORTED:
+            record = dataclasses.replace(records.active_again(record, self.now_ms()), end_ms=None)
+            self.coordinator.replace(record)
+        return record
+
+    patch.setattr(Ledger, "current", current)

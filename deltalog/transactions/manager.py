@@ -1,0 +1,453 @@
+"""TransactionManager: the tables of a catalog, and transactions over several of them.
+
+The calls and their errors are those of AWS Lake Formation's transactions; what makes them true are catalog-managed
+tables: a transaction is one ratification of a coordinator. See docs/transactions.md for what is guaranteed to whom.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import enum
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from deltalog.catalog import records
+from deltalog.catalog.commit import Target, at_once, commit
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.ledger import Ledger
+from deltalog.catalog.locate import open_coordinator
+from deltalog.catalog.records import (
+    Call,
+    Head,
+    Isolation,
+    StatusFilter,
+    TableRecord,
+    TransactionRecord,
+    TransactionStatus,
+    TransactionType,
+)
+from deltalog.errors import (
+    CallError,
+    CommitConflictError,
+    CoordinatorError,
+    DeltaLogError,
+    OperationTimeoutError,
+    TransactionCanceledError,
+    TransactionStateError,
+)
+from deltalog.spec.schema import StructType
+from deltalog.table import DeltaTable, PointInTime
+from deltalog.transactions import objects, ratified
+from deltalog.transactions.leftovers import clean_up, recover
+from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, path_below
+from deltalog.transactions.tables import ManagedTables
+from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
+from deltalog.write.commit import Environment
+from deltalog.write.hooks import after_commit
+
+log = logging.getLogger(__name__)
+
+_MS = datetime.timedelta(milliseconds=1)
+E = TypeVar("E", bound=enum.Enum)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transaction as it is seen from outside. ``end_ms`` is there when it is decided, ``reason`` when it was
+    aborted."""
+
+    transaction_id: str
+    status: TransactionStatus
+    type: TransactionType
+    start_ms: int
+    end_ms: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPage:
+    """Some transactions, the oldest first, and what the next call needs when there are more."""
+
+    transactions: list[TransactionDescription]
+    next_token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualObject:
+    """An object that is to be deleted when its transaction is cancelled; if ``etag`` is given, only as it was then."""
+
+    uri: str
+    etag: str | None = None
+
+
+class TransactionManager:
+    """The tables of a catalog. Threads may share it.
+
+    ``url``: where the coordinator is: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
+    ``idle_timeout``: how long a transaction may be silent before it is aborted. ``storage_options``: those of the
+    tables, as for ``DeltaTable.open``.
+    """
+
+    def __init__(
+        self,
+        url: str | Coordinator,
+        *,
+        idle_timeout: datetime.timedelta = records.IDLE_TIMEOUT_MS * _MS,
+        environment: Environment | None = None,
+        **storage_options: Any,
+    ) -> None:
+        self.coordinator = url if isinstance(url, Coordinator) else open_coordinator(url, **storage_options)
+        self._environment = environment or Environment()
+        self._ledger = Ledger(self.coordinator, self._environment, idle_timeout // _MS)
+        self._tables = ManagedTables(self.coordinator, self._environment, storage_options)
+        self._open: dict[str, ManagedTransaction] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"TransactionManager({self.coordinator.url!r})"
+
+    # --------------------------------------------------------------------------------------------- tables
+
+    def create_table(
+        self,
+        name: str,
+        url: str,
+        schema: StructType | pa.Schema,
+        *,
+        properties: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> DeltaTable:
+        """Create a table that this catalog manages. ``name``: ``database.table``. ``options``: as for
+        ``DeltaTable.create``.
+
+        Raises TableExistsError where the name or the location is taken. Cost: as ``DeltaTable.create``, and 3 calls
+        of the coordinator.
+        """
+        return self._tables.create(name, url, schema, properties or {}, options)
+
+    def register_table(self, name: str, url: str) -> DeltaTable:
+        """Put a table that exists under the management of this catalog, by a commit that says so. From then on it can
+        only be written through the catalog: others find a feature that they do not have, or a catalog that they have
+        to ask.
+
+        What was begun before and not ended is ended. Raises TableExistsError for a name that is taken,
+        ResourceNotReadyError for a table of another catalog. Cost: as an open, a commit, and 3 calls of the
+        coordinator.
+        """
+        return self._tables.register(name, url)
+
+    def drop_table(self, name: str) -> None:
+        """Take a table out of the catalog, published in full. Its files stay; ``register_table`` takes it back.
+
+        Raises EntityNotFoundError. Cost: as ``publish``.
+        """
+        self._tables.drop(name)
+
+    def list_tables(self) -> list[TableRecord]:
+        """All tables, by name. Cost: 1 call of the coordinator for each 1,000."""
+        return self._tables.all()
+
+    def table(self, name: str) -> DeltaTable:
+        """A handle whose commits go through the catalog, each by itself. Raises EntityNotFoundError.
+
+        Cost: as ``DeltaTable.open`` and 2 calls of the coordinator the first time, then 1 call.
+        """
+        return self._tables.handle(self._tables.record(name))
+
+    def publish(self, name: str) -> int:
+        """Copy ratified commits of a table to its log, in order; their number. Writers do so after each commit.
+
+        Cost: 2 calls of the coordinator; 1 GET, 1 PUT and 1 DELETE for each commit.
+        """
+        return self._tables.publish(self._tables.record(name))
+
+    def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
+        """The version of each table, by name, that was current at one point in time by its in-commit timestamps; of a
+        transaction over several of them all or nothing.
+
+        Raises TimestampOutOfRangeError for a table that is younger. Cost: as ``DeltaTable.version_at`` and 1 GET for
+        each table.
+        """
+        if names is None:
+            tables = {table.name: table for table in self.list_tables()}
+        else:
+            tables = {name: self._tables.record(name) for name in names}
+        # What is committed while the tables are looked at is left out of all of them.
+        latest = self.coordinator.cut()
+        return {name: self._tables.version_at(table, timestamp, latest) for name, table in tables.items()}
+
+    # --------------------------------------------------------------------------------------- transactions
+
+    def transaction(
+        self,
+        transaction_id: str | None = None,
+        *,
+        transaction_type: str = "READ_AND_WRITE",
+        isolation: str = "SNAPSHOT",
+    ) -> ManagedTransaction:
+        """A new transaction, or one that was started before, in whatever process.
+
+            with manager.transaction() as txn:
+                txn.table("bank.accounts").delete("id = 7")
+                txn.table("bank.archive").append(rows)
+                txn.commit()
+
+        ``isolation="SERIALIZABLE"``: nothing that it opened may have changed when it commits, in whatever table.
+        Leaving the block without ``commit`` cancels it. Raises EntityNotFoundError, CallError.
+        """
+        if transaction_id is None:
+            return self._handle_of(self._start(transaction_type, isolation), is_new=True)
+        return self._handle_of(self._ledger.current(transaction_id))
+
+    def _handle_of(self, record: TransactionRecord, is_new: bool = False) -> ManagedTransaction:
+        with self._lock:
+            if record.id not in self._open:
+                end, started = (self.commit_transaction, self.cancel_transaction), record if is_new else None
+                self._open[record.id] = ManagedTransaction(record.id, self._ledger, self._tables, end, started)
+            return self._open[record.id]
+
+    def start_transaction(self, transaction_type: str = "READ_AND_WRITE", *, isolation: str = "SNAPSHOT") -> str:
+        """Start a transaction; its id. Raises CallError. Cost: 1 call of the coordinator."""
+        return self._start(transaction_type, isolation).id
+
+    def _start(self, transaction_type: str, isolation: str) -> TransactionRecord:
+        kind = _member(TransactionType, transaction_type, "transaction type")
+        return self._ledger.start(kind, _member(Isolation, isolation, "isolation"))
+
+    def commit_transaction(self, transaction_id: str) -> TransactionStatus:
+        """Make what the transaction did the next versions of its tables. Idempotent: COMMITTED again when it is, and
+        COMMIT_IN_PROGRESS while another call is at it.
+
+        Raises TransactionCanceledError when it was aborted, or is now because of its ``conflicts``;
+        TransactionContentionError when others were faster at every attempt, with the transaction active as before;
+        StoreError, with the transaction as it was before the call; OperationTimeoutError when it is not known: call it
+        again. Raises EntityNotFoundError, CallError.
+        Cost: 4 calls of the coordinator and as ``deltalog.catalog.commit``; then for each table 1 call, 1 PUT and 1
+        DELETE for each commit, and its hooks.
+        """
+        record = self._ledger.allowed(transaction_id, Call.COMMIT)
+        if record.status is not TransactionStatus.ACTIVE:
+            return record.status
+        targets = self._handle_of(record).targets(record)
+        if not any(target.branch.prepared for target in targets):
+            return self._end_without_changes(transaction_id)
+        in_progress = records.committing(record, self._ledger.now_ms())
+        if not self.coordinator.replace(in_progress):
+            return self.commit_transaction(transaction_id)
+        try:
+            landed = commit(self.coordinator, in_progress, targets, self._environment)
+        except CommitConflictError as conflict:
+            self._abort(in_progress, f"conflict: {conflict.message}")
+            raise TransactionCanceledError(
+                f"Transaction {transaction_id} is aborted, because another writer was first: {conflict.message}",
+                transaction_id=transaction_id,
+                conflicts=[conflict],
+            ) from conflict
+        except (OperationTimeoutError, TransactionStateError):
+            raise
+        except DeltaLogError:  # nothing was committed, and it can be tried again
+            with contextlib.suppress(CoordinatorError):  # else it is overdue in a while
+                self.coordinator.replace(records.active_again(in_progress, self._ledger.now_ms()))
+            raise
+        at_once(self._follow_up, targets)
+        self._close(landed)
+        return landed.status
+
+    def cancel_transaction(self, transaction_id: str) -> None:
+        """Abort a transaction: nothing of it will be seen. Files that it wrote, and objects named with
+        ``delete_objects_on_cancel``, are deleted. Once more is no error.
+
+        Raises TransactionCommittedError, TransactionCommitInProgressError, EntityNotFoundError.
+        """
+
+        def cancelled(record: TransactionRecord) -> TransactionRecord:
+            return records.aborted(record, "cancelled", self._ledger.now_ms())
+
+        self._close(self._ledger.change(transaction_id, Call.CANCEL, cancelled))
+
+    def extend_transaction(self, transaction_id: str) -> None:
+        """Say that a transaction is still at work. Raises what its state makes of that."""
+        self._ledger.change(transaction_id, Call.EXTEND)
+
+    def describe_transaction(self, transaction_id: str) -> TransactionDescription:
+        """Raises EntityNotFoundError. Cost: 1 call of the coordinator."""
+        return _description(self._ledger.current(transaction_id))
+
+    def list_transactions(
+        self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
+    ) -> TransactionPage:
+        """Transactions by their start: those not decided, and the others until ``recover`` forgets them.
+
+        A page may have less than ``max_results`` (1 to 1,000) of them; the last one has no token. Raises CallError,
+        for a token of another catalog or another filter too. Cost: 1 call of the coordinator.
+        """
+        wanted = _member(StatusFilter, status_filter, "status filter")
+        _check_max_results(max_results)
+        found, token = self._ledger.page(wanted, max_results, next_token)
+        return TransactionPage([_description(record) for record in found], token)
+
+    def delete_objects_on_cancel(self, transaction_id: str, name: str, objects: Sequence[VirtualObject]) -> None:
+        """Name 1 to 100 objects of a table that are about to be written, to be deleted if the transaction is aborted;
+        before they are written, so that none is forgotten.
+
+        Raises CallError, EntityNotFoundError, and what the state of the transaction makes of it.
+        """
+        if not 1 <= len(objects) <= 100:
+            raise CallError(f"delete_objects_on_cancel takes 1 to 100 objects; got {len(objects)}.")
+        self._ledger.allowed(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL)
+        table = self._tables.record(name)
+        named = {path_below(table, each.uri): each.etag for each in objects}
+        parts = {f"{OBJECTS}/{table.table_id}/{path}": json.dumps(etag).encode() for path, etag in named.items()}
+        self._ledger.change(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL, parts=lambda record: parts)
+
+    def update_table_objects(
+        self, name: str, operations: Sequence[AddObject | DeleteObject], transaction_id: str | None = None
+    ) -> None:
+        """Add Parquet files that the caller has written below a table, and delete files of it, as one commit to the
+        table in a transaction, or without ``transaction_id`` as a commit by itself. 1 to 100 operations, and no object
+        in two of them.
+
+        Files of the caller stay when the transaction is cancelled, unless ``delete_objects_on_cancel`` names them.
+        Raises CallError, InvalidDataFileError and the errors of ``Transaction.commit`` for what cannot be committed;
+        EntityNotFoundError, and what the state of the transaction makes of it. Cost: for each object to be added as
+        ``Transaction.add_parquet_files`` and ``LogStore.etag``; a commit.
+        """
+        if transaction_id is None:
+            record = self._tables.record(name)
+            return objects.update(self._tables.handle(record), record, operations)
+        self._ledger.allowed(transaction_id, Call.WRITE)
+        record = self._tables.record(name)
+        transaction = self.transaction(transaction_id)
+        with transaction.alone():
+            objects.update(transaction.table(name), record, operations)
+
+    def get_table_objects(
+        self,
+        name: str,
+        transaction_id: str | None = None,
+        *,
+        timestamp: PointInTime | None = None,
+        where: str | None = None,
+        max_results: int = 1000,
+        next_token: str | None = None,
+    ) -> ObjectPage:
+        """The files of a table as of a transaction, with what it did itself; as of a point in time, as in
+        ``consistent_cut``; or of the latest version. All pages are of one version.
+
+        ``where``: a predicate over partition columns. Raises CallError, also for a token of another listing;
+        EntityNotFoundError, TimestampOutOfRangeError, VersionNotFoundError; ResourceNotReadyError for a file of which
+        some rows are deleted; and what the state of the transaction makes of it. Cost: as a snapshot, and its files.
+        """
+        _check_max_results(max_results)
+        if transaction_id is not None and timestamp is not None:
+            raise CallError("Give a transaction or a timestamp, not both.")
+        record = self._tables.record(name)
+        table = self._tables.handle(record) if transaction_id is None else self.transaction(transaction_id).table(name)
+        listing = json.dumps(["objects", record.table_id, transaction_id, where])
+        version, after = None, None
+        if next_token is not None:
+            version, after = self._ledger.place(listing, next_token)
+        elif timestamp is not None:
+            version = self.consistent_cut(timestamp, [name])[name]
+        snapshot = table.snapshot(version)
+        found, last = objects.page(snapshot, where, max_results, after)
+        return ObjectPage(found, self._ledger.token(listing, snapshot.version, last) if last else None)
+
+    # ------------------------------------------------------------------------------------ clients of Delta
+
+    def ratified(self, name: str) -> tuple[TableRecord, Head]:
+        """A table, its latest version, and the ratified commits that may not be published yet.
+
+        Raises EntityNotFoundError, CallError. Cost: 2 calls of the coordinator.
+        """
+        record = self._tables.record(name)
+        return record, ratified.head_of(self._tables, record)
+
+    def propose_commit(self, name: str, version: int, file: str) -> Head:
+        """Ratify a commit that another client has staged as ``_delta_log/_staged_commits/<file>``, as the next version
+        of a table; the head then. Once more with the same file is no error as long as it is not published.
+
+        Raises CommitConflictError when the version is that of another commit; InvalidActionError for one that readers
+        could not read, or that takes the table from the catalog; CallError, EntityNotFoundError. Cost: 4 calls of the
+        coordinator and 1 GET.
+        """
+        return ratified.propose(self._tables, self._tables.record(name), version, file)
+
+    def confirm_published(self, name: str, version: int) -> Head:
+        """Take note that commits up to ``version`` are in ``_delta_log``, after a look at each; one that is not there
+        is published. Raises as ``publish``, and CallError. Cost: as ``publish``."""
+        return ratified.confirm_published(self._tables, self._tables.record(name), version)
+
+    # ------------------------------------------------------------------------------------------- recovery
+
+    def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
+        """Finish what processes that died left: publish what is ratified, abort transactions that are overdue, delete
+        the files of aborted ones, forget those that ended ``retention`` ago. How many of each.
+
+        Any process may do it at any time. Cost: 1 call of the coordinator for each table and 1,000 transactions, 1
+        LIST for each table, and what there is to do.
+        """
+        with self._lock:
+            opened = set(self._open)
+        done = recover(self._ledger, self._tables, retention // _MS)
+        active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
+        with self._lock:
+            for transaction_id in opened - active:  # ended by another process, or too long silent
+                self._open.pop(transaction_id, None)
+        return done
+
+    # ---------------------------------------------------------------------------------------------- parts
+
+    def _end_without_changes(self, transaction_id: str) -> TransactionStatus:
+        def ended(record: TransactionRecord) -> TransactionRecord:
+            return records.committed(record, {}, self._ledger.now_ms())
+
+        record = self._ledger.change(transaction_id, Call.COMMIT, ended)
+        self._close(record)
+        return record.status
+
+    def _abort(self, record: TransactionRecord, reason: str) -> None:
+        with contextlib.suppress(CoordinatorError):  # else it is overdue in a while
+            ended = records.aborted(record, reason, self._ledger.now_ms())
+            if self.coordinator.replace(ended):
+                self._close(ended)
+
+    def _follow_up(self, target: Target) -> None:
+        """What is due after a commit; none of it can undo it."""
+        if not target.staged:
+            return
+        try:
+            target.publish(self.coordinator)
+            for snapshot, result in target.branch.landed(target.attempts):
+                self._tables.advance(target.table_id, after_commit(snapshot, result, self._environment))
+        except DeltaLogError as error:
+            log.warning("%s: not published yet: %s", target.store.url, error)
+
+    def _close(self, record: TransactionRecord) -> None:
+        """Let go of a transaction that is decided, and of what it left."""
+        with self._lock:
+            self._open.pop(record.id, None)
+        clean_up(self._ledger, self._tables, record)
+
+
+def _description(record: TransactionRecord) -> TransactionDescription:
+    return TransactionDescription(record.id, record.status, record.type, record.start_ms, record.end_ms, record.reason)
+
+
+def _member(kind: type[E], text: object, what: str) -> E:
+    try:
+        return kind(text)
+    except ValueError:
+        raise CallError(f"A {what} is one of {', '.join(each.value for each in kind)}; got {text!r}.") from None
+
+
+def _check_max_results(max_results: object) -> None:
+    if isinstance(max_results, bool) or not isinstance(max_results, int) or not 1 <= max_results <= 1000:
+        raise CallError(f"max_results is a number from 1 to 1000; got {max_results!r}.")

@@ -1,0 +1,292 @@
+"""The data files of a table by their URIs, for callers that write and read Parquet themselves.
+
+What was added so has its ETag in the log, as the tag ``deltalog.etag``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltalog.catalog.records import TableRecord
+from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
+from deltalog.log.columns import strings
+from deltalog.log.snapshot import Snapshot
+from deltalog.read.predicates import columns_of
+from deltalog.spec import column_mapping, partitions
+from deltalog.spec.actions import Metadata
+from deltalog.spec.arrow import schema_from_arrow
+from deltalog.spec.paths import LOG_DIRECTORY, are_ordinary, encode_path
+from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.storage.base import LogStore
+from deltalog.table import DeltaTable
+from deltalog.write.datafiles import CHANGES_DIRECTORY
+from deltalog.write.transaction import Transaction
+
+ETAG = "deltalog.etag"
+_THREADS = 8
+_COLUMNS = ["path", "partition_values", "size", "tags", "deletion_vector"]
+
+
+@dataclass(frozen=True, slots=True)
+class AddObject:
+    """A Parquet file that lies below the table and is to be one of its files. ``size_bytes`` and ``etag`` must be what
+    the store has. ``partition_values``: one for each partition column, in their order, as text; None for null."""
+
+    uri: str
+    etag: str
+    size_bytes: int
+    partition_values: Sequence[str | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """A file of the table that is to be one no longer; if ``etag`` is given, only that. The file itself stays."""
+
+    uri: str
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableObject:
+    """A file of a table. ``etag``: what it was added with, where that is known."""
+
+    uri: str
+    size_bytes: int
+    etag: str | None
+    partition_values: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPage:
+    """Some files of a table, by their paths, and what the next call needs when there are more."""
+
+    objects: list[TableObject]
+    next_token: str | None
+
+
+def path_below(table: TableRecord, uri: object) -> str:
+    """The path of an object below the root of its table. Raises CallError for one that lies elsewhere."""
+    if not isinstance(uri, str) or not 1 <= len(uri) <= 1024:
+        raise CallError(f"The URI of an object is text of 1 to 1024 characters; got {uri!r}.")
+    root = f"{table.url.rstrip('/')}/"
+    path = uri.removeprefix("file://") if root.startswith("/") else uri
+    below = path.removeprefix(root).split("/")
+    ours = below[0] in (LOG_DIRECTORY, CHANGES_DIRECTORY)
+    if not path.startswith(root) or ours or {"", ".", ".."}.intersection(below):
+        raise CallError(f"{uri} is no data file of {table.name}, whose root is {table.url}.")
+    return "/".join(below)
+
+
+def same_etag(one: str | None, other: str | None) -> bool:
+    """Whether two ETags are the same, with or without their quotes."""
+    return one is not None and other is not None and one.strip('"') == other.strip('"')
+
+
+# ----------------------------------------------------------------------------------------------- changing
+
+
+def update(table: DeltaTable, record: TableRecord, operations: Sequence[AddObject | DeleteObject]) -> None:
+    """Commit 1 to 100 changes of the table's files as one version. See ``TransactionManager.update_table_objects``."""
+    if not 1 <= len(operations) <= 100:
+        raise CallError(f"update_table_objects takes 1 to 100 operations; got {len(operations)}.")
+    paths = [path_below(record, operation.uri) for operation in operations]
+    if len(set(paths)) < len(paths):
+        raise CallError(f"{record.name}: two operations name the same object.")
+    named = list(zip(paths, operations, strict=True))
+    added = {path: each for path, each in named if isinstance(each, AddObject)}
+    with table.transaction() as transaction:
+        assert transaction.snapshot is not None
+        live = _live(transaction.snapshot, paths)
+        for path, each in added.items():
+            if path in live:
+                raise CallError(f"{each.uri} is a file of {record.name} already.")
+            _check_inside(transaction.snapshot, path)
+        _stage_removes(transaction, record, live, {p: each for p, each in named if isinstance(each, DeleteObject)})
+        _stage_adds(transaction, record, added)
+        transaction.commit("UPDATE TABLE OBJECTS")
+
+
+def _check_inside(snapshot: Snapshot, path: str) -> None:
+    """Refuse a symbolic link that leads out of the table, which readers would refuse later."""
+    try:
+        snapshot.reader.files.find(encode_path(path))
+    except UnsafePathError as error:
+        raise CallError(error.message) from None
+
+
+def _live(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
+    """Which of these paths, as they are in the store, are live files: the numbers of their rows in ``files``."""
+    names = snapshot.files()["path"]
+    if are_ordinary(paths) and are_ordinary(names.to_pylist()):
+        rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()
+        return {path: row for path, row in zip(paths, rows, strict=True) if row is not None}
+    wanted = set(paths)
+    found = {snapshot.reader.files.find(name)[1]: row for row, name in enumerate(names.to_pylist())}
+    return {path: row for path, row in found.items() if path in wanted}
+
+
+def _stage_adds(transaction: Transaction, record: TableRecord, added: Mapping[str, AddObject]) -> None:
+    store = transaction.reader.store
+    values = [(path, _values_of(transaction, each.partition_values)) for path, each in added.items()]
+    tags = {path: {ETAG: each.etag.strip('"')} for path, each in added.items()}
+    etags = _etags(store, added)
+    for add, (path, each) in zip(transaction.add_parquet_files(values, tags=tags), added.items(), strict=True):
+        if add.size != each.size_bytes or not same_etag(etags[path], each.etag):
+            raise CallError(
+                f"{each.uri} is not the object that was to be added to {record.name}: it has {add.size} bytes and the "
+                f"ETag {etags[path]}, not {each.size_bytes} and {each.etag}."
+            )
+    with ThreadPoolExecutor(_THREADS) as threads:
+        list(threads.map(functools.partial(_check_file, transaction.metadata, store), added))
+
+
+def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
+    """Whether a file has columns of the table only, of the very types, and nulls only where they may be: readers differ
+    in what they make of others. Columns may be missing, and then hold nulls.
+
+    Raises SchemaMismatchError, ResourceNotReadyError. Cost: the GETs of the footer and of NOT NULL columns.
+    """
+    where = f"{store.url}/{path}"
+    with pq.ParquetFile(store.open_input(path)) as file:
+        found = schema_from_arrow(file.schema_arrow)
+        for column in _checked_columns(metadata, found, where):
+            stored = found.find(column.name)
+            if stored is None or any(batch[0].null_count for batch in file.iter_batches(columns=[stored.name])):
+                raise SchemaMismatchError(f"{where}: column {column.name} is NOT NULL, and the file has nulls for it.")
+
+
+def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[StructField]:
+    """The NOT NULL columns of a table, under their names in files."""
+    mode = column_mapping.mode_of(metadata.configuration)
+    if mode == "id":
+        raise ResourceNotReadyError(f"{where}: tables whose columns are mapped by id take no files of others.")
+    schema = metadata.schema
+    known = {column.name.lower(): column for column in column_mapping.physical_schema(schema, mode)}
+    partitioned = {
+        column_mapping.physical_name(schema.field(name), mode).lower() for name in metadata.partition_columns
+    }
+    for column in found:
+        name = column.name.lower()
+        if name not in known:
+            raise SchemaMismatchError(f"{where} has a column {column.name}, which the table has not.")
+        expected = known[name].data_type
+        if name not in partitioned and str(expected) != "variant" and _bare(column.data_type) != _bare(expected):
+            raise SchemaMismatchError(f"{where}: column {column.name} is of type {column.data_type}, not {expected}.")
+    return [column for name, column in known.items() if not column.nullable and name not in partitioned]
+
+
+def _bare(data_type: DataType) -> DataType:
+    """A type without what files do not tell reliably: case, metadata, and where nulls may be."""
+    if isinstance(data_type, StructType):
+        return StructType(tuple(StructField(each.name.lower(), _bare(each.data_type)) for each in data_type))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_bare(data_type.element_type), True)
+    if isinstance(data_type, MapType):
+        return MapType(_bare(data_type.key_type), _bare(data_type.value_type), True)
+    return data_type
+
+
+def _stage_removes(
+    transaction: Transaction, record: TableRecord, live: Mapping[str, int], deleted: Mapping[str, DeleteObject]
+) -> None:
+    for path, each in deleted.items():
+        if path not in live:
+            raise CallError(f"{each.uri} is no file of {record.name}, or is one no longer.")
+    assert transaction.snapshot is not None
+    chosen = transaction.snapshot.files().take(pa.array([live[path] for path in deleted], pa.int64()))
+    tags = chosen["tags"].to_pylist()
+    known = {path: dict(each or ()).get(ETAG) for path, each in zip(deleted, tags, strict=True)}
+    unknown = [path for path, each in deleted.items() if each.etag is not None and known[path] is None]
+    known.update(_etags(transaction.reader.store, unknown))
+    for path, each in deleted.items():
+        if each.etag is not None and not same_etag(each.etag, known[path]):
+            raise CallError(f"{each.uri} has the ETag {known[path]}, not {each.etag}; nothing was deleted.")
+    if deleted:
+        transaction.remove_files(chosen)
+
+
+def _etags(store: LogStore, paths: Sequence[str] | Mapping[str, Any]) -> dict[str, str | None]:
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return dict(zip(paths, threads.map(store.etag, paths), strict=True))
+
+
+def _values_of(transaction: Transaction, texts: Sequence[str | None]) -> dict[str, str | None]:
+    """Partition values of a caller as the log has them. Raises CallError."""
+    metadata = transaction.metadata
+    columns = [metadata.schema.field(name) for name in metadata.partition_columns]
+    if len(texts) != len(columns):
+        raise CallError(
+            f"The table is partitioned by {len(columns)} columns ({', '.join(metadata.partition_columns) or 'none'}); "
+            f"got {len(texts)} partition values."
+        )
+    mode = column_mapping.mode_of(metadata.configuration)
+    return {
+        column_mapping.physical_name(column, mode): _value_of(column, text)
+        for column, text in zip(columns, texts, strict=True)
+    }
+
+
+def _value_of(column: StructField, text: str | None) -> str | None:
+    if text in (None, "", partitions.HIVE_NULL):
+        if not column.nullable:
+            raise CallError(f"The partition column {column.name} is NOT NULL.")
+        return None
+    try:
+        return partitions.serialize(partitions.parse(text, column.data_type, column.name), column.data_type)
+    except CorruptTableError as error:
+        raise CallError(error.message) from None
+
+
+# ------------------------------------------------------------------------------------------------ listing
+
+
+def page(snapshot: Snapshot, where: str | None, max_results: int, after: str | None) -> tuple[list[TableObject], str]:
+    """The files of a version by their paths in the log, from the one after ``after`` on; and where the next page
+    begins, "" after the last one.
+
+    ``where`` may only look at partition columns. Raises CallError; ResourceNotReadyError for a file of which some
+    rows are deleted. Cost: as ``Snapshot.files``.
+    """
+    files = _chosen(snapshot, where)
+    if after is not None:
+        files = files.filter(pc.greater(files["path"], after))
+    smallest = pc.select_k_unstable(files, k=max_results + 1, sort_keys=[("path", "ascending")])
+    rows = files.take(smallest).to_pylist()
+    shown = rows[:max_results]
+    return [_object(snapshot, row) for row in shown], shown[-1]["path"] if len(rows) > max_results else ""
+
+
+def _chosen(snapshot: Snapshot, where: str | None) -> pa.Table:
+    if not where:
+        return snapshot.files(_COLUMNS)
+    scan = snapshot.scan(where=where)
+    others = [] if scan.where is None else [column.name for column in columns_of(scan.where)]
+    others = [name for name in others if name not in snapshot.partition_columns]
+    if others:
+        raise CallError(
+            f"{snapshot.url} is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}: its files cannot "
+            f"be chosen by {others[0]}."
+        )
+    return scan.files().select(_COLUMNS)
+
+
+def _object(snapshot: Snapshot, row: Mapping[str, Any]) -> TableObject:
+    uri = snapshot.file_path(row["path"])
+    if row["deletion_vector"] is not None:
+        raise ResourceNotReadyError(
+            f"{uri} has rows that are deleted by a deletion vector, which a list of objects cannot tell. Read the "
+            "table with a client of Delta, or rewrite its files."
+        )
+    mode = column_mapping.mode_of(snapshot.metadata.configuration)
+    columns = [snapshot.schema.field(name) for name in snapshot.partition_columns]
+    values = dict(row["partition_values"] or ())
+    found = tuple(values.get(column_mapping.physical_name(column, mode)) or None for column in columns)
+    return TableObject(uri, row["size"], dict(row["tags"] or ()).get(ETAG), found)

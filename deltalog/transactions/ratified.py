@@ -1,0 +1,132 @@
+"""What clients that write Delta logs themselves ask of a catalog: how far a table is, the ratification of a commit that
+they have staged, and the note that they have published one.
+
+Their rows, conflicts and statistics are their own affair; what they propose must be a commit that readers can read,
+and one that leaves the table managed by its catalog.
+
+Spec: PROTOCOL.md#catalog-managed-tables.
+"""
+
+from __future__ import annotations
+
+import re
+
+from deltalog.catalog.records import Head, Proposal, Ratification, RatifiedCommit, TableRecord
+from deltalog.catalog.store import publish
+from deltalog.errors import (
+    CallError,
+    CommitConflictError,
+    CorruptTableError,
+    InvalidActionError,
+    MissingInCommitTimestampError,
+    ObjectNotFoundError,
+    ResourceNotReadyError,
+)
+from deltalog.log.reader import LogReader, required_ict
+from deltalog.spec import features
+from deltalog.spec.actions import Metadata, Protocol
+from deltalog.spec.codec import CommitActions, decode_commit
+from deltalog.spec.features import CATALOG_MANAGED
+from deltalog.spec.paths import staged_commit_path
+from deltalog.spec.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS
+from deltalog.transactions.tables import ManagedTables
+
+_FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
+
+
+def head_of(tables: ManagedTables, record: TableRecord) -> Head:
+    """Raises ResourceNotReadyError when the table was dropped meanwhile. Cost: 1 call of the coordinator."""
+    head = tables.coordinator.head(record.table_id)
+    if head is None:
+        raise ResourceNotReadyError(f"{record.name} was dropped from the catalog {tables.coordinator.url}.")
+    return head
+
+
+def propose(tables: ManagedTables, record: TableRecord, version: int, file: str) -> Head:
+    """See ``TransactionManager.propose_commit``."""
+    named = _FILE.fullmatch(file)
+    if named is None or int(named["version"]) != version:
+        raise CallError(f"The staged commit of version {version} is called {version:020d}.<uuid>.json, not {file!r}.")
+    head = head_of(tables, record)
+    if not _is_next(record, head, version, file):
+        return head
+    commit = _staged(tables, record, head, version, file)
+    if tables.coordinator.ratify(Proposal({record.table_id: (commit,)})) is not Ratification.RATIFIED:
+        # Another was faster; or this very proposal, made twice at once.
+        _is_next(record, head_of(tables, record), version, file)
+    return head_of(tables, record)
+
+
+def confirm_published(tables: ManagedTables, record: TableRecord, version: int) -> Head:
+    """See ``TransactionManager.confirm_published``."""
+    head = head_of(tables, record)
+    if not 0 <= version <= head.version:
+        raise CallError(f"{record.name} has no version {version}: the latest that is ratified is {head.version}.")
+    there = Head(version, tuple(commit for commit in head.unpublished if commit.version <= version))
+    publish(tables.plain_store(record.url), tables.coordinator, record.table_id, there)
+    return head_of(tables, record)
+
+
+def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
+    """Whether a version is free to be ratified; False when it is this very file. Raises CommitConflictError, and
+    CallError where there would be a gap."""
+    if version > head.version + 1:
+        raise CallError(f"{record.name} is at version {head.version}: the next one is {head.version + 1}.")
+    if version == head.version + 1:
+        return True
+    ratified = head.commit(version)
+    if ratified is not None and ratified.file == file:
+        return False
+    raise CommitConflictError(
+        f"{record.name}: version {version} is that of another commit; the latest is {head.version}. Unless it has "
+        "your txnId, put your changes on top of it, and propose that.",
+        winning_version=version,
+        winning_operation=None,
+    )
+
+
+def _staged(tables: ManagedTables, record: TableRecord, head: Head, version: int, file: str) -> RatifiedCommit:
+    """A staged commit as the catalog keeps it, looked through. Raises InvalidActionError, CallError."""
+    try:
+        data = tables.plain_store(record.url).get(staged_commit_path(file))
+    except ObjectNotFoundError:
+        raise CallError(f"{record.url} has no {staged_commit_path(file)}. Write it, then propose it.") from None
+    try:
+        actions = decode_commit(data, version)
+        ict_ms = required_ict(actions.commit_info, version, record.url)
+    except (CorruptTableError, MissingInCommitTimestampError) as error:
+        raise InvalidActionError(f"{file} cannot be ratified: {error.message}") from None
+    before = LogReader(tables.store(record))
+    last = head.commit(head.version)
+    last_ms = before.in_commit_timestamp_ms(head.version) if last is None else last.in_commit_timestamp_ms
+    if ict_ms <= last_ms:
+        raise InvalidActionError(
+            f"{file} cannot be ratified: its in-commit timestamp {ict_ms} is not after that of version {head.version}, "
+            f"{last_ms}."
+        )
+    txn_id = actions.commit_info.txn_id if actions.commit_info and actions.commit_info_first else None
+    if not txn_id:
+        raise InvalidActionError(f"{file} cannot be ratified: it does not begin with a commitInfo that has a txnId.")
+    _check_stays_managed(tables, file, actions)
+    return RatifiedCommit(version, file, ict_ms, len(data), txn_id)
+
+
+def _check_stays_managed(tables: ManagedTables, file: str, actions: CommitActions) -> None:
+    protocol, metadata = actions.protocol, actions.metadata
+    if protocol is not None and not _is_managed(protocol):
+        raise InvalidActionError(f"{file} cannot be ratified: its protocol has no longer {CATALOG_MANAGED}.")
+    if metadata is not None and not _has_marks(tables, metadata):
+        raise InvalidActionError(
+            f"{file} cannot be ratified: its metadata must have {ENABLE_IN_COMMIT_TIMESTAMPS.key}=true and "
+            f"{CATALOG_ID_KEY}={tables.coordinator.catalog_id}."
+        )
+
+
+def _is_managed(protocol: Protocol) -> bool:
+    return CATALOG_MANAGED in features.writer_features(protocol) and CATALOG_MANAGED in (protocol.reader_features or ())
+
+
+def _has_marks(tables: ManagedTables, metadata: Metadata) -> bool:
+    marks = metadata.configuration
+    is_ours = marks.get(CATALOG_ID_KEY) == tables.coordinator.catalog_id
+    return is_ours and ENABLE_IN_COMMIT_TIMESTAMPS.read(marks)

@@ -1,0 +1,181 @@
+"""The tables of a catalog: made, taken over, opened, dropped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.catalog import records
+from deltalog.catalog.branch import place_in_transaction
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.records import TableRecord
+from deltalog.catalog.store import AdoptedStore, ManagedStore, publish
+from deltalog.errors import (
+    ConcurrentModificationError,
+    EntityNotFoundError,
+    ResourceNotReadyError,
+    TableExistsError,
+)
+from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import Snapshot, load_latest
+from deltalog.spec import features
+from deltalog.spec.features import CATALOG_MANAGED
+from deltalog.spec.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, FEATURE_PREFIX
+from deltalog.spec.schema import StructType
+from deltalog.storage.base import LogStore
+from deltalog.storage.registry import open_store
+from deltalog.table import DeltaTable, PointInTime
+from deltalog.write.commit import Environment
+
+_TRIES = 20
+
+
+class ManagedTables:
+    """See the module. Threads may share it. ``storage_options``: those of all tables."""
+
+    def __init__(self, coordinator: Coordinator, environment: Environment, storage_options: Mapping[str, Any]) -> None:
+        self.coordinator = coordinator
+        self._environment = environment
+        self._storage_options = storage_options
+        self._handles: dict[str, DeltaTable] = {}
+        self._lock = threading.Lock()
+
+    def create(
+        self,
+        name: str,
+        url: str,
+        schema: StructType | pa.Schema,
+        properties: Mapping[str, str],
+        options: Mapping[str, Any],
+    ) -> DeltaTable:
+        """See ``TransactionManager.create_table``."""
+        full = self._check_free(name)
+        marks = {
+            **properties,
+            f"{FEATURE_PREFIX}{CATALOG_MANAGED}": "supported",
+            ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
+            CATALOG_ID_KEY: self.coordinator.catalog_id,
+        }
+        store = AdoptedStore(self.plain_store(url), self.coordinator.url)
+        made = DeltaTable.create(store, schema, properties=marks, environment=self._environment, **options)
+        return self._take_over(full, made)
+
+    def register(self, name: str, url: str) -> DeltaTable:
+        """See ``TransactionManager.register_table``."""
+        full = self._check_free(name)
+        store = AdoptedStore(self.plain_store(url), self.coordinator.url)
+        table = DeltaTable.open(store, environment=self._environment)
+        table.retrying(self._mark)
+        return self._take_over(full, table)
+
+    def _mark(self, table: DeltaTable) -> None:
+        """Commit that the table is this catalog's, unless it says so already."""
+        snapshot = table.snapshot()
+        if CATALOG_MANAGED in features.writer_features(snapshot.protocol):
+            owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
+            if owner != self.coordinator.catalog_id:
+                raise ResourceNotReadyError(
+                    f"{table.url} is managed by another catalog ({owner or 'not one of deltalog'}). Let that give it "
+                    "up first."
+                )
+            return
+        with table.transaction() as transaction:
+            transaction.set_protocol(features.with_features(transaction.protocol, [CATALOG_MANAGED]))
+            transaction.set_properties({
+                ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
+                CATALOG_ID_KEY: self.coordinator.catalog_id,
+            })  # fmt: skip
+            transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
+
+    def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
+        record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())
+        if not self.coordinator.register(record, table.version):
+            raise TableExistsError(
+                f"The catalog {self.coordinator.url} has another table {name}, or {table.url} under another name."
+            )
+        return self.handle(record)
+
+    def _check_free(self, name: str) -> str:
+        full = records.check_table_name(name)
+        if self.coordinator.table(full) is not None:
+            raise TableExistsError(f"The catalog {self.coordinator.url} has a table {full} already.")
+        return full
+
+    def drop(self, name: str) -> None:
+        """See ``TransactionManager.drop_table``."""
+        record = self.record(name)
+        for number in range(_TRIES):
+            self._environment.back_off(number)
+            head = self.coordinator.head(record.table_id)
+            if head is None:
+                break
+            publish(self.plain_store(record.url), self.coordinator, record.table_id, head)
+            if self.coordinator.drop(record.table_id, head.version):
+                break
+        else:
+            raise ConcurrentModificationError(
+                f"{record.name} was committed to each time it was to be dropped from {self.coordinator.url}. It is "
+                "still there: stop its writers, and drop it again."
+            )
+        with self._lock:
+            self._handles.pop(record.table_id, None)
+
+    def all(self) -> list[TableRecord]:
+        """All tables, by name. Cost: 1 call of the coordinator for each 1,000."""
+        found: list[TableRecord] = []
+        while page := self.coordinator.tables(found[-1].name if found else ""):
+            found += page
+        return found
+
+    def record(self, name: str) -> TableRecord:
+        """Raises EntityNotFoundError, CallError. Cost: 1 call of the coordinator."""
+        full = records.check_table_name(name)
+        record = self.coordinator.table(full)
+        if record is None:
+            raise EntityNotFoundError(f"The catalog {self.coordinator.url} has no table {full}.")
+        return record
+
+    def handle(self, record: TableRecord) -> DeltaTable:
+        """The table through the catalog, each commit by itself. Cost: the first time as ``DeltaTable.open`` and 2 calls
+        of the coordinator; then none."""
+        with self._lock:
+            known = self._handles.get(record.table_id)
+        if known is not None:
+            return known
+        reader = LogReader(self.store(record))
+        handle = DeltaTable(reader, self._environment, load_latest(reader))
+        with self._lock:
+            return self._handles.setdefault(record.table_id, handle)
+
+    def advance(self, table_id: str, snapshot: Snapshot) -> None:
+        """What a commit made of a table, read by the reader of its handle, which so need not look for it."""
+        with self._lock:
+            handle = self._handles.get(table_id)
+        if handle is not None:
+            handle.advance(snapshot)
+
+    def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore:
+        """The table as the catalog sees it; up to a version, where ``pin`` is one."""
+        store = self.plain_store(record.url)
+        return ManagedStore(store, self.coordinator, record.table_id, pin=pin, new_uuid=self._environment.new_uuid)
+
+    def plain_store(self, url: str) -> LogStore:
+        """The files themselves."""
+        return open_store(url, **self._storage_options)
+
+    def version_at(self, record: TableRecord, timestamp: PointInTime, latest: Mapping[str, int]) -> int:
+        """See ``TransactionManager.consistent_cut``. ``latest``: versions, by table id, beyond which nothing counts."""
+        if record.table_id not in latest:
+            raise EntityNotFoundError(f"{record.name} was dropped from the catalog {self.coordinator.url} meanwhile.")
+        handle = self.handle(record)
+        version = min(handle.version_at(timestamp, after="latest").version, latest[record.table_id])
+        part, parts = place_in_transaction(handle.snapshot().reader.commit_info(version))
+        # The last commits of a transaction have one time in all tables; what it did before that is not yet all of it.
+        return version if part == parts else version - part
+
+    def publish(self, record: TableRecord) -> int:
+        """See ``deltalog.catalog.store.publish``."""
+        return publish(self.plain_store(record.url), self.coordinator, record.table_id)

@@ -1,0 +1,233 @@
+"""ManagedTransaction: several tables read at one instant, and changed together.
+
+Each table is a branch of its own; what is committed to a branch is kept with the coordinator too, so that another
+process can take the transaction up, commit it or clean up after it.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+
+from deltalog.catalog import records
+from deltalog.catalog.branch import Branch, BranchStore
+from deltalog.catalog.commit import Target
+from deltalog.catalog.ledger import Ledger
+from deltalog.catalog.records import Call, Isolation, TableRecord, TransactionRecord, TransactionStatus
+from deltalog.catalog.staged import decode_prepared, encode_prepared
+from deltalog.errors import (
+    ConcurrentModificationError,
+    DeltaLogError,
+    EntityNotFoundError,
+    OperationTimeoutError,
+    ResourceNotReadyError,
+    TransactionCanceledError,
+)
+from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import load_latest
+from deltalog.spec.schema import StructType
+from deltalog.table import DeltaTable
+from deltalog.transactions.tables import ManagedTables
+from deltalog.write.conflicts import Prepared
+
+# The parts of a transaction: commits to a table, tables that must not move, objects to delete when it is cancelled.
+CHANGES, READS, OBJECTS = "change", "read", "object"
+
+
+class ManagedTransaction:
+    """See the module. Made by ``TransactionManager.transaction``; ``end`` is its commit and its cancel."""
+
+    def __init__(
+        self,
+        transaction_id: str,
+        ledger: Ledger,
+        tables: ManagedTables,
+        end: tuple[Callable[[str], TransactionStatus], Callable[[str], None]],
+        started: TransactionRecord | None = None,
+    ) -> None:
+        """``started``: its record, of one that was started just now."""
+        self.id = transaction_id
+        self._ledger = ledger
+        self._tables = tables
+        self._commit, self._cancel = end
+        self._opened: dict[str, tuple[DeltaTable, Target]] = {}
+        # The record as it was when all that the coordinator keeps of the transaction was known to be of this object:
+        # ``_kept`` commits by table, and nothing of tables that are not open.
+        self._own: TransactionRecord | None = started
+        self._kept: collections.Counter[str] = collections.Counter()
+        self._is_over = False
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"ManagedTransaction({self.id!r})"
+
+    def __enter__(self) -> ManagedTransaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_over and self._ledger.current(self.id).status is TransactionStatus.ACTIVE:
+            self.cancel()
+
+    def table(self, name: str) -> DeltaTable:
+        """The table as of this transaction's instant, with what the transaction has done to it. Every verb of a
+        DeltaTable works on it, and shows to others when the transaction is committed; versions are those it would get
+        if nobody else committed.
+
+        Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError. Cost: the first time as
+        ``TransactionManager.table`` and 2 calls of the coordinator, 2 more for the first table; 1 more where another
+        process worked on the transaction; then 2.
+        """
+        record = self._ledger.allowed(self.id, Call.READ)
+        with self._lock:
+            self._elsewhere(record)
+            return self._open(record, self._tables.record(name))[0]
+
+    def commit(self) -> TransactionStatus:
+        """See ``TransactionManager.commit_transaction``."""
+        status = self._commit(self.id)
+        self._is_over = status.is_final
+        return status
+
+    def cancel(self) -> None:
+        """See ``TransactionManager.cancel_transaction``."""
+        self._cancel(self.id)
+
+    def extend(self) -> None:
+        """See ``TransactionManager.extend_transaction``."""
+        self._change(Call.EXTEND)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While this lasts no other thread opens a table in this transaction or commits it; who calls this waits."""
+        with self._lock:
+            yield
+
+    def targets(self, record: TransactionRecord) -> list[Target]:
+        """What a commit has to take to the tables, and what must not have moved, by a record that was just read.
+
+        Raises ResourceNotReadyError for a table that was dropped. Cost: none; where another process worked on the
+        transaction, 1 call of the coordinator and as ``table`` for each.
+        """
+        with self._lock:
+            elsewhere = self._elsewhere(record)
+            for table in self._tables.all() if elsewhere else ():
+                if table.table_id in elsewhere:
+                    self._open(record, table)
+            targets = [target for _, target in self._opened.values()]
+        if gone := elsewhere - self._opened.keys():
+            raise ResourceNotReadyError(
+                f"Transaction {self.id} has to do with tables that were dropped from the catalog since, which had the "
+                f"ids {', '.join(sorted(gone))}. Cancel it."
+            )
+        return [target for target in targets if target.branch.judged()]
+
+    def _elsewhere(self, record: TransactionRecord) -> set[str]:
+        """Tables that another process has opened or changed in this transaction. Those that it has changed since they
+        were opened here are let go of, to be opened anew."""
+        kept, elsewhere = self._kept, set()
+        if not self._is_own(record):
+            parts = [key.split("/", 2) for key in self._ledger.coordinator.parts(self.id)]
+            kept = collections.Counter(table_id for kind, table_id, _ in parts if kind == CHANGES)
+            elsewhere = {table_id for kind, table_id, _ in parts if kind != OBJECTS}
+        for table_id, (_, target) in list(self._opened.items()):
+            if target.branch.count() < kept[table_id]:
+                del self._opened[table_id]
+                elsewhere.add(table_id)
+        return elsewhere - self._opened.keys()
+
+    def _open(self, record: TransactionRecord, table: TableRecord) -> tuple[DeltaTable, Target]:
+        if table.table_id not in self._opened:
+            self._opened[table.table_id] = self._opening(record, table)
+        return self._opened[table.table_id]
+
+    def _opening(self, record: TransactionRecord, table: TableRecord) -> tuple[DeltaTable, Target]:
+        is_own = self._is_own(record)
+        pin = self._pins(record).get(table.table_id)
+        if pin is None:
+            raise EntityNotFoundError(
+                f"{table.name} came to the catalog after the instant that transaction {self.id} reads. Start another."
+            )
+        handle = self._tables.handle(table)
+        snapshot = handle.seen if handle.seen.version == pin else handle.snapshot(version=pin)
+        store = BranchStore(self._tables.store(table, pin))
+        serializable = record.isolation is Isolation.SERIALIZABLE
+        branch = Branch(table.table_id, snapshot, store, functools.partial(self._keep, table.table_id), serializable)
+        if serializable:
+            self._change(Call.READ, parts=lambda latest: {f"{READS}/{table.table_id}/": b""})
+        if not (is_own and self._own is not None) or self._kept[table.table_id]:
+            for part in self._ledger.coordinator.parts(self.id, f"{CHANGES}/{table.table_id}/").values():
+                branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
+        reader = LogReader(store)
+        latest = load_latest(reader) if branch.prepared else snapshot.through(reader)
+        own = DeltaTable(reader, self._ledger.environment, latest, branch.engine)
+        return own, Target(branch, snapshot.reader, self._tables.store(table))
+
+    def _pins(self, record: TransactionRecord) -> Mapping[str, int]:
+        """The version of every table at the instant that this transaction reads, which is that of its first read."""
+        if record.pins is None:
+            cut, now_ms = self._ledger.coordinator.cut(), self._ledger.now_ms()
+
+            def pinned(latest: TransactionRecord) -> TransactionRecord:
+                return records.pinned(latest, cut if latest.pins is None else latest.pins, now_ms)
+
+            record = self._change(Call.READ, pinned)
+        assert record.pins is not None
+        return record.pins
+
+    def _keep(self, table_id: str, number: int, prepared: Prepared, schema: StructType) -> None:
+        """Done again, it changes nothing. Raises OperationTimeoutError when it is not known whether it is done."""
+        key, encoded = f"{CHANGES}/{table_id}/{number:08d}", encode_prepared(prepared, schema)
+
+        def part(record: TransactionRecord) -> dict[str, bytes]:
+            if not self._is_own(record):
+                found = self._ledger.coordinator.parts(self.id, key).get(key)
+                if found not in (None, encoded):
+                    self._opened.pop(table_id, None)
+                    raise ConcurrentModificationError(
+                        f"Transaction {self.id}: another process has changed the table in it meanwhile. Open the "
+                        "table in it anew, and repeat the operation."
+                    )
+            return {key: encoded}
+
+        in_doubt: DeltaLogError | None = None
+        for attempt in range(self._ledger.environment.retry.settle_attempts):
+            self._ledger.environment.back_off(attempt)
+            try:
+                self._change(Call.WRITE, parts=part, table_id=table_id)
+                return
+            except TransactionCanceledError:
+                raise  # nothing of it will be committed, whether it is there or not
+            except DeltaLogError as error:
+                if in_doubt is None and not isinstance(error, OperationTimeoutError):
+                    raise
+                in_doubt = error
+        raise OperationTimeoutError(
+            f"Transaction {self.id}: the catalog {self._ledger.coordinator.url} stopped answering; whether the change "
+            "is kept is not known.",
+            path=self._ledger.coordinator.url,
+        ) from in_doubt
+
+    def _change(
+        self,
+        call: Call,
+        change: Callable[[TransactionRecord], TransactionRecord] | None = None,
+        parts: Callable[[TransactionRecord], Mapping[str, bytes]] = lambda record: {},
+        table_id: str | None = None,
+    ) -> TransactionRecord:
+        """As ``Ledger.change``; ``table_id``: the table that a commit is kept of."""
+        own = self._own
+        changed = self._ledger.change(self.id, call, change, parts, own)
+        if table_id is not None:
+            self._kept[table_id] += 1
+        self._own = changed if own is not None and changed.revision == own.revision + 1 else None
+        return changed
+
+    def _is_own(self, record: TransactionRecord) -> bool:
+        """Whether nobody else has touched the transaction, as of this record."""
+        return self._own is not None and self._own.revision == record.revision

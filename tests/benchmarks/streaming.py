@@ -1,0 +1,92 @@
+"""``python -m tests.benchmarks.streaming SIZE_MIB``: one version of so many MiB, streamed to a disk in bounded memory.
+
+Prints JSON: seconds, and the peak of resident memory before and after. ``10240`` is the 10 GiB of the write contract;
+the tests run it with less. Each run is a process of its own, since a peak never falls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from deltalog import Dataset, Snapshot
+
+PIECE = bytes(range(256)) * 4096  # 1 MiB
+_BATCH_ROWS = 65_536
+
+
+def peak_mib() -> int:
+    """The highest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak >> (20 if sys.platform == "darwin" else 10)
+
+
+def stream_bytes(url: str, size_mib: int) -> Snapshot:
+    """One blob."""
+    with Dataset(url).stream_write({"size_mib": size_mib}, checksum="sha256") as writer:
+        for _ in range(size_mib):
+            writer.write(PIECE)
+        return writer.commit()
+
+
+def stream_records(url: str, size_mib: int) -> Snapshot:
+    """Rows of 16 bytes in Arrow, as record batches of 1 MiB."""
+    schema = pa.schema([("id", pa.int64()), ("value", pa.float64())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(size_mib):
+            first = number * _BATCH_ROWS
+            numbers = pa.array(range(first, first + _BATCH_ROWS), pa.int64())
+            yield pa.record_batch([numbers, numbers.cast(pa.float64())], schema=schema)
+
+    return Dataset(url, schema=schema).stream_write_records(batches(), checksum="sha256")
+
+
+VERBS = {"bytes": stream_bytes, "records": stream_records}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.streaming", description=__doc__)
+    parser.add_argument("size_mib", type=int, help="how much is streamed; 10240 is 10 GiB")
+    parser.add_argument("--of", choices=sorted(VERBS), default="bytes", help="default: %(default)s")
+    parser.add_argument(
+        "--below", type=Path, help="the directory to write below (default: the one for temporary files)"
+    )
+    chosen = parser.parse_args(arguments)
+    root = tempfile.mkdtemp(dir=chosen.below)
+    try:
+        VERBS[chosen.of](f"{root}/first", 1)  # what is imported and set up once
+        before, begin = peak_mib(), time.perf_counter()
+        snapshot = VERBS[chosen.of](f"{root}/table", chosen.size_mib)
+        seconds = time.perf_counter() - begin
+        manifest = snapshot.manifest
+        print(
+            json.dumps(
+                {
+                    "of": chosen.of,
+                    "size_mib": chosen.size_mib,
+                    "rows": manifest.row_count,
+                    "files": len(manifest.files),
+                    "blob_bytes": None if manifest.blob is None else manifest.blob.size_bytes,
+                    "seconds": round(seconds, 2),
+                    "peak_mib_before": before,
+                    "peak_mib": peak_mib(),
+                }
+            )
+        )
+    finally:
+        shutil.rmtree(root)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltalog import DeltaTable, LogStore
+from deltalog.storage.fs import LocalStore
+from tests.core_env import ICT, SCHEMA, environment, memory
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
+    """A place where nothing is yet."""
+    return LocalStore(tmp_path / "table") if request.param == "local" else memory()
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
+    """As ``store``, and on a server that speaks S3, for what such stores do in their own way."""
+    if request.param == "s3":
+        made: LogStore = request.getfixturevalue("ministack").store()
+        return made
+    return LocalStore(tmp_path / "table") if request.param == "local" else memory()
+
+
+@pytest.fixture
+def table(store: LogStore) -> DeltaTable:
+    """A table of ``id`` and ``name``, at version 0."""
+    return DeltaTable.create(store, SCHEMA, properties=ICT, environment=environment())
+
+
+@pytest.fixture
+def blobs(store: LogStore) -> DeltaTable:
+    """A table of blobs, at version 0."""
+    return DeltaTable.create_for_blobs(store, properties=ICT, environment=environment())

@@ -1,0 +1,309 @@
+"""StreamWriteRecords of the write contract: records pulled one by one, in bounded memory, all of them or none."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import (
+    CallError,
+    CodecNotStreamableError,
+    CommitStateUnknownError,
+    ConstraintViolationError,
+    DeltaTable,
+    LogStore,
+    NilIteratorError,
+    PartitioningNotSupportedError,
+    PrimitiveType,
+    SchemaMismatchError,
+    SnapshotConflictError,
+    StoreError,
+    StructField,
+    StructType,
+)
+from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
+from deltalog.write import datafiles
+from tests.core_env import SCHEMA, environment, ids, info, memory, overtaken, rows
+
+
+def records(count: int) -> Iterator[dict[str, Any]]:
+    return ({"id": number, "name": f"n{number}"} for number in range(count))
+
+
+def data_files(store: LogStore) -> list[str]:
+    return [meta.name for meta in store.list_from("") if meta.name.startswith("part-")]
+
+
+def test_all_records_are_one_version(any_store: LogStore) -> None:
+    table = DeltaTable.create(any_store, SCHEMA)
+    snapshot = table.stream_write_records(records(20_000), {"from": "stream"})
+    manifest = snapshot.manifest
+    assert (snapshot.version, manifest.parent, manifest.row_count) == (1, 0, 20_000)
+    assert manifest.metadata == {"from": "stream"}
+    assert ids(table) == list(range(20_000))
+
+
+def test_no_metadata_is_empty_metadata(table: DeltaTable, store: LogStore) -> None:
+    table.stream_write_records(records(1))
+    assert info(store, 1)["deltalog"]["metadata"] == {}
+
+
+def test_no_iterator_is_an_error_and_no_records_are_none(table: DeltaTable) -> None:
+    for each in (table, DeltaTable.create_for_blobs(memory())):
+        with pytest.raises(NilIteratorError):
+            each.stream_write_records(None)
+    assert table.latest().version == 0
+    assert table.stream_write_records([]).manifest.row_count == 0
+
+
+@pytest.mark.parametrize("given", [3, "text", [1], [["id", 1]], [None]], ids=str)
+def test_what_is_no_stream_of_records_is_refused(table: DeltaTable, store: LogStore, given: Any) -> None:
+    with pytest.raises(CallError):
+        table.stream_write_records(given)
+    assert table.latest().version == 0 and data_files(store) == []
+
+
+def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record is taken far before those before it are in a file."""
+    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    pulled, ahead = 0, []
+    written = datafiles._write_file
+
+    def write_file(store: LogStore, part: pa.Table, *rest: Any) -> Any:
+        write_file.rows += part.num_rows  # type: ignore[attr-defined]
+        ahead.append(pulled - write_file.rows)  # type: ignore[attr-defined]
+        return written(store, part, *rest)
+
+    write_file.rows = 0  # type: ignore[attr-defined]
+    monkeypatch.setattr(datafiles, "_write_file", write_file)
+
+    def counted() -> Iterator[dict[str, Any]]:
+        nonlocal pulled
+        for record in records(100_000):
+            pulled += 1
+            yield record
+
+    manifest = table.stream_write_records(counted()).manifest
+    assert manifest.row_count == pulled == 100_000 and len(manifest.files) > 10
+    assert max(ahead) <= 1  # the record that showed that a batch is full
+
+
+def test_a_table_of_blobs_has_no_form_for_records(blobs: DeltaTable) -> None:
+    for call in (lambda: blobs.stream_write_records(records(1)), lambda: blobs.stage(rows(1))):
+        with pytest.raises(CodecNotStreamableError, match="stream_write"):
+            call()
+
+
+def test_a_partitioned_table_is_refused_before_a_record_is_taken(store: LogStore) -> None:
+    table = DeltaTable.create(store, SCHEMA, partition_by=["name"])
+    stream = records(1)
+    with pytest.raises(PartitioningNotSupportedError, match="name"):
+        table.stream_write_records(stream)
+    assert next(stream)["id"] == 0 and data_files(store) == []
+
+
+def test_each_file_is_written_once_to_a_new_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    store = CountingStore(memory())
+    table = DeltaTable.create(store, SCHEMA)
+    paths: list[str] = []
+    for _ in range(2):
+        with store.counted() as calls:
+            files = table.stream_write_records(records(10_000)).manifest.files
+        written = {path: count for (method, path), count in calls.items() if method == "open_output"}
+        assert written == dict.fromkeys([file.path for file in files], 1) and len(files) > 1
+        assert calls.of("delete") == 0
+        paths += written
+    assert len(set(paths)) == len(paths)
+
+
+class Broken(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [0, 1, 9_000])
+def test_an_iterator_that_raises_leaves_nothing(
+    any_store: LogStore, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    table = DeltaTable.create(any_store, SCHEMA)
+
+    def breaking() -> Iterator[dict[str, Any]]:
+        yield from records(after)
+        raise Broken
+
+    with pytest.raises(Broken):
+        table.stream_write_records(breaking())
+    assert DeltaTable.open(any_store).version == 0 and data_files(any_store) == []
+
+
+UNFIT = {
+    "type": ({"id": "text"}, SchemaMismatchError),
+    "fraction": ({"id": 1.5}, SchemaMismatchError),
+    "too large": ({"id": 2**63}, SchemaMismatchError),
+    "unknown": ({"id": 1, "nmae": "typo"}, SchemaMismatchError),
+    "batch": (pa.record_batch({"other": [1]}), SchemaMismatchError),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_record_that_cannot_be_encoded_leaves_nothing(
+    table: DeltaTable, store: LogStore, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    record, error = UNFIT[name]
+    with pytest.raises(error):
+        table.stream_write_records([*records(9_000), record])
+    assert table.latest().version == 0 and data_files(store) == []
+
+
+LOSSES: dict[str, tuple[Any, pa.DataType]] = {
+    "fraction": (1.5, pa.int32()),
+    "decimal": (Decimal("0.1"), pa.int64()),
+    "not a number": (math.nan, pa.int64()),
+    "in a list": ([1, 1.5], pa.list_(pa.int64())),
+    "in a struct": ({"a": 1.5}, pa.struct([("a", pa.int64())])),
+    "no field": ({"a": 1, "b": 2}, pa.struct([("a", pa.int64())])),
+    "in a map": ({"k": 1.5}, pa.map_(pa.string(), pa.int64())),
+    "time of day": (datetime(2026, 11, 20, 1), pa.date32()),
+    "part of a microsecond": (0.5, pa.timestamp("us", "UTC")),
+    "too large": (1e39, pa.float32()),
+    "digits": (Decimal("1.555"), pa.decimal128(5, 2)),
+    "of no float": (2**53 + 1, pa.float64()),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_nothing_of_a_value_is_lost_silently(name: str) -> None:
+    value, data_type = LOSSES[name]
+    table = DeltaTable.create(memory(), pa.schema([("x", data_type)]))
+    with pytest.raises(SchemaMismatchError, match="column x"):
+        table.stream_write_records([{"x": value}])
+    assert table.latest().version == 0
+
+
+def test_values_of_every_kind_are_read_back_as_they_were(store: LogStore) -> None:
+    record = {
+        "i": 1, "f": 0.5, "s": "ä", "b": b"\x00", "d": date(2026, 11, 20), "c": Decimal("1.50"), "t": True,
+        "at": datetime(2026, 11, 20, 1, tzinfo=timezone.utc), "l": [1, None], "m": [("k", 2)], "o": {"a": 1, "z": None},
+    }  # fmt: skip
+    types = {
+        "i": pa.int32(), "f": pa.float32(), "s": pa.string(), "b": pa.binary(), "d": pa.date32(),
+        "c": pa.decimal128(5, 2), "t": pa.bool_(), "at": pa.timestamp("us", "UTC"), "l": pa.list_(pa.int64()),
+        "m": pa.map_(pa.string(), pa.int64()), "o": pa.struct([("a", pa.int64()), ("z", pa.string())]),
+    }  # fmt: skip
+    table = DeltaTable.create(store, pa.schema(list(types.items())))
+    table.stream_write_records([record, {}])
+    assert table.latest().scan().to_arrow().to_pylist() == [record, dict.fromkeys(record)]
+
+
+def test_a_store_that_fails_leaves_nothing(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    DeltaTable.create(store, SCHEMA)
+    faulty = FaultyStore(store, nth(3, Fault.FAIL_BEFORE, method="open_output"))
+    with pytest.raises(StoreError):
+        DeltaTable.open(faulty).stream_write_records(records(20_000))
+    assert DeltaTable.open(store).version == 0 and data_files(store) == []
+
+
+def test_errors_of_cleaning_up_are_kept_with_the_cause(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    DeltaTable.create(store, SCHEMA)
+    faulty = FaultyStore(store, lambda call: Fault.FAIL_BEFORE if call.method == "delete" else None)
+
+    def breaking() -> Iterator[dict[str, Any]]:
+        yield from records(20_000)
+        raise Broken("the cause")
+
+    with pytest.raises(Broken, match="the cause") as caught:
+        DeltaTable.open(faulty).stream_write_records(breaking())
+    failures = caught.value.cleanup_errors  # type: ignore[attr-defined]
+    assert len(failures) == len(data_files(store)) > 1
+    assert all(isinstance(failure, StoreError) for failure in failures)
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["a lost race", "an open outcome"])
+def test_files_of_a_commit_that_failed_go_unless_a_version_may_name_them(store: LogStore, keeps: bool) -> None:
+    DeltaTable.create(store, SCHEMA)
+    if keeps:
+        mine: LogStore = FaultyStore(
+            store, lambda call: Fault.UNKNOWN_NOT_WRITTEN if call.method == "put_if_absent" else None
+        )
+    else:
+        mine = overtaken(store, lambda: DeltaTable.open(store).append(rows()))
+    table = DeltaTable.open(mine, environment=environment())
+    with pytest.raises(CommitStateUnknownError if keeps else SnapshotConflictError):
+        table.stream_write_records(records(10))
+    assert len(data_files(store)) == int(keeps)
+
+
+def test_mappings_and_batches_may_be_mixed_in_order(table: DeltaTable) -> None:
+    batch = pa.RecordBatch.from_pylist([{"id": 2, "name": "b"}, {"id": 3, "name": "c"}])
+    snapshot = table.stream_write_records([{"id": 1}, batch, {"name": "d", "id": 4}, {}])
+    assert snapshot.scan().to_arrow()["id"].to_pylist() == [1, 2, 3, 4, None]
+    assert snapshot.scan().to_arrow()["name"].to_pylist() == [None, "b", "c", "d", None]
+    assert snapshot.manifest.row_count == 5
+
+
+@pytest.mark.parametrize("made", [lambda t: t.to_reader(), lambda t: t, lambda t: t.to_batches()])
+def test_anything_that_speaks_arrow_is_a_stream_of_records(table: DeltaTable, made: Any) -> None:
+    assert table.stream_write_records(made(rows(1, 2))).manifest.row_count == 2
+
+
+def test_checksums_and_statistics_are_those_of_every_file(any_store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    table = DeltaTable.create(any_store, SCHEMA)
+    files = table.stream_write_records(records(10_000), checksum="sha256").manifest.files
+    assert len(files) > 1
+    first = 0
+    for file in files:
+        assert file.sha256 == hashlib.sha256(any_store.get(file.path)).hexdigest()
+        assert file.statistics is not None and file.row_count is not None
+        assert file.statistics["minValues"]["id"] == first
+        first += file.row_count
+        assert file.statistics["maxValues"]["id"] == first - 1
+    assert first == 10_000
+
+
+def test_times_are_taken_from_the_records_that_have_them(store: LogStore) -> None:
+    table = DeltaTable.create(store, pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
+    given = [{"id": 1}, {"at": 5}, {"at": None}, {"at": -5}]
+    manifest = table.stream_write_records(given, timestamp_column="at").manifest
+    assert (manifest.min_timestamp_us, manifest.max_timestamp_us) == (-5, 5)
+    manifest = table.stream_write_records([{"id": 1}], timestamp_column="at").manifest
+    assert (manifest.min_timestamp_us, manifest.max_timestamp_us) == (None, None)
+    assert table.stream_write_records(given).manifest.max_timestamp_us is None
+
+
+def test_a_column_that_a_record_lacks_gets_its_default_and_one_that_is_none_stays_null(store: LogStore) -> None:
+    long, text = PrimitiveType("long"), PrimitiveType("string")
+    source = StructField("source", text, True, {"CURRENT_DEFAULT": "'unknown'"})
+    twice = StructField("twice", long, True, {"delta.generationExpression": "id * 2"})
+    table = DeltaTable.create(store, StructType((StructField("id", long), source, twice)))
+    snapshot = table.stream_write_records([{"id": 1}, {"id": 2, "source": None}, {"id": 3, "source": "x"}, {"id": 4}])
+    assert snapshot.scan().to_arrow()["source"].to_pylist() == ["unknown", None, "x", "unknown"]
+    assert snapshot.scan().to_arrow()["twice"].to_pylist() == [2, 4, 6, 8]
+
+
+def test_rules_of_the_table_hold_for_records(table: DeltaTable, store: LogStore) -> None:
+    table.add_constraint("positive", "id > 0")
+    with pytest.raises(ConstraintViolationError):
+        table.stream_write_records([{"id": 1}, {"id": -1}])
+    assert table.latest().version == 1 and data_files(store) == []
+
+
+def test_what_others_commit_while_a_stream_is_written_is_no_conflict(table: DeltaTable, store: LogStore) -> None:
+    def interrupted() -> Iterator[dict[str, Any]]:
+        yield {"id": 1}
+        DeltaTable.open(store, environment=environment()).append(rows(2))
+        yield {"id": 3}
+
+    snapshot = table.stream_write_records(interrupted())
+    assert (snapshot.version, snapshot.manifest.parent) == (2, 1) and ids(table) == [1, 2, 3]

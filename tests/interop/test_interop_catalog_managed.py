@@ -1,0 +1,85 @@
+"""What engines that know nothing of the catalog make of the path of a table that it manages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import deltalog
+from deltalog.catalog import store
+from tests.spark_env import DeltaSpark
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> deltalog.TransactionManager:
+    return deltalog.TransactionManager(str(tmp_path / "catalog.db"))
+
+
+@pytest.fixture
+def table(manager: deltalog.TransactionManager, tmp_path: Path) -> Path:
+    """Two versions, one row each, published."""
+    made = manager.create_table("a.t", str(tmp_path / "t"), SCHEMA, data=rows(1))
+    made.append(rows(2))
+    return tmp_path / "t"
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": list(ids)}, schema=SCHEMA)
+
+
+def files(path: Path) -> list[str]:
+    return sorted(str(each.relative_to(path)) for each in path.rglob("*") if each.is_file())
+
+
+ACCESS: dict[str, Callable[[Any, Path], Any]] = {
+    "read": lambda spark, path: spark.read.format("delta").load(str(path)).count(),
+    "travel": lambda spark, path: spark.read.format("delta").option("versionAsOf", 0).load(str(path)).count(),
+    "append": lambda spark, path: spark.range(3).write.format("delta").mode("append").save(str(path)),
+    "delete": lambda spark, path: spark.sql(f"DELETE FROM delta.`{path}`").collect(),
+    "history": lambda spark, path: spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect(),
+    "vacuum": lambda spark, path: spark.sql(f"VACUUM delta.`{path}`").collect(),
+}
+
+
+@pytest.mark.parametrize("access", ACCESS)
+def test_delta_spark_refuses_the_path(delta: DeltaSpark, table: Path, access: str) -> None:
+    before = files(table)
+    with pytest.raises(Exception, match="catalogManagedTablePathBasedAccessNotAllowed"):
+        ACCESS[access](delta.spark, table)
+    assert files(table) == before
+
+
+def test_delta_spark_refuses_the_path_of_a_table_that_was_dropped(
+    delta: DeltaSpark, manager: deltalog.TransactionManager, table: Path
+) -> None:
+    manager.drop_table("a.t")
+    with pytest.raises(Exception, match="catalogManagedTablePathBasedAccessNotAllowed"):
+        ACCESS["read"](delta.spark, table)
+
+
+def test_deltalake_refuses_the_path_whatever_is_published(
+    manager: deltalog.TransactionManager, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refusal(table) == refusal(table, write=True)
+    monkeypatch.setattr(store, "publish", unable)
+    manager.table("a.t").append(rows(3))
+    assert manager.table("a.t").snapshot().scan().to_arrow().num_rows == 3
+    # A .crc of a version that is not there yet would be taken for a defect.
+    assert "2.crc" not in " ".join(files(table)) and refusal(table) == refusal(table, write=True)
+
+
+def refusal(path: Path, write: bool = False) -> str:
+    with pytest.raises(Exception, match="catalog-managed table") as caught:
+        deltalake.write_deltalake(str(path), rows(9), mode="append") if write else deltalake.DeltaTable(str(path))
+    return str(caught.value)
+
+
+def unable(*arguments: Any) -> int:
+    raise deltalog.StoreError("the disk is full")

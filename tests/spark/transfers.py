@@ -1,0 +1,123 @@
+"""Money moved between three tables of a catalog, in transactions: by Spark jobs and by a plain Python process."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import deltalog
+
+TABLES = ("bank.a", "bank.b", "bank.c")
+SCHEMA = pa.schema([("account", pa.int64()), ("amount", pa.int64())])
+ACCOUNTS, EACH = 4, 100
+TOTAL = len(TABLES) * ACCOUNTS * EACH
+_PATIENCE_S = 120
+
+# Takes an amount from an account of one table and adds it to the same account of another.
+Move = Callable[[deltalog.DeltaTable, deltalog.DeltaTable, int, int], None]
+
+
+@dataclass
+class Outcome:
+    """What became of a writer's attempts: ``moved`` committed, ``conflicts`` were aborted and made anew."""
+
+    moved: int = 0
+    conflicts: int = 0
+
+
+def make_bank(manager: deltalog.TransactionManager, root: Path) -> None:
+    rows = {"account": list(range(ACCOUNTS)), "amount": [EACH] * ACCOUNTS}
+    for name in TABLES:
+        manager.create_table(name, str(root / name), SCHEMA, data=pa.table(rows, schema=SCHEMA))
+
+
+def rendezvous(root: Path, name: str, count: int) -> None:
+    """Wait until ``count`` writers have come here, in whatever process."""
+    (root / f"ready-{name}").touch()
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(list(root.glob("ready-*"))) < count:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{name} waited for the other writers in vain")
+        time.sleep(0.01)
+
+
+def transfer(
+    manager: deltalog.TransactionManager,
+    pair: tuple[str, str],
+    rounds: int,
+    seed: int,
+    move: Move,
+    meet: Callable[[], None],
+) -> Outcome:
+    """Commit so many transfers from one table to another, each made anew after a conflict. ``meet`` is called when the
+    first one is ready to be committed."""
+    chance, outcome, first = random.Random(seed), Outcome(), True
+    while outcome.moved < rounds:
+        with manager.transaction() as transaction:
+            source, target = (transaction.table(name) for name in pair)
+            move(source, target, chance.randrange(ACCOUNTS), chance.randint(1, 9))
+            if first:
+                meet()
+                first = False
+            try:
+                transaction.commit()
+            except deltalog.TransactionCanceledError as error:
+                assert error.conflicts, error
+                outcome.conflicts += 1
+            else:
+                outcome.moved += 1
+    return outcome
+
+
+def move_in_python(source: deltalog.DeltaTable, target: deltalog.DeltaTable, account: int, amount: int) -> None:
+    for table, change in ((source, -amount), (target, amount)):
+        (row,) = table.snapshot().scan(where=f"account = {account}").to_arrow().to_pylist()
+        table.delete(f"account = {account}")
+        table.append(pa.table({"account": [account], "amount": [row["amount"] + change]}, schema=SCHEMA))
+
+
+def python_process(catalog: str, root: str, pair: tuple[str, str], rounds: int, seed: int) -> Outcome:
+    """What a process without Spark does."""
+    chance = random.Random(seed)
+
+    def move(source: deltalog.DeltaTable, target: deltalog.DeltaTable, account: int, amount: int) -> None:
+        move_in_python(source, target, account, amount)
+        time.sleep(chance.uniform(0, 0.3))  # so that Spark, which is slower, finds a gap
+
+    meet = lambda: rendezvous(Path(root), "python", 3)  # noqa: E731
+    return transfer(deltalog.TransactionManager(catalog), pair, rounds, seed, move, meet)
+
+
+def total(tables: list[deltalog.DeltaTable]) -> int:
+    return sum(sum(each.snapshot().scan().to_arrow()["amount"].to_pylist()) for each in tables)
+
+
+def totals_through_time(manager: deltalog.TransactionManager) -> list[int]:
+    """The money in all tables at the time of every commit."""
+    tables = {name: manager.table(name) for name in TABLES}
+    times = {entry.timestamp_ms for table in tables.values() for entry in table.history()}
+    begin = max(table.history()[-1].timestamp_ms for table in tables.values())
+    found = []
+    for ms in sorted(each for each in times if each >= begin):
+        cut = manager.consistent_cut(ms)
+        amounts = [tables[name].snapshot(version).scan().to_arrow()["amount"] for name, version in cut.items()]
+        found.append(sum(sum(column.to_pylist()) for column in amounts))
+    return found
+
+
+def spark_move(spark: Any) -> Move:
+    import spark_ext
+
+    def move(source: deltalog.DeltaTable, target: deltalog.DeltaTable, account: int, amount: int) -> None:
+        for table, change in ((source, -amount), (target, amount)):
+            before = spark_ext.read(spark).load(table)
+            changed = f"case when account = {account} then amount + {change} else amount end as amount"
+            spark_ext.write(before.selectExpr("account", changed).coalesce(1)).mode("overwrite").save(table)
+
+    return move

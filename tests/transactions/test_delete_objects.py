@@ -1,0 +1,182 @@
+"""delete_objects_on_cancel: what goes when a transaction is cancelled, and what never does."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltalog.errors import CallError, EntityNotFoundError
+from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.testing.stores import Fault, FaultyStore, nth
+from deltalog.testing.transactions import SimulatedManager
+from deltalog.transactions.manager import VirtualObject
+from tests.transaction_env import A, B, Clock, bank, content, environment, manager_of, rows
+
+
+@pytest.fixture(params=["memory", "disk"])
+def manager(request, tmp_path):
+    return bank(root=None if request.param == "memory" else tmp_path)
+
+
+def place(manager, name=A):
+    url = next(table.url for table in manager.list_tables() if table.name == name)
+    return url, manager._tables.plain_store(url)
+
+
+def name_objects(manager, transaction, paths, etag=None, name=A):
+    url, _ = place(manager, name)
+    manager.delete_objects_on_cancel(transaction.id, name, [VirtualObject(f"{url}/{path}", etag) for path in paths])
+
+
+@pytest.mark.parametrize("end", ["cancel", "commit", "leave"])
+def test_objects_go_when_it_is_cancelled_and_stay_when_it_is_committed(manager, end):
+    transaction, (_, store) = manager.transaction(), place(manager)
+    name_objects(manager, transaction, ["x.parquet", "day=1/y z.parquet", "never-written"])
+    for path in ("x.parquet", "day=1/y z.parquet"):
+        store.put(path, b"rows")
+    if end != "leave":
+        getattr(transaction, end)()
+    there = [store.head(path) is not None for path in ("x.parquet", "day=1/y z.parquet")]
+    assert there == [end != "cancel"] * 2
+
+
+def test_objects_of_a_transaction_that_is_overdue_go_with_recovery(manager):
+    clock = Clock()
+    other = manager_of(manager.coordinator, clock)
+    transaction, (_, store) = other.transaction(), place(manager)
+    name_objects(other, transaction, ["x.parquet"])
+    store.put("x.parquet", b"rows")
+    clock.pass_(minutes=31)
+    assert other.recover() == {"published": 0, "aborted": 1, "cleaned": 1, "forgotten": 0}
+    assert store.head("x.parquet") is None
+    assert other.recover()["cleaned"] == 0
+
+
+def test_files_of_the_table_stay_whoever_names_them(manager):
+    table = manager.table(A)
+    first = table.snapshot().files(["path"])["path"].to_pylist()
+    table.append(rows((3, 7)))
+    table.delete("id < 3")  # the first file is a tombstone now, and earlier versions need it
+    paths = sorted({*first, *table.snapshot().files(["path"])["path"].to_pylist()})
+    transaction = manager.transaction()
+    name_objects(manager, transaction, paths)
+    transaction.cancel()
+    assert content(table) == [(3, 7)]
+    assert content(table, version=0) == [(1, 100), (2, 50)]
+
+
+def test_a_file_that_was_committed_meanwhile_stays(manager):
+    transaction, (_, store) = manager.transaction(), place(manager)
+    name_objects(manager, transaction, ["named.parquet"])
+    other = manager.table(A)
+    with other.transaction() as writer:
+        with store.open_output("named.parquet") as file:
+            pq.write_table(rows((9, 9)), file)
+        writer.add_parquet_files([("named.parquet", {})])
+        writer.commit()
+    transaction.cancel()
+    assert (9, 9) in content(other)
+
+
+@pytest.mark.parametrize("quotes", ["", '"'])
+def test_the_etag_decides(manager, quotes):
+    transaction, (_, store) = manager.transaction(), place(manager)
+    for path, data in (("same", b"as named"), ("other", b"changed since")):
+        etag = hashlib.md5(b"as named").hexdigest()
+        name_objects(manager, transaction, [path], f"{quotes}{etag}{quotes}")
+        store.put(path, data)
+    transaction.cancel()
+    assert (store.head("same"), store.head("other") is not None) == (None, True)
+
+
+def test_the_last_etag_that_was_named_counts_and_an_object_is_named_once(manager):
+    transaction, (_, store) = manager.transaction(), place(manager)
+    name_objects(manager, transaction, ["x"], "0" * 32)
+    name_objects(manager, transaction, ["x"])
+    store.put("x", b"rows")
+    assert len(manager.coordinator.parts(transaction.id)) == 1
+    transaction.cancel()
+    assert store.head("x") is None
+
+
+OUTSIDE = [
+    "{root}", "{root}/", "{root}-2/x", "{root}/../x", "{root}/a/../../x", "{root}/./x", "{root}//x",
+    "{root}/_delta_log/00000000000000000000.json", "{root}/_delta_log", "s3://elsewhere/x", "x", "", 7, None,
+    "{root}/" + "x" * 1024,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("uri", OUTSIDE)
+def test_what_is_no_object_of_the_table_is_refused(manager, uri):
+    url, store = place(manager)
+    transaction = manager.transaction()
+    named = uri.format(root=url) if isinstance(uri, str) else uri
+    with pytest.raises(CallError):
+        manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(f"{url}/fine"), VirtualObject(named)])
+    assert manager.coordinator.parts(transaction.id) == {}
+    transaction.cancel()
+    assert store.head("_delta_log/00000000000000000000.json") is not None
+
+
+@pytest.mark.parametrize("number", [0, 101])
+def test_how_many_objects(manager, number):
+    transaction = manager.transaction()
+    with pytest.raises(CallError, match="1 to 100"):
+        name_objects(manager, transaction, [f"x{n}" for n in range(number)])
+    name_objects(manager, transaction, [f"x{n}" for n in range(100)])
+
+
+@pytest.mark.parametrize("name", ["bank.none", "none.a", "none"])
+def test_a_table_that_is_not_there(manager, name):
+    with pytest.raises(EntityNotFoundError):
+        manager.delete_objects_on_cancel(manager.start_transaction(), name, [VirtualObject("/x")])
+
+
+def test_what_cannot_be_deleted_now_is_tried_again_by_recover():
+    coordinator = MemoryCoordinator()
+    plain = bank(coordinator)
+    _, store = place(plain)
+    faulty = FaultyStore(store, nth(1, Fault.FAIL_BEFORE, method="delete", path="x"))
+    other = place(plain, B)[1]
+    stores = {store.url: faulty, other.url: other}
+    manager = SimulatedManager(coordinator, environment(Clock()), stores.__getitem__)
+    transaction = manager.transaction()
+    name_objects(plain, transaction, ["x", "y"])
+    for path in ("x", "y"):
+        store.put(path, b"rows")
+    transaction.cancel()
+    assert (store.head("x") is not None, store.head("y")) == (True, None)
+    assert manager.recover()["cleaned"] == 1
+    assert store.head("x") is None
+
+
+def test_a_transaction_is_not_forgotten_before_its_objects_are_gone():
+    coordinator, clock = MemoryCoordinator(), Clock()
+    plain = bank(coordinator, clock)
+    _, store = place(plain)
+    faulty = FaultyStore(store, lambda call: Fault.FAIL_BEFORE if call.path == "x" else None)
+    stores = {store.url: faulty, place(plain, B)[0]: place(plain, B)[1]}
+    manager = SimulatedManager(coordinator, environment(clock), stores.__getitem__)
+    transaction = manager.transaction()
+    name_objects(plain, transaction, ["x"])
+    store.put("x", b"rows")
+    transaction.cancel()
+    clock.pass_(days=100)
+    assert manager.recover(datetime.timedelta(days=1))["forgotten"] == 0
+    faulty.decide = lambda call: None
+    assert manager.recover(datetime.timedelta(days=1)) == {"published": 0, "aborted": 0, "cleaned": 1, "forgotten": 1}
+    assert store.head("x") is None
+
+
+def test_files_that_its_own_operations_wrote_go_without_being_named(manager):
+    _, store = place(manager)
+    before = set(store.list_names(""))
+    transaction = manager.transaction()
+    transaction.table(A).append(rows((3, 7)))
+    transaction.table(A).delete("id = 1")
+    assert set(store.list_names("")) > before
+    transaction.cancel()
+    assert set(store.list_names("")) == before

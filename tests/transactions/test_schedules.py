@@ -1,0 +1,159 @@
+"""Transactions over three tables under fire: money is moved and never made, and nothing is torn.
+
+DELTALOG_TRANSACTION_SCHEDULES=20000 runs more of them, DELTALOG_FIRST_SEED=100000 others, as
+``python -m deltalog.testing.transactions --runs 20000`` does. A failing seed is printed with its trace.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from deltalog.testing.deals import Cut, Deal, Ratified, World, judge
+from deltalog.testing.simulation import run_schedules
+from deltalog.testing.stores import Fault
+from deltalog.testing.transactions import KINDS, main, run_transactions
+
+SCHEDULES = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", "1000"))
+FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
+
+
+@pytest.mark.timeout(300 + SCHEDULES)
+def test_money_is_moved_and_never_made(capsys):
+    seeds = range(FIRST_SEED, FIRST_SEED + SCHEDULES)
+    started = time.monotonic()
+    totals, bad = run_schedules(seeds, processes=min(2, os.cpu_count() or 1), run=run_transactions)
+    with capsys.disabled():
+        print(f"\n[transactions] {totals.line(time.monotonic() - started, f'{seeds.start}..{seeds.stop - 1}')}")
+    assert not totals.violations, f"seeds {[r.seed for r in bad]}, first:\n{bad[0].report()}"
+    # What was not tried proves nothing.
+    assert totals.schedules == SCHEDULES >= 100
+    assert set(KINDS) == set(totals.kinds)
+    assert totals.kinds["deal"] >= SCHEDULES and totals.kinds["sum"] >= SCHEDULES / 4
+    possible = set(Fault) - {Fault.FAIL_AFTER}
+    assert all(totals.faults[fault] for fault in possible)
+    assert totals.outcomes["killed"] >= SCHEDULES / 10 and not totals.outcomes["crashed"]
+
+
+def test_quiet_schedules_end_as_they_should():
+    for seed in range(1_000_000, 1_000_020):
+        result = run_transactions(seed, fault_rate=0.0)
+        assert not result.violations and not result.faults, result.report()
+        assert not [each for each in result.operations if each.outcome in ("killed", "crashed")], result.report()
+
+
+def test_a_seed_is_a_schedule():
+    """Equal in this process and in another, whatever the order of its sets."""
+    seeds = [3, 8, 12]
+    here = [run_transactions(seed).digest for seed in seeds]
+    assert here == [run_transactions(seed).digest for seed in seeds]
+    code = "from deltalog.testing.transactions import run_transactions\n"
+    code += f"for s in {seeds}: print(run_transactions(s).digest)"
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    there = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert there.stdout.split() == here
+
+
+def test_the_command_runs_them_and_tells(capsys):
+    assert main(["--runs", "5", "--first", "7", "--processes", "1"]) == 0
+    assert "schedules=5 seeds=7..11" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------------------ the judge
+
+
+def log(*commits):
+    """A log of commits of (token, in-commit timestamp, adds, removes), after one that makes the table."""
+    first = (
+        b'{"commitInfo":{"inCommitTimestamp":1}}\n'
+        b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["inCommitTimestamp"]}}\n'
+        b'{"metaData":{"id":"t","configuration":{"delta.enableInCommitTimestamps":"true"}}}\n'
+        b'{"add":{"path":"coin-100-x"}}'
+    )
+    found = {0: first}
+    for version, (token, ict_ms, adds, removes) in enumerate(commits, 1):
+        told = f'"deltalog":{{"transaction":{{"id":"{token}"}}}}'
+        lines = [f'{{"commitInfo":{{"inCommitTimestamp":{ict_ms},{told}}}}}']
+        lines += [f'{{"add":{{"path":"{path}"}}}}' for path in adds]
+        lines += [f'{{"remove":{{"path":"{path}"}}}}' for path in removes]
+        found[version] = "\n".join(lines).encode()
+    return found
+
+
+GIVE, TAKE = ("t", 5, ["coin-60-g"], ["coin-100-x"]), ("t", 5, ["coin-40-t"], [])
+
+
+def deal(**changed):
+    made = Deal("t", "c", complete=True, is_serializable=True, opened={"a": 0, "b": 0})
+    made.change("a", ["coin-60-g"], ["coin-100-x"])
+    made.change("b", ["coin-40-t"], [])
+    for name, value in changed.items():
+        setattr(made, name, value)
+    return made
+
+
+def world(a=(GIVE,), b=(TAKE,), deals=None, **told):
+    logs = {"a": log(*a), "b": log(*b)}
+    return World(logs, {"a": 1, "b": 1}, 200, deals=[deal()] if deals is None else deals, **told)
+
+
+def at_once(a, b, number=1):
+    return Ratified(1, {"a": [(number, log(*a)[number])], "b": [(number, log(*b)[number])]})
+
+
+def test_a_good_world_has_no_violation():
+    assert judge(world(ratified=[at_once((GIVE,), (TAKE,))], cuts=[Cut(5, {"a": 1, "b": 1}, final=True)])) == []
+
+
+OTHER = ("o", 4, ["coin-0-o"], [])
+LATER_GIVE, LATER_TAKE = (("t", 6, *commit[2:]) for commit in (GIVE, TAKE))
+BAD = {
+    "half of it is there": ("X1", world(b=())),
+    "with other changes": ("X1", world(b=(("t", 5, ["coin-41-t"], []),))),
+    "twice": ("X1", world(b=(TAKE, ("t", 6, ["coin-0-z"], [])))),
+    "nobody's": ("X1", world(deals=[])),
+    "told and not there": ("X2", world(a=(), b=(), deals=[deal(told={"committed"})])),
+    "told aborted and there": ("X2", world(deals=[deal(told={"aborted"})])),
+    "not finished and there": ("X2", world(deals=[deal(complete=False)])),
+    "ratified though it was over": ("X2", world(wrong=["t was ABORTED"])),
+    "money was made": ("X3", world(b=(TAKE, ("o", 6, ["coin-1-o"], [])), deals=[deal(), deal(token="o")])),
+    "a reader saw half of it": ("X3", world(reads=[("r", {"a": frozenset({"coin-60-g"})})])),
+    "published otherwise": ("X4", world(ratified=[at_once((GIVE,), (("t", 5, ["coin-4-t"], []),))])),
+    "published and not ratified": ("X4", world(ratified=[Ratified(1, {"a": [(1, log(GIVE)[1])]})])),
+    "ends at two times": ("X5", world(b=(("t", 6, ["coin-40-t"], []),))),
+    "a stranger in between": ("X5", world(a=(GIVE, ("o", 6, ["coin-0-o"], []), ("t", 7, ["coin-0-g"], [])))),
+    "what it read had changed": (
+        "X6",
+        world(
+            a=(OTHER, LATER_GIVE),
+            b=(LATER_TAKE,),
+            deals=[
+                deal(),
+                Deal("o", "c", False, complete=True, changes={"a": [(frozenset({"coin-0-o"}), frozenset())]}),
+            ],
+            ratified=[
+                Ratified(1, {"a": [(1, log(OTHER)[1])]}),
+                Ratified(2, {"a": [(2, log(OTHER, LATER_GIVE)[2])], "b": [(1, log(LATER_TAKE)[1])]}),
+            ],
+        ),
+    ),
+    "left behind": ("X7", world(left=["something"])),
+    "a cut has half of it": ("X8", world(cuts=[Cut(5, {"a": 1, "b": 0})])),
+    "a cut comes too late": ("X8", world(cuts=[Cut(4, {"a": 1, "b": 1})])),
+    "a cut comes too early": ("X8", world(cuts=[Cut(9, {"a": 0, "b": 0}, final=True)])),
+    "another error": ("X9", world(crashes=["KeyError"])),
+    "times go back": ("I8", world(a=(OTHER, ("t", 3, ["coin-60-g"], ["coin-100-x"])))),
+    "a coin is spent twice": ("I10", world(a=(GIVE, ("o", 6, [], ["coin-100-x"])))),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_judge_finds(name):
+    invariant, bad = BAD[name]
+    assert invariant in {violation.invariant for violation in judge(bad)}

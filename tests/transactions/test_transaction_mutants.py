@@ -1,0 +1,36 @@
+"""Each seeded defect of the catalog is found, and the code as it is is clean on the same schedules."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltalog.testing.mutants import find
+from deltalog.testing.transaction_mutants import MUTANTS
+from deltalog.testing.transactions import run_transactions
+
+CLEAN: dict[tuple[int, str], list[str]] = {}
+
+
+def unchanged(seed, options):
+    key = (seed, repr(options))
+    if key not in CLEAN:
+        CLEAN[key] = [str(violation) for violation in run_transactions(seed, **options).violations]
+    return CLEAN[key]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("each", MUTANTS, ids=lambda each: each.name)
+def test_is_found(each, capsys):
+    found = find(each)
+    assert found, f"{each.name} was not found"
+    seed, violations = found
+    assert not unchanged(seed, each.options), f"the unchanged code fails on seed {seed}"
+    with capsys.disabled():
+        broken = sorted({v.invariant for v in violations} & each.invariants)
+        print(f"\n[mutant] {each.name}: found at seed {seed} by {', '.join(broken)}", end="")
+
+
+def test_there_are_enough():
+    assert len({each.name for each in MUTANTS}) == len(MUTANTS) >= 15
+    caught_by = set().union(*(each.invariants for each in MUTANTS))
+    assert {"X1", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "I2", "I10"} <= caught_by
