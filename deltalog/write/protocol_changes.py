@@ -70,8 +70,7 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
     removal = _REMOVALS.get(name)
     if removal is None:
         why = (
-            "readers and writers that know the table by its catalog would go on there. A copy of its rows is a table of "
-            "its own"
+            "those who know the table by its catalog would go on there. A copy of its rows is a table of its own"
             if name == features.CATALOG_MANAGED
             else "the rows would have to be written anew. Copy them into a new table"
         )
