@@ -53,6 +53,7 @@ VERBS_WITHOUT_A_ROW = {
     "create_for_blobs",  # create, with columns of its own
     "discard_staged",  # deletes what nobody reads
     "open_blob",  # a snapshot, and one reading
+    "advance",  # takes note of a snapshot, without a call
 }
 
 
