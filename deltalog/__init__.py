@@ -1,5 +1,8 @@
 """deltalog: the Delta Lake transaction log in Python, with in-commit timestamps at its heart."""
 
+import importlib
+import typing
+
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Isolation, StatusFilter, TableRecord, TransactionStatus, TransactionType
 from deltalog.dataset import Dataset
@@ -83,9 +86,6 @@ from deltalog.storage.dynamodb import DynamoCommit
 from deltalog.storage.registry import open_store
 from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
 from deltalog.table import DeltaTable
-from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject
-from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
-from deltalog.transactions.transaction import ManagedTransaction
 from deltalog.version import VERSION as __version__
 from deltalog.write.commit import ClockDriftWarning, CommitResult, Environment, RetryPolicy
 from deltalog.write.conflicts import IsolationLevel
@@ -93,6 +93,11 @@ from deltalog.write.restore import RestoreResult
 from deltalog.write.staging import StagedFiles, WriteOptions
 from deltalog.write.stream import StreamWriter
 from deltalog.write.transaction import Transaction
+
+if typing.TYPE_CHECKING:
+    from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject
+    from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
+    from deltalog.transactions.transaction import ManagedTransaction
 
 __all__ = [
     "AddFile",
@@ -213,3 +218,22 @@ __all__ = [
     "open_store",
     "variant_to_python",
 ]
+
+# Most tables have no catalog, and a tenth of the import would be for those that do: these come when they are asked for.
+_LATER = {
+    "AddObject": "deltalog.transactions.objects",
+    "DeleteObject": "deltalog.transactions.objects",
+    "ManagedTransaction": "deltalog.transactions.transaction",
+    "ObjectPage": "deltalog.transactions.objects",
+    "TableObject": "deltalog.transactions.objects",
+    "TransactionDescription": "deltalog.transactions.manager",
+    "TransactionManager": "deltalog.transactions.manager",
+    "TransactionPage": "deltalog.transactions.manager",
+    "VirtualObject": "deltalog.transactions.manager",
+}
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)

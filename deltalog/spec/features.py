@@ -133,6 +133,11 @@ def check_readable(protocol: Protocol, table: str) -> None:
         )
 
 
+def is_catalog_managed(protocol: Protocol) -> bool:
+    """Whether a catalog, and not the files, says which commits a table has."""
+    return CATALOG_MANAGED in writer_features(protocol)
+
+
 def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
     """As check_readable, and whether the table was reached in the way that it must be: ``catalog`` is the one through
     which it was opened, None for its location alone.
@@ -140,7 +145,7 @@ def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
     Spec: PROTOCOL.md#reader-requirements-for-catalog-managed-tables.
     """
     check_readable(protocol, table)
-    if catalog is None and CATALOG_MANAGED in writer_features(protocol):
+    if catalog is None and is_catalog_managed(protocol):
         raise UnsupportedFeatureError(
             f"{table} is managed by a catalog ({CATALOG_MANAGED}), which alone knows its latest version. Open it "
             "through that: TransactionManager(<catalog>).table(<name>).",
@@ -155,7 +160,7 @@ def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata
     Spec: PROTOCOL.md#writer-requirements-for-catalog-managed-tables.
     """
     for key, wanted in (
-        (FEATURE_PREFIX + CATALOG_MANAGED, CATALOG_MANAGED in writer_features(protocol)),
+        (FEATURE_PREFIX + CATALOG_MANAGED, is_catalog_managed(protocol)),
         ("delta.enableInCommitTimestamps", is_ict_active(protocol, metadata)),
         (CATALOG_ID_KEY, metadata.configuration.get(CATALOG_ID_KEY) == before.configuration.get(CATALOG_ID_KEY)),
     ):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,18 +95,25 @@ class Mutant:
 
 
 MUTANTS: list[Mutant] = []
+Apply = Callable[[Patch], None]
+Run = Callable[..., ScheduleResult]
 
 
-def mutant(
-    *invariants: str, run: Callable[..., ScheduleResult] = run_schedule, **options: Any
-) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    """Add a mutant to the list."""
+def adding_to(mutants: list[Mutant], usual: Run) -> Callable[..., Callable[[Apply], Apply]]:
+    """A decorator that adds a mutant to a list: ``@mutant("I1", **options)``, with ``run=`` where its schedules are not
+    the usual ones."""
 
-    def register(apply: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        MUTANTS.append(Mutant(apply.__name__, apply, frozenset(invariants), options, run))
-        return apply
+    def mutant(*invariants: str, run: Run = usual, **options: Any) -> Callable[[Apply], Apply]:
+        def register(apply: Apply) -> Apply:
+            mutants.append(Mutant(apply.__name__, apply, frozenset(invariants), options, run))
+            return apply
 
-    return register
+        return register
+
+    return mutant
+
+
+mutant = adding_to(MUTANTS, run_schedule)
 
 
 def find(each: Mutant, max_seeds: int = MAX_SEEDS) -> tuple[int, list[Violation]] | None:
@@ -357,13 +365,10 @@ def catches_up_without_looking(patch: Patch) -> None:
 
 @mutant("I5")
 def lets_a_failed_hook_fail_the_commit(patch: Patch) -> None:
-    def after_commit(snapshot: Any, result: Any, environment: Any) -> Any:
-        hooks._write_checksum(snapshot, result)
-        if hooks._is_checkpoint_due(snapshot):
-            return snapshot.rebased_on(checkpoint.write_checkpoint(snapshot, environment.clock_ms()))
-        return snapshot
+    def warning(*_: Any) -> None:
+        raise  # what was to be logged
 
-    patch.setattr(transaction, "after_commit", after_commit)
+    patch.setattr(hooks, "log", types.SimpleNamespace(warning=warning))
 
 
 @mutant("I4", kinds={**KINDS, "append rows": 200})

@@ -25,7 +25,7 @@ from pathlib import Path
 from deltalog.testing import exhaustive, sweep
 from deltalog.testing.mutants import MUTANTS, find
 from deltalog.testing.row_simulation import run_row_schedule
-from deltalog.testing.simulation import ScheduleResult, run_schedule, run_schedules
+from deltalog.testing.simulation import ScheduleResult, Totals, run_schedule, run_schedules
 from deltalog.testing.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
 from deltalog.testing.transactions import run_transactions
 
@@ -49,37 +49,28 @@ class Part:
 
 
 def schedules(seeds: range) -> Part:
-    totals, bad = run_schedules(seeds, keep=CHUNK)
-    figures = collections.Counter(
-        schedules=totals.schedules,
-        faults=sum(totals.faults.values()),
-        acked=totals.outcomes["ok"],
-        steps=totals.steps,
-        violations=totals.violations,
-    )
-    return Part(figures, [f"schedule {result.seed} {result.violations[0]}" for result in bad])
+    part, totals = _run(seeds, run_schedule, "schedules", "schedule")
+    part.figures["steps"] = totals.steps
+    return part
 
 
 def row_schedules(seeds: range) -> Part:
-    totals, bad = run_schedules(seeds, keep=CHUNK, run=run_row_schedule)
-    figures = collections.Counter(
-        row_schedules=totals.schedules,
-        faults=sum(totals.faults.values()),
-        acked=totals.outcomes["ok"],
-        violations=totals.violations,
-    )
-    return Part(figures, [f"row-schedule {result.seed} {result.violations[0]}" for result in bad])
+    return _run(seeds, run_row_schedule, "row_schedules", "row-schedule")[0]
 
 
 def transaction_schedules(seeds: range) -> Part:
-    totals, bad = run_schedules(seeds, keep=CHUNK, run=run_transactions)
-    figures = collections.Counter(
-        transactions=totals.schedules,
-        faults=sum(totals.faults.values()),
-        acked=totals.outcomes["ok"],
-        violations=totals.violations,
-    )
-    return Part(figures, [f"transactions {result.seed} {result.violations[0]}" for result in bad])
+    return _run(seeds, run_transactions, "transactions", "transactions")[0]
+
+
+def _run(seeds: range, run: Callable[..., ScheduleResult], figure: str, failure: str) -> tuple[Part, Totals]:
+    totals, bad = run_schedules(seeds, keep=CHUNK, run=run)
+    figures = collections.Counter({
+        figure: totals.schedules,
+        "faults": sum(totals.faults.values()),
+        "acked": totals.outcomes["ok"],
+        "violations": totals.violations,
+    })  # fmt: skip
+    return Part(figures, [f"{failure} {result.seed} {result.violations[0]}" for result in bad]), totals
 
 
 def mutants(numbers: range) -> Part:

@@ -482,12 +482,13 @@ _MAPPED = {"delta.columnMapping.mode": "name"}
 _WIDER = pa.table({"x": [1], "y": [""], "p": ["a"], "z": [1.5]})
 _HERE = pa.table({"x": [5, 6], "y": ["", ""], "p": ["a", "a"]}, SCHEMA)
 _ONE: Mapping[str, Any] = {"removes": []}
+_FIRST: dict[str, Any] = {"opens": True, "new": True, "tables": ["plain"], "settings": ["alone", "raced"]}
 _SETTING: Mapping[str, Any] = {"adds": [], "removes": []}
 _CHANGED_FEED = {"delta.enableChangeDataFeed": "true"}
 
 #: One row is one operation; a new verb is swept by adding its row.
 OPERATIONS: tuple[Swept, ...] = (
-    Swept("create", _create_with_rows, _ONE, opens=True, new=True, tables=["plain"], settings=["alone", "raced"]),
+    Swept("create", _create_with_rows, _ONE, **_FIRST),
     Swept("create by a transaction", _create, _ONE, opens=True, new=True, tables=["plain"], settings=["raced"]),
     Swept("append", lambda table, token: table.append(_rows("new"), user_metadata=token), _ONE),
     Swept(
@@ -503,24 +504,8 @@ OPERATIONS: tuple[Swept, ...] = (
     Swept("write", _write, _ONE),
     Swept("write, retried", _write_again, _ONE, settings=["behind", "raced"]),
     Swept("commit_staged", _commit_staged, _ONE),
-    Swept(
-        "stream_write_records, the first ones",
-        _first_records,
-        _ONE,
-        opens=True,
-        new=True,
-        tables=["plain"],
-        settings=["alone", "raced"],
-    ),
-    Swept(
-        "stream_write, the first bytes",
-        _first_blob,
-        _ONE,
-        opens=True,
-        new=True,
-        tables=["plain"],
-        settings=["alone", "raced"],
-    ),
+    Swept("stream_write_records, the first ones", _first_records, _ONE, **_FIRST),
+    Swept("stream_write, the first bytes", _first_blob, _ONE, **_FIRST),
     Swept(
         "overwrite",
         lambda table, token: table.overwrite(_rows("new"), user_metadata=token),

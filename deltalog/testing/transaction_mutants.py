@@ -7,7 +7,6 @@ be found in the schedules of ``deltalog.testing.transactions``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 from deltalog.catalog import branch as branch_module
@@ -20,7 +19,7 @@ from deltalog.catalog.records import Ratification
 from deltalog.errors import OperationTimeoutError, TransactionCanceledError
 from deltalog.spec.paths import STAGED_COMMITS_DIRECTORY
 from deltalog.testing.coordinators import MemoryCoordinator
-from deltalog.testing.mutants import Mutant, Patch
+from deltalog.testing.mutants import Mutant, Patch, adding_to
 from deltalog.testing.transactions import run_transactions
 from deltalog.transactions import leftovers as leftovers_module
 from deltalog.transactions import manager as manager_module
@@ -44,15 +43,7 @@ MUTANTS: list[Mutant] = []
 BUSY: dict[str, Any] = {"policy": "random", "clients": 4, "fault_rate": 0.01}
 
 
-def mutant(*invariants: str, **options: Any) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    """Add a mutant to the list."""
-
-    def register(apply: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        MUTANTS.append(Mutant(apply.__name__, apply, frozenset(invariants), options, run_transactions))
-        return apply
-
-    return register
-
+mutant = adding_to(MUTANTS, run_transactions)
 
 # ------------------------------------------------------------------------------------------------- ratification
 

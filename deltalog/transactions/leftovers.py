@@ -19,6 +19,7 @@ from deltalog.spec.actions import DeletionVector
 from deltalog.spec.deletion_vectors import relative_path
 from deltalog.spec.paths import STAGED_COMMITS_DIRECTORY, encode_path
 from deltalog.storage.base import LogStore
+from deltalog.transactions.objects import same_etag
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import CHANGES, OBJECTS
 from deltalog.write.datafiles import discard
@@ -40,9 +41,10 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     for record in ledger.all(StatusFilter.ACTIVE):
         done["aborted"] += ledger.settled(record).status is TransactionStatus.ABORTED
     for record in ledger.all(StatusFilter.COMPLETED):
-        done["cleaned"] += clean_up(ledger, tables, record)
+        cleaned, is_left = _cleaned(ledger, tables, record)
+        done["cleaned"] += cleaned
         is_old = record.end_ms is not None and ledger.now_ms() - record.end_ms > retention_ms
-        if is_old and not ledger.coordinator.parts(record.id):
+        if is_old and not is_left:
             ledger.coordinator.delete(record.id)
             done["forgotten"] += 1
     if failed:
@@ -50,9 +52,14 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     return done
 
 
-def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> int:
+def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> None:
     """Delete what an aborted transaction wrote and named, and forget what it was; of a committed one only the latter.
-    The number of parts. What cannot be deleted stays for the next time."""
+    What cannot be deleted stays for the next time."""
+    _cleaned(ledger, tables, record)
+
+
+def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> tuple[int, bool]:
+    """The number of parts that are done with, and whether some are left."""
     coordinator = ledger.coordinator
     try:
         parts = coordinator.parts(record.id)
@@ -64,8 +71,8 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
             coordinator.delete_parts(record.id, done)
     except DeltaLogError as error:
         log.warning("transaction %s: what it left stays for now: %s", record.id, error)
-        return 0
-    return len(done)
+        return 0, True
+    return len(done), len(done) < len(parts)
 
 
 def _is_cleaned(tables: ManagedTables, known: Mapping[str, TableRecord], key: str, part: bytes) -> bool:
@@ -95,7 +102,7 @@ def _delete_object(tables: ManagedTables, table: TableRecord, store: LogStore, p
         return
     if path in {files.find(name)[1] for name in _named(snapshot)}:
         log.warning("%s: %s is a file of the table, and stays", table.url, path)
-    elif etag is None or store.etag(path) in (f'"{etag.strip(chr(34))}"', None):
+    elif etag is None or same_etag(etag, store.etag(path)):
         store.delete(path)
 
 

@@ -123,7 +123,7 @@ def _check_stays_managed(tables: ManagedTables, file: str, actions: CommitAction
 
 
 def _is_managed(protocol: Protocol) -> bool:
-    return CATALOG_MANAGED in features.writer_features(protocol) and CATALOG_MANAGED in (protocol.reader_features or ())
+    return features.is_catalog_managed(protocol) and CATALOG_MANAGED in (protocol.reader_features or ())
 
 
 def _has_marks(tables: ManagedTables, metadata: Metadata) -> bool:

@@ -74,7 +74,7 @@ class ManagedTables:
     def _mark(self, table: DeltaTable) -> None:
         """Commit that the table is this catalog's, unless it says so already."""
         snapshot = table.snapshot()
-        if CATALOG_MANAGED in features.writer_features(snapshot.protocol):
+        if features.is_catalog_managed(snapshot.protocol):
             owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
             if owner != self.coordinator.catalog_id:
                 raise ResourceNotReadyError(

@@ -69,11 +69,7 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
     if removal is None:
-        why = (
-            "those who know the table by its catalog would go on there. A copy of its rows is a table of its own"
-            if name == features.CATALOG_MANAGED
-            else "the rows would have to be written anew. Copy them into a new table"
-        )
+        why = _STAYS.get(name, "the rows would have to be written anew. Copy them into a new table")
         raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
     with begin() as transaction:
         if name not in features.writer_features(transaction.protocol):
@@ -260,6 +256,12 @@ _WIDENING = Removal(
     obstacle=_fields_with(TYPE_CHANGES_KEY, "columns were widened; copy the rows into a new table"),
     uses=lambda metadata: _is_true(ENABLE_TYPE_WIDENING)(metadata) or _has_field(TYPE_CHANGES_KEY)(metadata),
 )
+# Why some are never dropped.
+_STAYS = {
+    features.CATALOG_MANAGED: (
+        "those who know the table by its catalog would go on there. A copy of its rows is a table of its own"
+    )
+}
 _REMOVALS = {
     "appendOnly": Removal((APPEND_ONLY.key,)),
     "invariants": Removal(obstacle=_fields_with(INVARIANT_KEY, "columns have invariants")),

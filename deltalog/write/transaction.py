@@ -665,7 +665,7 @@ class Transaction:
     def _check_catalog(self) -> None:
         url, catalog = self.reader.store.url, self.reader.store.catalog
         features.check_reached(self.protocol, url, catalog)
-        if self.snapshot is not None and features.CATALOG_MANAGED in features.writer_features(self.snapshot.protocol):
+        if self.snapshot is not None and features.is_catalog_managed(self.snapshot.protocol):
             features.check_stays_managed(self.snapshot.metadata, self.protocol, self.metadata, url)
 
     def _check_unseen(self) -> None:
