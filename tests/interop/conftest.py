@@ -21,7 +21,6 @@ from tests.spark_env.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, 
 def delta() -> Iterator[DeltaSpark]:
     # Many small queries, each run once: compiling them, and starting jobs for ten files, is most of the time.
     conf = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "1",

@@ -34,6 +34,9 @@ appender.console.target = SYSTEM_ERR
 rootLogger.level = off
 rootLogger.appenderRef.console.ref = console
 """
+# JVMs that live for minutes: what the second compiler gains it does not earn back, and the little room that the first
+# one has for its code by default is full after some of these minutes, which then go by in looking for room.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 _DELTA_CLASS = "org.apache.spark.sql.delta.DeltaLog"
 _sessions: dict[str, Any] = {}
 _scratch: Path | None = None
@@ -151,7 +154,7 @@ def _builder(conf: dict[str, str], remote: bool = False) -> Any:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     conf = dict(conf)
-    java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Duser.timezone=UTC"
+    java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Duser.timezone=UTC {_JAVA}"
     java = f"{java} {conf.pop('spark.driver.extraJavaOptions', '')}".strip()
     settings = {
         "spark.driver.memory": "2g",
