@@ -114,9 +114,10 @@ class Dataset:
         ``schema`` where the records do not."""
         if records is None:
             raise NilIteratorError("There are no records: None was given. An empty list is a write without rows.")
-        return stream.write_records(
-            self._target(lambda: _schema_of(records)), records, metadata, staging.options_of(options)
-        )
+        checked = staging.options_of(options)
+        if hasattr(records, "__arrow_c_stream__"):
+            records = as_reader(records)  # for the columns and for the rows: a stream may be there to be read once
+        return stream.write_records(self._target(lambda: _schema_of(records)), records, metadata, checked)
 
     def _look(self) -> DeltaTable | None:
         if self._found is None:
@@ -159,6 +160,6 @@ class Dataset:
 
 
 def _schema_of(records: Records) -> StructType:
-    if hasattr(records, "__arrow_c_stream__"):
-        return StructType.from_arrow(as_reader(records).schema)
+    if isinstance(records, pa.RecordBatchReader):
+        return StructType.from_arrow(records.schema)
     raise CallError("The first records of a dataset need to be told their columns: Dataset(url, schema=...).")

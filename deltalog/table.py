@@ -426,7 +426,8 @@ class DeltaTable:
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
         """Make files that were staged, here or elsewhere, one version. When it fails they stay, to be committed again
-        or given to ``discard_staged``. Raises SnapshotConflictError, MetadataChangedError where the table has other
+        or given to ``discard_staged``; and when a transaction over several tables that has them is cancelled: they are
+        those of whoever staged them. Raises SnapshotConflictError, MetadataChangedError where the table has other
         columns now, and as Transaction.commit. Cost: 1 PUT."""
         given = list(staged)
         staging.check_of_table(given, self._latest.metadata, self.url)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
-from typing import Any
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from numbers import Number, Real
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -16,7 +20,7 @@ from deltalog.write.datafiles import as_reader
 Records = Iterable[Mapping[str, Any] | pa.RecordBatch]
 _BATCH_BYTES = 4 << 20
 _FIRST_RECORDS, _MOST_RECORDS = 64, 8_192
-_MOST_FLOAT32 = 3.4028235677973366e38  # what is below is rounded to a finite number
+_MOST_FLOAT32 = 3.4028235677973362e38  # what is above is rounded to infinity
 _NO_TIME = datetime.time()
 
 
@@ -78,46 +82,137 @@ def _batch(records: list[Mapping[str, Any]], fields: list[pa.Field]) -> pa.Recor
 def _array(records: list[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     values = [record.get(field.name) for record in records]
     try:
-        if _may_lose(field.type):
-            for value in values:
-                _check_kept(value, field.type)
+        _look_at(values, _check_of(field.type))
         return pa.array(values, field.type)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
         raise SchemaMismatchError(
             f"A record's value of column {field.name} does not fit {field.type}: {error}."
         ) from None
 
 
-def _may_lose(wanted: pa.DataType) -> bool:
-    """Whether Arrow would take some values of other types and keep a part of them."""
-    types = pa.types
-    kinds = (types.is_integer, types.is_temporal, types.is_nested, types.is_float32)
-    return any(is_one(wanted) for is_one in kinds)
+# ------------------------------------------------------------------------------------------------- nothing is lost
 
 
-def _check_kept(value: Any, wanted: pa.DataType) -> None:
-    """Raise ValueError for a value of which Arrow would silently keep only a part."""
-    types = pa.types
-    if value is None:
+class _Check(NamedTuple):
+    """How values of a type are looked at before Arrow takes them. ``whole``: what Arrow takes whole, or refuses itself.
+    ``look`` raises ValueError for another value of which Arrow would silently keep only a part."""
+
+    whole: frozenset[type]
+    look: Callable[[Any], None]
+
+
+def _look_at(values: Iterable[Any], check: _Check | None) -> None:
+    if check is None:
         return
-    if types.is_struct(wanted) and isinstance(value, Mapping):
-        unknown = value.keys() - {field.name for field in wanted}
+    whole, look = check
+    for value in values:
+        # Scalars of Arrow are refused where their type is another.
+        if type(value) not in whole and not isinstance(value, pa.Scalar):
+            look(value)
+
+
+def _check_of(wanted: pa.DataType) -> _Check | None:
+    """None for types of which Arrow keeps a value whole, or refuses it."""
+    types = pa.types
+    if types.is_struct(wanted):
+        return _struct({field.name: _check_of(field.type) for field in wanted})
+    if types.is_map(wanted):
+        return _map(wanted)
+    if types.is_nested(wanted):
+        return _list(_check_of(wanted.value_type))
+    if types.is_timestamp(wanted):
+        return _TIMESTAMP_NTZ if wanted.tz is None else _TIMESTAMP
+    return next((check for is_one, check in _LEAVES.items() if is_one(wanted)), None)
+
+
+def _struct(fields: Mapping[str, _Check | None]) -> _Check:
+    checks = {name: check for name, check in fields.items() if check is not None}
+
+    def look(value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"a struct is a mapping from names to values, and not {type(value).__name__}")
+        unknown = value.keys() - fields.keys()
         if unknown:
             raise ValueError(f"it has a field {sorted(map(str, unknown))[0]!r}")
-        for field in wanted:
-            _check_kept(value.get(field.name), field.type)
-    elif types.is_map(wanted):
-        for key, item in value.items() if isinstance(value, Mapping) else value:
-            _check_kept(key, wanted.key_type)
-            _check_kept(item, wanted.item_type)
-    elif types.is_nested(wanted) and not types.is_struct(wanted):
-        for element in value:
-            _check_kept(element, wanted.value_type)
-    elif types.is_float32(wanted):
-        if isinstance(value, (int, float)) and _MOST_FLOAT32 <= abs(value) < float("inf"):
+        for name, check in checks.items():
+            _look_at((value.get(name),), check)
+
+    return _Check(_ABSENT, look)
+
+
+def _map(wanted: pa.MapType) -> _Check:
+    key, item = _check_of(wanted.key_type), _check_of(wanted.item_type)
+    entry = _struct({wanted.key_field.name: key, wanted.item_field.name: item})
+
+    def look(value: Any) -> None:
+        if isinstance(value, Mapping):
+            _look_at(value.keys(), key)
+            _look_at(value.values(), item)
+            return
+        for each in value:
+            if isinstance(each, tuple):
+                _look_at(each[:1], key)
+                _look_at(each[1:], item)
+            else:
+                entry.look(each)
+
+    return _Check(_ABSENT, look)
+
+
+def _list(element: _Check | None) -> _Check | None:
+    def look(value: Any) -> None:
+        kind = getattr(value, "__array_interface__", _NO_ARRAY)["typestr"][1:]
+        if kind.startswith("M8") and kind != "M8[us]":  # Arrow takes the numbers, and makes microseconds of them
+            raise ValueError(f"{value.dtype} is an array of times in another unit than microseconds")
+        # The numbers of an array are looked at much faster as Python's.
+        _look_at(value.tolist() if hasattr(value, "tolist") else value, element)
+
+    return None if element is None else _Check(_ABSENT, look)
+
+
+def _look_whole(value: Any) -> None:
+    # Arrow calls __int__ of what has it: numbers of other libraries, and their arrays without a dimension.
+    if isinstance(value, Number) or hasattr(value, "__int__"):
+        with contextlib.suppress(TypeError):  # of what is no number at all
+            if value % 1:
+                raise ValueError(f"{value} has a fraction")
+
+
+def _finite(most: float) -> Callable[[Any], None]:
+    def look(value: Any) -> None:
+        is_number = isinstance(value, (float, Real))
+        if is_number and not -most <= value <= most and abs(value) < math.inf:
             raise ValueError(f"{value} is too large")
-    elif isinstance(value, (float, Decimal)) and (types.is_integer(wanted) or types.is_temporal(wanted)):
-        if value % 1:
-            raise ValueError(f"{value} has a fraction")
-    elif types.is_date(wanted) and isinstance(value, datetime.datetime) and value.time() != _NO_TIME:
+
+    return look
+
+
+def _look_time(value: Any, has_zone: bool) -> None:
+    if not isinstance(value, datetime.datetime):
+        _look_whole(value)
+    elif getattr(value, "nanosecond", 0) > 0:
+        raise ValueError(f"{value} has nanoseconds")
+    elif not has_zone and value.tzinfo is not None:
+        raise ValueError(f"{value} has a time zone")
+
+
+def _look_date(value: Any) -> None:
+    if not isinstance(value, datetime.datetime):
+        _look_whole(value)
+    elif value.time() != _NO_TIME:
         raise ValueError(f"{value} has a time of day")
+    else:
+        _look_time(value, has_zone=False)
+
+
+_ABSENT = frozenset({type(None)})
+_INT = _ABSENT | {int}
+_NO_ARRAY = {"typestr": ""}
+_TIMESTAMP = _Check(_INT | {datetime.datetime}, partial(_look_time, has_zone=True))
+_TIMESTAMP_NTZ = _Check(_INT, partial(_look_time, has_zone=False))
+_LEAVES: dict[Callable[[pa.DataType], bool], _Check] = {
+    pa.types.is_integer: _Check(_INT, _look_whole),
+    pa.types.is_float32: _Check(_INT, _finite(_MOST_FLOAT32)),
+    pa.types.is_float64: _Check(_INT | {float}, _finite(sys.float_info.max)),
+    pa.types.is_date: _Check(_INT | {datetime.date}, _look_date),
+}

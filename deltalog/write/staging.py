@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -87,9 +88,14 @@ class Options:
             raise CallError(f"expected_parent is a version or None; got {parent!r}.")
         if not _is_count(count):
             raise CallError(f"retry_count is a number of repetitions from 0 on; got {count!r}.")
-        if min(self.retry_base_delay_ms, self.retry_max_delay_ms) < 0 or not 0 <= self.retry_jitter <= 1:
-            raise CallError("Waits between retries are milliseconds from 0 on, and retry_jitter is from 0 to 1.")
+        for name in ("retry_base_delay_ms", "retry_max_delay_ms"):
+            if not _is_amount(getattr(self, name)):
+                raise CallError(f"{name} is a finite number of milliseconds from 0 on; got {getattr(self, name)!r}.")
+        if not _is_amount(self.retry_jitter) or self.retry_jitter > 1:
+            raise CallError(f"retry_jitter is a number from 0 to 1; got {self.retry_jitter!r}.")
         check_checksum(self.checksum)
+        if not isinstance(self.timestamp_column, str | None):
+            raise CallError(f"timestamp_column is the name of a column or None; got {self.timestamp_column!r}.")
 
     def environment(self, environment: Environment, parent: int | None, table: str) -> Environment:
         """The environment of a commit that is to follow ``parent`` (None: version 0).
@@ -130,6 +136,10 @@ def options_of(given: Mapping[str, Any]) -> Options:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -275,9 +285,18 @@ class _Span:
 
 
 def commit_staged(
-    target: Target, staged: Sequence[StagedFiles], metadata: Mapping[str, Any] | None, options: Options
+    target: Target,
+    staged: Sequence[StagedFiles],
+    metadata: Mapping[str, Any] | None,
+    options: Options,
+    *,
+    owned: bool = False,
 ) -> Snapshot:
-    """Make staged files one version. They stay when it fails, to be committed again or given to ``discard_staged``."""
+    """Make staged files one version. They stay when it fails, to be committed again or given to ``discard_staged``.
+
+    They stay, too, when it is part of a transaction over several tables that is cancelled: whoever staged them may
+    commit them in another one. Those that are ``owned`` were staged for this commit alone, and go then.
+    """
     told = {"metadata": as_metadata(metadata), **_times(staged)}
     rows = sum(each.row_count for each in staged)
 
@@ -285,6 +304,7 @@ def commit_staged(
         for each in staged:
             _check_fits(each, transaction)
             transaction.add(*each.files, known=each.table == transaction.metadata)
+            transaction.written_before(file.path for file in each.files if owned)
         return {"numOutputRows": str(rows), **transaction.staged_metrics()}
 
     return commit_one(target, add_files, told, options)

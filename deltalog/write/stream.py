@@ -21,6 +21,7 @@ from deltalog.errors import (
     DeltaLogError,
     keep_cleanup_errors,
 )
+from deltalog.spec.paths import encode_path
 from deltalog.spec.schema import PrimitiveType, StructField, StructType
 from deltalog.write.datafiles import HashedFile, discard
 from deltalog.write.records import Records
@@ -76,7 +77,7 @@ def _commit_or_discard(
     target: Target, staged: StagedFiles, metadata: Mapping[str, Any] | None, options: Options
 ) -> Snapshot:
     try:
-        return commit_staged(target, [staged], metadata, options)
+        return commit_staged(target, [staged], metadata, options, owned=True)
     except CommitStateUnknownError:
         raise
     except (DeltaLogError, Warning) as error:
@@ -176,6 +177,7 @@ class StreamWriter:
             raise CodecConfiguredError(f"{self._target.store.url} is no table of blobs any more.")
         row = pa.table({name: [value] for name, value in {"sha256": None, **self._blob()}.items()})
         transaction.write(row.select(BLOB_SCHEMA.names).to_batches(), checksum=self._options.checksum)
+        transaction.written_before([encode_path(self.path)])
         return {"numOutputRows": "1", **transaction.staged_metrics()}
 
     def _blob(self) -> dict[str, Any]:

@@ -145,6 +145,7 @@ class Transaction:
         self._predicates: list[Predicate] = []
         self._read_files: set[str] = set()
         self._own_files: list[str] = []
+        self._written_before: list[str] = []  # of whoever commits this, and deletes them when that fails
         self._unseen: list[AddFile] = []  # whose rows nobody has checked
         self._seen_under: Rules | None = None  # the rules that written rows were checked by
         self._seen_as: tuple[Metadata, Protocol] | None = None  # what these rules are those of
@@ -176,6 +177,13 @@ class Transaction:
         self._check_open()
         self._finished = True
         return tuple(self._adds)
+
+    def written_before(self, paths: Iterable[str]) -> None:
+        """Name files, as the log does, that the caller wrote for this commit alone. When it fails they are the caller's
+        still, for another attempt or to be deleted; a transaction over several tables that has taken it up deletes them
+        when it is cancelled."""
+        self._check_open()
+        self._written_before.extend(paths)
 
     @property
     def txn_id(self) -> str:
@@ -592,7 +600,7 @@ class Transaction:
             transactions=tuple(self._transactions),
             domains=tuple(self._domains),
             cdc=tuple(self._cdc),
-            written=tuple(self._own_files),
+            written=(*self._own_files, *self._written_before),
             told=self._told,
             is_strict=self._is_strict,
             reads=Reads(

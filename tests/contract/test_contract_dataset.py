@@ -26,7 +26,7 @@ from deltalog import (
     VersionNotFoundError,
 )
 from deltalog.spec.paths import commit_path
-from deltalog.testing.stores import Fault, FaultyStore, nth
+from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from tests.core_env import SCHEMA, Clock, environment, ids, memory, overtaken, rows
 
 
@@ -112,6 +112,16 @@ def test_a_dataset_of_rows_takes_no_bytes_first_either(empty: Dataset) -> None:
     assert empty.snapshots() == []
 
 
+class Once:
+    """A stream that can be read once, as that of a query."""
+
+    def __init__(self, data: pa.Table) -> None:
+        self._left = [data]
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._left.pop().__arrow_c_stream__(requested_schema)
+
+
 def test_records_need_a_schema_when_they_are_the_first(store: LogStore) -> None:
     dataset = Dataset(store)
     with pytest.raises(CallError, match="schema="):
@@ -119,6 +129,15 @@ def test_records_need_a_schema_when_they_are_the_first(store: LogStore) -> None:
     with pytest.raises(NilIteratorError):
         dataset.stream_write_records(None)
     assert dataset.snapshots() == []
+
+
+@pytest.mark.parametrize("verb", ["write", "stream_write_records"])
+def test_a_stream_is_asked_for_once(store: LogStore, verb: str) -> None:
+    dataset = Dataset(store)
+    for version in range(2):
+        asked = Once(rows(version))
+        assert getattr(dataset, verb)(asked).version == version
+    assert ids(dataset.table()) == [0, 1]
 
 
 def test_the_first_write_makes_the_table_that_was_asked_for(store: LogStore) -> None:
@@ -152,6 +171,16 @@ def test_the_first_write_of_two_is_the_parent_of_the_other(retry_count: int) -> 
     snapshot = dataset.write(rows(2), retry_count=retry_count)
     assert (snapshot.version, snapshot.manifest.parent) == (1, 0) and ids(dataset.table()) == [1, 2]
     assert len(DeltaTable.open(store).snapshots()) == 2
+
+
+def test_bytes_that_were_sent_before_another_writer_was_first_are_not_sent_again() -> None:
+    store = memory()
+    mine = CountingStore(overtaken(store, lambda: Dataset(store, environment=environment()).write(b"theirs")))
+    snapshot = Dataset(mine, environment=environment()).write(b"mine", retry_count=1)
+    assert (snapshot.version, snapshot.manifest.parent) == (1, 0)
+    assert [DeltaTable.open(store).open_blob(version=version).read() for version in (0, 1)] == [b"theirs", b"mine"]
+    sent = [path for method, path in mine.calls.elements() if method == "open_output" and path.startswith("_blobs/")]
+    assert len(sent) == 1
 
 
 def test_a_first_write_that_names_a_parent_is_refused(empty: Dataset) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
-from datetime import date, datetime, timezone
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -164,6 +165,7 @@ def test_a_record_that_cannot_be_encoded_leaves_nothing(
     assert table.latest().version == 0 and data_files(store) == []
 
 
+EAST = timezone(timedelta(hours=2))
 LOSSES: dict[str, tuple[Any, pa.DataType]] = {
     "fraction": (1.5, pa.int32()),
     "decimal": (Decimal("0.1"), pa.int64()),
@@ -177,6 +179,17 @@ LOSSES: dict[str, tuple[Any, pa.DataType]] = {
     "too large": (1e39, pa.float32()),
     "digits": (Decimal("1.555"), pa.decimal128(5, 2)),
     "of no float": (2**53 + 1, pa.float64()),
+    "fraction of a date": (0.5, pa.date32()),
+    "a ratio": (Fraction(3, 2), pa.int64()),
+    "no number": (Decimal("Infinity"), pa.int64()),
+    "too large in a map": ([("k", 1e39)], pa.map_(pa.string(), pa.float32())),
+    "in an entry of a map": ([{"key": "k", "value": 1.5}], pa.map_(pa.string(), pa.int64())),
+    "no part of an entry": ([{"key": "k", "value": 1, "note": 2}], pa.map_(pa.string(), pa.int64())),
+    "no field of pairs": ([("a", 1), ("zz", 2)], pa.struct([("a", pa.int64())])),
+    "pairs in a list": ([[("a", 1)]], pa.list_(pa.struct([("a", pa.int64())]))),
+    "zone": (datetime(2026, 11, 20, 1, tzinfo=EAST), pa.timestamp("us")),
+    "zone in a list": ([datetime(2026, 11, 20, 1, tzinfo=timezone.utc)], pa.list_(pa.timestamp("us"))),
+    "zone of a day": (datetime(2026, 11, 20, tzinfo=EAST), pa.date32()),
 }
 
 
@@ -187,6 +200,59 @@ def test_nothing_of_a_value_is_lost_silently(name: str) -> None:
     with pytest.raises(SchemaMismatchError, match="column x"):
         table.stream_write_records([{"x": value}])
     assert table.latest().version == 0
+
+
+TIMES = pa.list_(pa.timestamp("us"))
+NANOSECOND = "2026-11-20 00:00:00.000000001"
+FOREIGN_LOSSES: dict[str, tuple[str, Callable[[Any], Any], pa.DataType]] = {
+    "fraction": ("numpy", lambda numpy: numpy.float32(1.5), pa.int32()),
+    "half": ("numpy", lambda numpy: numpy.float16(1.5), pa.int64()),
+    "without a dimension": ("numpy", lambda numpy: numpy.array(1.5), pa.int64()),
+    "of a microsecond": ("numpy", lambda numpy: numpy.array(0.5), pa.timestamp("us", "UTC")),
+    "too large": ("numpy", lambda numpy: numpy.float64(1e39), pa.float32()),
+    "in a list": ("numpy", lambda numpy: [1, numpy.float32(1.5)], pa.list_(pa.int32())),
+    "array": ("numpy", lambda numpy: numpy.array([1.5], numpy.float32), pa.list_(pa.int32())),
+    "array of doubles": ("numpy", lambda numpy: numpy.array([1.0, 1e39]), pa.list_(pa.float32())),
+    "array of nanoseconds": ("numpy", lambda numpy: numpy.array([5], "datetime64[ns]"), TIMES),
+    "array of days": ("numpy", lambda numpy: numpy.array(["2026-11-20"], "datetime64[D]"), TIMES),
+    "nanoseconds": ("pandas", lambda pandas: pandas.Timestamp(NANOSECOND), pa.timestamp("us")),
+    "with a zone": ("pandas", lambda pandas: pandas.Timestamp(NANOSECOND, tz="UTC"), pa.timestamp("us", "UTC")),
+    "of a day": ("pandas", lambda pandas: pandas.Timestamp(NANOSECOND), pa.date32()),
+    "in a series": ("pandas", lambda pandas: pandas.Series([pandas.Timestamp(NANOSECOND)]), TIMES),
+    "no time": ("pandas", lambda pandas: pandas.NaT, pa.date32()),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN_LOSSES)
+def test_nothing_of_the_values_of_other_libraries_is_lost_silently(name: str) -> None:
+    library, made, data_type = FOREIGN_LOSSES[name]
+    value = made(pytest.importorskip(library))
+    table = DeltaTable.create(memory(), pa.schema([("x", data_type)]))
+    with pytest.raises(SchemaMismatchError, match="column x"):
+        table.stream_write_records([{"x": value}])
+    assert table.latest().version == 0
+
+
+def test_values_of_other_libraries_that_fit_are_taken(store: LogStore) -> None:
+    numpy, pandas = pytest.importorskip("numpy"), pytest.importorskip("pandas")
+    noon = datetime(2026, 11, 20, 12)
+    fitting = {
+        "i": (numpy.float32(2), pa.int32(), 2),
+        "j": (numpy.int64(3), pa.int64(), 3),
+        "f": (numpy.float64(0.5), pa.float32(), 0.5),
+        "n": (pandas.Timestamp(noon), pa.timestamp("us"), noon),
+        "m": (numpy.datetime64(noon, "us"), pa.timestamp("us"), noon),
+        "z": (pandas.Timestamp(noon, tz="UTC"), pa.timestamp("us", "UTC"), noon.replace(tzinfo=timezone.utc)),
+        "d": (pandas.Timestamp("2026-11-20"), pa.date32(), date(2026, 11, 20)),
+        "l": (numpy.array([1, 2]), pa.list_(pa.int32()), [1, 2]),
+        "e": (numpy.array([0.5, numpy.inf], numpy.float32), pa.list_(pa.float32()), [0.5, math.inf]),
+        "t": (numpy.array([noon], "datetime64[us]"), pa.list_(pa.timestamp("us")), [noon]),
+        "s": (pa.scalar({"a": 1}), pa.struct([("a", pa.int64())]), {"a": 1}),
+        "o": (pa.array([1, None]), pa.list_(pa.int64()), [1, None]),
+    }
+    table = DeltaTable.create(store, pa.schema([(name, data_type) for name, (_, data_type, _) in fitting.items()]))
+    table.stream_write_records([{name: value for name, (value, _, _) in fitting.items()}])
+    assert table.latest().scan().to_arrow().to_pylist() == [{name: kept for name, (_, _, kept) in fitting.items()}]
 
 
 def test_values_of_every_kind_are_read_back_as_they_were(store: LogStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -213,7 +214,15 @@ def test_a_write_that_does_not_fit_leaves_nothing(table: DeltaTable, store: LogS
         {"retry_count": True},
         {"expected_parent": "1"},
         {"retry_jitter": 2},
+        {"retry_jitter": None},
+        {"retry_jitter": True},
+        {"retry_jitter": math.nan},
         {"retry_base_delay_ms": -1},
+        {"retry_base_delay_ms": "1"},
+        {"retry_base_delay_ms": math.nan},
+        {"retry_max_delay_ms": math.inf},
+        {"retry_max_delay_ms": None},
+        {"timestamp_column": 5},
         {"checksum": "md5"},
     ],
     ids=str,
