@@ -13,7 +13,7 @@
     │   ├── NilIteratorError                no records at all, where an empty stream was perhaps meant
     │   └── PartitioningNotSupportedError   a stream of records, for a partitioned table
     ├── NotThereError (LookupError)         ask for something else
-    │   ├── EntityNotFoundError             the catalog has no such table or transaction
+    │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
     │   ├── TableNotFoundError
     │   │   └── NoSnapshotsError            nothing was written there yet
     │   ├── VersionNotFoundError
@@ -166,7 +166,7 @@ class NotThereError(DeltaLogError, LookupError):
 
 
 class EntityNotFoundError(NotThereError):
-    """The catalog has no table of this name, or no transaction of this id."""
+    """There is no such catalog, or it has no table of this name, or no transaction of this id."""
 
     code = "ENTITY_NOT_FOUND"
 

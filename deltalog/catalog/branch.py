@@ -18,10 +18,12 @@ from deltalog.errors import (
     CommitStateUnknownError,
     ConcurrentModificationError,
     OperationTimeoutError,
+    TransactionCommitInProgressError,
+    TransactionCommittedError,
 )
 from deltalog.log.manifest import TOLD_KEY
-from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import Snapshot
+from deltalog.log.reader import LogReader, required_ict
+from deltalog.log.snapshot import Snapshot, load_latest
 from deltalog.spec import row_tracking
 from deltalog.spec.actions import AddFile, CommitInfo, RemoveFile
 from deltalog.spec.codec import CommitActions
@@ -151,7 +153,16 @@ class Branch:
         def resolve() -> CommitResult | None:
             with self._lock:
                 if len(self.prepared) == number:
-                    self._keep(number, prepared, schema)
+                    try:
+                        self._keep(number, prepared, schema)
+                    except TransactionCommittedError:
+                        return self._landed(prepared)
+                    except TransactionCommitInProgressError as error:
+                        raise OperationTimeoutError(
+                            f"{self.store.url}: the transaction is being committed, and whether this change is part of "
+                            "it cannot be seen before it is. Call resolve() again when it is committed.",
+                            path=self.store.url,
+                        ) from error
                     self._add(prepared, attempt)
             return result_of(prepared, attempt) if self.prepared[number] is prepared else None
 
@@ -163,6 +174,16 @@ class Branch:
             version=version,
             txn_id=prepared.txn_id,
         )
+
+    def _landed(self, prepared: Prepared) -> CommitResult | None:
+        """A change of a transaction that is committed, as the table's log has it; None where it was not part of it."""
+        reader, first = self._pinned.reader, self._pinned.version + 1
+        versions = range(first, load_latest(reader).version + 1)
+        for version, info in zip(versions, reader.commit_infos(versions), strict=True):
+            if info is not None and info.txn_id == prepared.txn_id:
+                ict_ms = required_ict(info, version, reader.store.url)
+                return CommitResult(version, ict_ms, ict_ms, 1, prepared.txn_id)
+        return None
 
     def _add(self, prepared: Prepared, attempt: Attempt) -> None:
         self.prepared.append(prepared)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from deltalog.catalog.branch import Branch
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
+    COMMIT_LEASE_MS,
     Call,
     Head,
     Proposal,
@@ -30,10 +31,10 @@ from deltalog.catalog.records import (
 from deltalog.catalog.store import ManagedStore, discard_staged, publish, stage
 from deltalog.errors import (
     CoordinatorError,
+    DeltaLogError,
     EntityNotFoundError,
     OperationTimeoutError,
     TransactionContentionError,
-    TransactionStateError,
 )
 from deltalog.log.reader import LogReader
 from deltalog.write.commit import Attempt, Environment
@@ -64,6 +65,7 @@ class Target:
 
     def stage(self, transaction_id: str, last_ms: int, environment: Environment) -> None:
         """Cost: 1 PUT for each commit."""
+        self.staged = ()  # what an attempt in doubt has staged stays as it is
         self.attempts = self.branch.attempts(transaction_id, last_ms)
         for attempt in self.attempts:
             version = attempt.actions.version
@@ -90,10 +92,10 @@ def commit(
     by whoever comes next.
 
     Raises a CommitConflictError when a table has changed in a way that the transaction does not allow,
-    TransactionContentionError when others were faster at every attempt, TransactionCanceledError when somebody else
-    has aborted it, StoreError: nothing was committed. Raises OperationTimeoutError when that is not known: the
-    transaction's record tells, now or later. Cost: as ``Target.stage`` for each table and 1 call of the coordinator,
-    at each attempt.
+    TransactionContentionError when others were faster at every attempt, or another call has taken the commit over,
+    TransactionCanceledError when somebody else has aborted it, StoreError: nothing was committed. Raises
+    OperationTimeoutError when that is not known, and only then: the transaction's record tells, now or later.
+    Cost: as ``Target.catch_up`` and ``Target.stage`` for each table and 1 call of the coordinator, at each attempt.
     """
     retry = environment.retry
     for number in range(retry.max_attempts):
@@ -105,7 +107,7 @@ def commit(
                 return proposal.after
         except OperationTimeoutError:
             raise  # it may come yet
-        except (CoordinatorError, TransactionStateError):
+        except DeltaLogError:
             _discard(targets)
             raise
         _discard(targets)
@@ -129,7 +131,12 @@ def at_once(work: Callable[[Target], object], targets: Sequence[Target]) -> None
 
 
 def _stage(record: TransactionRecord, targets: Sequence[Target], environment: Environment) -> Proposal:
-    at_once(Target.catch_up, targets)
+    try:
+        at_once(Target.catch_up, targets)
+    except OperationTimeoutError as error:
+        raise CoordinatorError(
+            f"Transaction {record.id}: {error.message} Nothing was committed; commit it again.", **error.facts
+        ) from error
     # The last commits of all tables have one in-commit timestamp, so that no point in time lies between them.
     last_ms = max(environment.clock_ms(), *(target.branch.earliest_ms for target in targets))
     try:
@@ -160,21 +167,38 @@ def _is_ratified(
         except OperationTimeoutError as error:
             in_doubt = error
             continue
-        except CoordinatorError:
+        except DeltaLogError:
             if in_doubt is None:
                 raise
             continue
-        if found is None:
+        if found is not None:
+            return _is_ours(found, record)
+        if in_doubt is None:
             raise EntityNotFoundError(f"Transaction {record.id} was deleted from {coordinator.url}.")
-        check_allowed(found, Call.COMMIT)
-        # Nobody else could commit it: where it is committed, the answer to an earlier request was lost.
-        return found.status is TransactionStatus.COMMITTED
+        break  # it was forgotten, and so is how it ended
     assert in_doubt is not None
     raise OperationTimeoutError(
         f"Transaction {record.id}: the catalog {coordinator.url} stopped answering while it was being committed; "
-        "whether it landed is not known. Ask describe_transaction, or commit it again: that is safe.",
+        "whether it landed is not known. Ask describe_transaction, or commit it again: either tells how it ended. "
+        f"If nothing landed, that is as aborted {COMMIT_LEASE_MS / 1000:g} s after it began.",
         path=coordinator.url,
     ) from in_doubt
+
+
+def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
+    """Whether a commit that began with ``record`` is what the record tells now; False when nothing has changed it.
+    Raises TransactionCanceledError when it was aborted, TransactionContentionError when another call went on with it.
+    """
+    check_allowed(found, Call.COMMIT)
+    if found.revision == record.revision:
+        return False
+    # The answer to an earlier request was lost.
+    if found.status is TransactionStatus.COMMITTED and found.revision == record.revision + 1:
+        return True
+    raise TransactionContentionError(
+        f"Transaction {record.id}: another call has gone on with it since this commit began. This one committed "
+        "nothing; commit it again, which tells how it ended."
+    )
 
 
 def _discard(targets: Iterable[Target]) -> None:

@@ -119,5 +119,5 @@ class Coordinator(ABC):
         """The parts whose keys begin with ``prefix``, by key, in order."""
 
     @abstractmethod
-    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
-        """Forget parts; absent is no error."""
+    def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
+        """Forget parts, all of them without ``keys``; absent is no error."""

@@ -34,6 +34,7 @@ from deltalog.catalog.dynamodb_items import (
     Item,
     ItemTable,
     Key,
+    Refusal,
     check,
     delete,
     delete_if_there,
@@ -49,13 +50,23 @@ from deltalog.catalog.records import (
     TransactionRecord,
     TransactionStatus,
 )
-from deltalog.errors import CallError, ConcurrentModificationError, CoordinatorError, OperationTimeoutError
+from deltalog.errors import (
+    CallError,
+    ConcurrentModificationError,
+    CoordinatorError,
+    EntityNotFoundError,
+    OperationTimeoutError,
+)
 from deltalog.storage.commit_tables import FirstUse
 from deltalog.storage.dynamodb_client import DynamoTable, Timing
 
 FORMAT = 1
 _CATALOG: Key = ("catalog", "catalog")
 _PIECE_BYTES = 256 << 10  # of a part; an item has at most 400 KB
+# Of the item of a transaction: what its record may have, and what it may have with its batches. With what is left of
+# 400 KB it can always be ended.
+_MOST_RECORD_BYTES, _MOST_BYTES = 360 << 10, 384 << 10
+_BATCH_BYTES = 40
 _SHOWN_OF_KEY = 200
 _PASSES = 30
 
@@ -66,10 +77,12 @@ class DynamoDBCoordinator(Coordinator):
     """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` makes.
 
     ``options`` and ``endpoint_url`` are those of ``DynamoTable``. Any number of threads and processes may use it. One
-    transaction changes at most 48 tables: 100 items, of which its record takes 3, each table 1 and each commit 1.
+    transaction changes at most 48 tables: 100 items, of which its record takes 3, each table 1 and each commit 1. Its
+    record has the version of each table that it may read, and an id for each change: some 8,000 tables, 9,000 changes.
 
     Raises CoordinatorError when there is no such table, or it is used for something else or by a newer deltalog;
-    CallError. Cost: 2 requests, 4 for the first of a catalog.
+    EntityNotFoundError when it holds no catalog yet and ``create`` is false; CallError. Cost: 2 requests, 5 for the
+    first of a catalog.
     """
 
     def __init__(
@@ -79,6 +92,7 @@ class DynamoDBCoordinator(Coordinator):
         *,
         endpoint_url: str | None = None,
         timing: Timing | None = None,
+        create: bool = True,
     ) -> None:
         self.url = f"dynamodb://{name}"
         table = DynamoTable(name, options or {}, endpoint_url=endpoint_url, timing=timing)
@@ -86,7 +100,7 @@ class DynamoDBCoordinator(Coordinator):
         self._table_ids: tuple[int, list[str]] = (-1, [])
         with self._items.errors():
             FirstUse(table, "catalog")()
-        self._catalog_id = self._make()
+        self._catalog_id = self._make(create)
 
     def __repr__(self) -> str:
         return f"DynamoDBCoordinator({self._items.table.name!r})"
@@ -98,7 +112,7 @@ class DynamoDBCoordinator(Coordinator):
     def close(self) -> None:
         """Connections are shared, and closed when the process ends."""
 
-    def _make(self) -> str:
+    def _make(self, create: bool) -> str:
         found = self._items.get(_CATALOG)
         if found is None:
             if not self._items.is_empty() and self._items.get(_CATALOG) is None:
@@ -106,6 +120,11 @@ class DynamoDBCoordinator(Coordinator):
                     f"The DynamoDB table {self._items.table.name!r} holds something else than a catalog. Nothing was "
                     "changed: name another table, or create one: deltalog commit-table create NAME --kind catalog.",
                     path=self._items.table.name,
+                )
+            if not create:
+                raise EntityNotFoundError(
+                    f"There is no catalog at {self.url}: the table is there, and empty. Check its name and region; "
+                    "TransactionManager(url) and deltalog tables register make a new one."
                 )
             new = {"catalog_id": str(uuid.uuid4()), "format": FORMAT, "changes": 0}
             self._items.transact([put(_CATALOG, new, new=True)], _new_token())
@@ -118,18 +137,23 @@ class DynamoDBCoordinator(Coordinator):
         return str(found["catalog_id"])
 
     def _change(self, actions: Sequence[Action], token: str, witness: Key) -> bool:
-        """Whether the actions are done. ``witness``: an item that they write the token to."""
+        """Whether the actions are done; as ``_refused``."""
+        return self._refused(actions, token, witness) is None
+
+    def _refused(self, actions: Sequence[Action], token: str, witness: Key) -> Refusal | None:
+        """What stands in the way of the actions; None when they are done. ``witness``: an item that they write the
+        token to."""
         try:
             refusal = self._items.transact(actions, token)
         except OperationTimeoutError:
             if self._has_token(witness, token):
-                return True
+                return None
             raise
         if refusal is None or refusal.is_of(token):
-            return True
+            return None
         # What stands in the way of a drop is that nothing is there any more, which has no token.
         if (refusal.unsettled or witness == _CATALOG) and self._has_token(witness, token):
-            return True
+            return None
         if refusal.unsettled:
             raise self._lost_answer()
         if witness == _CATALOG and 0 in refusal.found:
@@ -137,7 +161,7 @@ class DynamoDBCoordinator(Coordinator):
                 f"The catalog {self.url} is another one than was opened: somebody replaced it. Nothing was changed.",
                 path=self._items.table.name,
             )
-        return False
+        return refusal
 
     def _has_token(self, key: Key, token: str) -> bool:
         with contextlib.suppress(CoordinatorError):  # it could not be seen
@@ -406,15 +430,32 @@ class DynamoDBCoordinator(Coordinator):
 
     def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
         """The pieces come first, as a batch that nobody reads before it is the record's."""
+        left = _MOST_RECORD_BYTES - len(_encoded(record).encode())
+        if left < 0:
+            raise CallError(
+                f"The catalog {self.url} cannot keep transaction {record.id}: with the versions of "
+                f"{len(record.pins or ())} tables its record is larger than an item of DynamoDB may be. Nothing was "
+                "changed. Divide the tables among several catalogs, or keep this one in a SQLite file."
+            )
+        if not parts:
+            return self.replace(record)
         batch = _new_token()
         pieces = [piece for key, part in parts.items() for piece in _pieces(record.id, batch, key, bytes(part))]
         self._items.put_each(pieces)
-        actions = _replacement(record, record.revision - 1, batch, append={"batches": [batch]})
-        done = self._change(actions, batch, _record_key(record.id))
-        if not done:
-            with contextlib.suppress(CoordinatorError):  # they are nobody's all the same
-                self._items.delete_each((piece["pk"], piece["sk"]) for piece in pieces)
-        return done
+        room = (left + _MOST_BYTES - _MOST_RECORD_BYTES) // _BATCH_BYTES
+        actions = _replacement(record, record.revision - 1, batch, append={"batches": [batch]}, room={"batches": room})
+        refusal = self._refused(actions, batch, _record_key(record.id))
+        if refusal is None:
+            return True
+        with contextlib.suppress(CoordinatorError):  # they are nobody's all the same
+            self._items.delete_each((piece["pk"], piece["sk"]) for piece in pieces)
+        found = refusal.found.get(0)
+        if found is not None and found["revision"] == record.revision - 1:
+            raise CallError(
+                f"Transaction {record.id} was changed {len(found['batches'])} times, and the catalog {self.url} cannot "
+                "keep more. This change was not made. Commit it, and go on in another one."
+            )
+        return False
 
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
         batches = self._batches(transaction_id)
@@ -430,13 +471,13 @@ class DynamoDBCoordinator(Coordinator):
                 whole[key] = b"".join(last[number]["data"] for number in sorted(last))
         return whole
 
-    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+    def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
         """The oldest batch first, so that no older part comes to light in between."""
         batches = self._batches(transaction_id)
         found: dict[int, list[Key]] = {}
-        for key in keys:
-            for item in self._pieces(transaction_id, _sort_key(key)):
-                if item["batch"] in batches and item["key"] == key:
+        for key in [None] if keys is None else keys:
+            for item in self._pieces(transaction_id, "part " if key is None else _sort_key(key)):
+                if item["batch"] in batches and key in (None, item["key"]):
                     found.setdefault(batches[item["batch"]], []).append((item["pk"], item["sk"]))
         for batch in sorted(found):
             self._items.delete_each(found[batch])
@@ -494,9 +535,11 @@ def _listing(record: TransactionRecord) -> Action:
     return put(("done" if record.status.is_final else "open", _order(*record.key)), {"decided": record.status.value})
 
 
-def _replacement(record: TransactionRecord, revision: int, token: str, append: Item | None = None) -> list[Action]:
+def _replacement(
+    record: TransactionRecord, revision: int, token: str, append: Item | None = None, room: Item | None = None
+) -> list[Action]:
     item = {"record": _encoded(record), "revision": record.revision, "token": token}
-    actions = [update(_record_key(record.id), item, {"revision": revision}, append=append)]
+    actions = [update(_record_key(record.id), item, {"revision": revision}, append=append, room=room)]
     if record.status.is_final:
         actions += [delete(("open", _order(*record.key))), _listing(record)]
     return actions

@@ -47,16 +47,28 @@ def put(key: Key, item: Item, *, new: bool = False) -> Action:
     return {"Put": {**action, **(_condition({}, "attribute_not_exists(pk)") if new else {})}}
 
 
-def update(key: Key, item: Item, where: Item, *, append: Item | None = None, add: Item | None = None) -> Action:
-    """Change some attributes, lengthen lists, raise numbers, of an item that has the values of ``where``."""
+def update(
+    key: Key,
+    item: Item,
+    where: Item,
+    *,
+    append: Item | None = None,
+    add: Item | None = None,
+    room: Item | None = None,
+) -> Action:
+    """Change some attributes, lengthen lists, raise numbers, of an item that has the values of ``where`` and, in each
+    list of ``room``, fewer elements than that."""
     sets = [f"#{name} = :new_{name}" for name in item]
     sets += [f"#{name} = list_append(#{name}, :new_{name})" for name in append or {}]
     adds = [f"#{name} :new_{name}" for name in add or {}]
     changes = {**item, **(append or {}), **(add or {})}
     action = _condition(where)
+    action["ConditionExpression"] += "".join(f" AND size(#{name}) < :room_{name}" for name in room or {})
     action["UpdateExpression"] = f"SET {', '.join(sets)}" + (f" ADD {', '.join(adds)}" if adds else "")
-    action["ExpressionAttributeNames"].update({f"#{name}": name for name in changes})
-    action["ExpressionAttributeValues"].update(_encoded({f":new_{name}": value for name, value in changes.items()}))
+    action["ExpressionAttributeNames"].update({f"#{name}": name for name in (*changes, *(room or {}))})
+    values = {f":new_{name}": value for name, value in changes.items()}
+    values.update({f":room_{name}": most for name, most in (room or {}).items()})
+    action["ExpressionAttributeValues"].update(_encoded(values))
     return {"Update": {"Key": _key(key), **action}}
 
 

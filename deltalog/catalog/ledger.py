@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import hmac
-import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from deltalog.catalog import records
 from deltalog.catalog.coordinator import Coordinator
@@ -31,10 +32,13 @@ from deltalog.write.commit import Environment
 
 _TRIES = 20
 _SEAL_BYTES = 16
+# The listing, and where it goes on: a time or a version that a database can be asked for, and an id or a path.
+_Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
 
 
 class Ledger:
-    """See the module. All methods raise CoordinatorError and OperationTimeoutError."""
+    """See the module. ``idle_timeout_ms``: how long transactions may be silent that are started here; those of others
+    have their own. All methods raise CoordinatorError and OperationTimeoutError."""
 
     def __init__(self, coordinator: Coordinator, environment: Environment, idle_timeout_ms: int) -> None:
         self.coordinator = coordinator
@@ -47,7 +51,8 @@ class Ledger:
     def start(self, kind: TransactionType, isolation: Isolation) -> TransactionRecord:
         """Cost: 1 call of the coordinator."""
         while True:
-            record = records.started(self.environment.new_uuid(), kind, self.now_ms(), isolation)
+            new = self.environment.new_uuid()
+            record = records.started(new, kind, self.now_ms(), isolation, self._idle_timeout_ms)
             if self.coordinator.insert(record):
                 return record
 
@@ -130,32 +135,33 @@ class Ledger:
 
         Raises CallError for a token that is not of this catalog and this filter. Cost: 1 call of the coordinator.
         """
-        start_ms, transaction_id = (None, "") if token is None else self.place(wanted.value, token)
-        after = None if start_ms is None else (start_ms, transaction_id)
+        after = None if token is None else self.place(wanted.value, token)
+        if after is not None:
+            records.check_transaction_id(after[1])
         found = self.coordinator.transactions(wanted.statuses, after, max_results)
         # One that is overdue may be in another state than it was listed for.
         shown = [record for record in map(self.settled, found) if record.status in wanted.statuses]
         return shown, self.token(wanted.value, *found[-1].key) if len(found) == max_results else None
 
-    def token(self, listing: str, *place: str | int) -> str:
-        """Where a listing goes on, as text that only this catalog can have made."""
-        body = json.dumps([listing, *place]).encode()
+    def token(self, listing: str, number: int, text: str) -> str:
+        """Where a listing goes on, as text. Its seal shows tokens of other catalogs and damaged ones; it is no
+        protection from who means to make one, since its key, the id of the catalog, is no secret."""
+        body = msgspec.json.encode((listing, number, text))
         return base64.urlsafe_b64encode(self._seal(body) + body).decode()
 
-    def place(self, listing: str, token: str) -> list[Any]:
+    def place(self, listing: str, token: str) -> tuple[int, str]:
         """The inverse of ``token``. Raises CallError for one of another catalog or listing."""
-        place: list[Any]
         try:
             data = base64.urlsafe_b64decode(token.encode("ascii"))
             seal, body = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
             if not hmac.compare_digest(seal, self._seal(body)):
                 raise ValueError("another seal")
-            found, *place = json.loads(body)
+            found, number, text = msgspec.json.decode(body, type=_Token)
         except (ValueError, TypeError, AttributeError):
             raise CallError("The token is not one that a listing of this catalog gave.") from None
         if found != listing:
             raise CallError(f"The token belongs to a listing of {found}, not of {listing}.")
-        return place
+        return number, text
 
     def _seal(self, body: bytes) -> bytes:
         return hmac.digest(self.coordinator.catalog_id.encode(), body, "sha256")[:_SEAL_BYTES]

@@ -92,6 +92,7 @@ class TransactionRecord:
     ``pins``: the version of each table, by table id, at the one instant that this transaction reads; None before its
     first read. ``versions``: what a committed one left behind, the last version by table id. ``reason``: why it was
     aborted. ``revision`` counts the changes of this record: one is replaced only by who has seen the last.
+    ``idle_timeout_ms``: how long it may be silent; None in records of a deltalog that did not keep it.
     """
 
     id: str
@@ -105,6 +106,7 @@ class TransactionRecord:
     versions: Mapping[str, int] = field(default_factory=dict)
     reason: str | None = None
     revision: int = 0
+    idle_timeout_ms: int | None = None
 
     @property
     def key(self) -> tuple[int, str]:
@@ -147,7 +149,7 @@ class Head:
 @dataclass(frozen=True, slots=True)
 class TableRecord:
     """A table that the catalog manages. ``name`` is ``database.table``; ``table_id`` never changes and is never used
-    again; ``url`` is its root."""
+    again; ``url`` is its root; a place is always spelled in one way."""
 
     table_id: str
     name: str
@@ -257,9 +259,21 @@ def check_allowed(record: TransactionRecord, call: Call) -> None:
 
 
 def started(
-    transaction_id: str, kind: TransactionType, now_ms: int, isolation: Isolation = Isolation.SNAPSHOT
+    transaction_id: str,
+    kind: TransactionType,
+    now_ms: int,
+    isolation: Isolation = Isolation.SNAPSHOT,
+    idle_timeout_ms: int | None = None,
 ) -> TransactionRecord:
-    return TransactionRecord(transaction_id, kind, TransactionStatus.ACTIVE, now_ms, now_ms, isolation)
+    return TransactionRecord(
+        transaction_id,
+        kind,
+        TransactionStatus.ACTIVE,
+        now_ms,
+        now_ms,
+        isolation,
+        idle_timeout_ms=idle_timeout_ms,
+    )
 
 
 def touched(record: TransactionRecord, now_ms: int) -> TransactionRecord:
@@ -291,10 +305,11 @@ def aborted(record: TransactionRecord, reason: str, now_ms: int) -> TransactionR
 
 def overdue(record: TransactionRecord, now_ms: int, idle_timeout_ms: int) -> str | None:
     """Why a transaction has to be aborted now, or None: it was silent for too long, or the process that was
-    committing it was."""
+    committing it was. ``idle_timeout_ms``: for a record that has none."""
     silent_ms = now_ms - record.last_activity_ms
-    if record.status is TransactionStatus.ACTIVE and silent_ms > idle_timeout_ms:
-        return f"idle for more than {idle_timeout_ms / 1000:g} s"
+    most_ms = idle_timeout_ms if record.idle_timeout_ms is None else record.idle_timeout_ms
+    if record.status is TransactionStatus.ACTIVE and silent_ms > most_ms:
+        return f"idle for more than {most_ms / 1000:g} s"
     if record.status is TransactionStatus.COMMIT_IN_PROGRESS and silent_ms > COMMIT_LEASE_MS:
         return f"its commit was not ratified within {COMMIT_LEASE_MS / 1000:g} s"
     return None

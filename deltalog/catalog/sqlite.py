@@ -65,19 +65,23 @@ _Execute = Callable[..., sqlite3.Cursor]
 
 
 class SQLiteCoordinator(Coordinator):
-    """A catalog in the SQLite file at ``path``, which is made when there is none; its directory must exist.
+    """A catalog in the SQLite file at ``path``, which is made when there is none, unless ``create`` is false; its
+    directory must exist.
 
     Any number of threads, processes and forks may use it; as many connections are kept as threads were in it at once.
     ``busy_seconds``: how long a call waits for others who write.
 
     Raises UnsafeStoreError on a file system of the network, CallError for what is no path of a file, CoordinatorError
-    for a file that is something else or of a newer deltalog, which is left as it is.
+    for a file that is something else or of a newer deltalog, which is left as it is; EntityNotFoundError where there is
+    no catalog and none is to be made.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, busy_seconds: float = BUSY_SECONDS, create: bool = True
+    ) -> None:
         self.path = file_path(path)
         self.url = f"sqlite://{self.path}"
-        self._file = SQLiteFile(self.path, busy_seconds)
+        self._file = SQLiteFile(self.path, busy_seconds, create)
 
     def __repr__(self) -> str:
         return f"SQLiteCoordinator({self.path!r})"
@@ -189,9 +193,11 @@ class SQLiteCoordinator(Coordinator):
             rows = execute(_PARTS, (transaction_id, prefix))
             return dict(itertools.takewhile(lambda row: row[0].startswith(prefix), rows))
 
-    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+    def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
         with self._file.writing(durable=False) as execute:
-            for key in keys:
+            if keys is None:
+                execute("DELETE FROM parts WHERE transaction_id = ?", (transaction_id,))
+            for key in keys or ():
                 execute("DELETE FROM parts WHERE transaction_id = ? AND key = ?", (transaction_id, key))
 
 

@@ -12,7 +12,13 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator
 
-from deltalog.errors import CallError, CoordinatorError, OperationTimeoutError, UnsafeStoreError
+from deltalog.errors import (
+    CallError,
+    CoordinatorError,
+    EntityNotFoundError,
+    OperationTimeoutError,
+    UnsafeStoreError,
+)
 from deltalog.storage.mounts import network_file_system
 
 SCHEMA_VERSION = 1
@@ -74,10 +80,10 @@ _Identity = tuple[int, int]
 class SQLiteFile:
     """Connections to the catalog in one file, each used by one thread at a time and never by a forked child.
 
-    Raises as SQLiteCoordinator.
+    ``create``: whether a file that is not there becomes a catalog. Raises as SQLiteCoordinator.
     """
 
-    def __init__(self, path: str, busy_seconds: float) -> None:
+    def __init__(self, path: str, busy_seconds: float, create: bool) -> None:
         self.path = path
         self.catalog_id = ""
         self._busy_seconds = busy_seconds
@@ -89,8 +95,10 @@ class SQLiteFile:
                 f"{path} is on a file system of the network ({kind}), where SQLite's locks do not hold and two "
                 "processes could ratify the same version. Keep the catalog on a disk of this machine, or in DynamoDB."
             )
+        if not (create or os.path.exists(path)):
+            raise self._absent()
         with self.errors():
-            self._make()
+            self._make(create)
 
     def forget(self) -> None:
         """After a fork: leave the parent's connections alone. Closing one would meddle with its locks and files."""
@@ -216,11 +224,13 @@ class SQLiteFile:
 
     # ----------------------------------------------------------------------------------------------- the file
 
-    def _make(self) -> None:
+    def _make(self, create: bool) -> None:
         """Open the file, which becomes a catalog when it is new. What is not ours is only looked at."""
-        connection = self._connect("rwc")
+        connection = self._connect("rwc" if create else "rw")
         try:
             if self._is_new(connection):
+                if not create:
+                    raise self._absent()
                 self._use_wal(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 if self._is_new(connection):
@@ -268,6 +278,12 @@ class SQLiteFile:
         ):
             connection.execute(statement)
         connection.execute("INSERT INTO catalog VALUES (?)", (str(uuid.uuid4()),))
+
+    def _absent(self) -> EntityNotFoundError:
+        return EntityNotFoundError(
+            f"There is no catalog at {self.path}. Check the path; TransactionManager(path) and deltalog tables "
+            "register make a new one."
+        )
 
     def _refusal(self, what: str) -> CoordinatorError:
         return CoordinatorError(f"{self.path} {what}", path=self.path)

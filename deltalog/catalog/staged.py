@@ -65,6 +65,11 @@ def written_files(data: bytes) -> list[str]:
     return written
 
 
+def added_files(data: bytes) -> list[AddFile]:
+    """The add actions of a change."""
+    return [action for action in decode_actions(data.partition(b"\n")[2]) if isinstance(action, AddFile)]
+
+
 def _reads_as_json(reads: Reads, schema: StructType) -> dict[str, Any]:
     texts = [_as_text(predicate, schema) for predicate in reads.predicates]
     return {

@@ -165,6 +165,9 @@ class ManagedStore(WrappedStore[LogStore]):
             decision = self.coordinator.ratify(Proposal({self.table_id: (commit,)}))
         except OperationTimeoutError:
             return PutOutcome.UNKNOWN
+        except DeltaLogError:
+            discard_staged(self.inner, [commit])
+            raise
         if decision is not Ratification.RATIFIED:
             discard_staged(self.inner, [commit])
             return PutOutcome.EXISTS
@@ -254,9 +257,10 @@ def publish(
     """Copy what is ratified to ``_delta_log``, in order; the number of commits. Any process may do it at any time,
     and several at once. ``head``: the table's, where it is known; ``contents``: of staged files, those that are known.
 
-    Raises StoreError, CoordinatorError; CorruptTableError where something else lies in the place of a commit. Cost: 2
-    calls of the coordinator, 1 where the head is known; 1 GET where the content is not known, 1 PUT and 1 DELETE for
-    each commit, on a local disk a link in the place of the first two. Spec: PROTOCOL.md#publishing-commits.
+    Raises StoreError, CoordinatorError; CorruptTableError where something else lies in the place of a commit. Cost: 1
+    call of the coordinator where the head is not known, and 1 for each 100 commits; 1 GET where the content is not
+    known, 1 PUT and 1 DELETE for each commit, on a local disk a link in the place of the first two.
+    Spec: PROTOCOL.md#publishing-commits.
     """
     head = head or coordinator.head(table_id)
     unpublished = () if head is None else head.unpublished

@@ -29,20 +29,28 @@ _Id = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]
 _Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
 _Seconds = Annotated[
     float | None,
-    typer.Option("--idle-timeout", min=0.001, metavar="SECONDS", help="A silent transaction ends then. Default: 1800."),
+    typer.Option(
+        "--idle-timeout",
+        min=0.001,
+        metavar="SECONDS",
+        help="What is started may be silent for so long. Default: 1800.",
+    ),
 ]
 
 txn = typer.Typer(help="Transactions over several tables.", no_args_is_help=True, context_settings=_SETTINGS)
 tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, context_settings=_SETTINGS)
 
 
-def _manager(catalog: str, idle_timeout: float | None = None) -> TransactionManager:
+def _manager(catalog: str, idle_timeout: float | None = None, *, create: bool = False) -> TransactionManager:
+    """``create``: whether a catalog that is not there is made; else a mistyped one is an error."""
     from deltalog import TransactionManager
+    from deltalog.catalog.locate import open_coordinator
 
     options = storage_options()
+    coordinator = open_coordinator(catalog, create=create, **options)
     if idle_timeout is not None:
         options["idle_timeout"] = datetime.timedelta(seconds=idle_timeout)
-    return TransactionManager(catalog, **options)
+    return TransactionManager(coordinator, **options)
 
 
 # ---------------------------------------------------------------------------------------------- transactions
@@ -56,10 +64,11 @@ def start(
     serializable: Annotated[
         bool, typer.Option("--serializable", help="Nothing that it read may have changed when it commits.")
     ] = False,
+    idle_timeout: _Seconds = None,
     as_json: _Json = False,
 ) -> None:
     """Start a transaction and print its id, for other processes to work in."""
-    manager = _manager(catalog)
+    manager = _manager(catalog, idle_timeout)
     made = manager.start_transaction(
         "READ_ONLY" if read_only else "READ_AND_WRITE", isolation="SERIALIZABLE" if serializable else "SNAPSHOT"
     )
@@ -71,9 +80,9 @@ def start(
 
 @txn.command()
 @taking_options
-def commit(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None, as_json: _Json = False) -> None:
+def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
     """Make what a transaction did the next versions of its tables: all of it, or nothing. Again is no error."""
-    manager, out = _manager(catalog, idle_timeout), Output(as_json)
+    manager, out = _manager(catalog), Output(as_json)
     with out.working("Committing"):
         manager.commit_transaction(transaction_id)
     _show(out, manager.describe_transaction(transaction_id))
@@ -81,27 +90,27 @@ def commit(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None
 
 @txn.command()
 @taking_options
-def cancel(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None, as_json: _Json = False) -> None:
+def cancel(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
     """End a transaction without effect, and delete the files that it wrote. Again is no error."""
-    manager = _manager(catalog, idle_timeout)
+    manager = _manager(catalog)
     manager.cancel_transaction(transaction_id)
     _show(Output(as_json), manager.describe_transaction(transaction_id))
 
 
 @txn.command()
 @taking_options
-def extend(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None, as_json: _Json = False) -> None:
+def extend(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
     """Say that a transaction is still at work, so that it is not ended for being silent."""
-    manager = _manager(catalog, idle_timeout)
+    manager = _manager(catalog)
     manager.extend_transaction(transaction_id)
     _show(Output(as_json), manager.describe_transaction(transaction_id))
 
 
 @txn.command()
 @taking_options
-def describe(catalog: _Catalog, transaction_id: _Id, idle_timeout: _Seconds = None, as_json: _Json = False) -> None:
+def describe(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
     """The state of a transaction."""
-    _show(Output(as_json), _manager(catalog, idle_timeout).describe_transaction(transaction_id))
+    _show(Output(as_json), _manager(catalog).describe_transaction(transaction_id))
 
 
 @txn.command("list")
@@ -115,12 +124,11 @@ def list_transactions(
         int | None,
         typer.Option("--limit", min=0, metavar="N", help="At most N; 0 is all. Default: 20, all with --json."),
     ] = None,
-    idle_timeout: _Seconds = None,
     as_json: _Json = False,
 ) -> None:
     """The transactions of a catalog, the oldest first."""
     out = Output(as_json)
-    found = _transactions(_manager(catalog, idle_timeout), status.upper(), out.shown(limit))
+    found = _transactions(_manager(catalog), status.upper(), out.shown(limit))
     if as_json:
         out.documents(map(_described, found))
         return
@@ -192,9 +200,9 @@ def register(
 ) -> None:
     """Put a table that exists under the management of a catalog, by a commit that says so.
 
-    From then on it is read and written through the catalog only.
+    From then on it is read and written through the catalog only. Makes the catalog when there is none.
     """
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = _manager(catalog, create=True), Output(as_json)
     with out.working("Taking the table over"):
         manager.register_table(name, location)
     record, head = manager.ratified(name)
@@ -312,7 +320,8 @@ def serve(
     idle_timeout: _Seconds = None,
     as_json: _Json = False,
 ) -> None:
-    """Serve a catalog: the transaction calls of AWS Lake Formation, and commits of other Delta clients.
+    """Serve a catalog, made when there is none: the transaction calls of AWS Lake Formation, and commits of other
+    Delta clients.
 
     Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host says otherwise, and then only with a
     token or TLS. Ends with SIGTERM or Ctrl-C, when the calls under way are answered.
@@ -322,7 +331,7 @@ def serve(
     settings = server.Settings(
         host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every
     )
-    made = server.Server(_manager(catalog, idle_timeout), settings)
+    made = server.Server(_manager(catalog, idle_timeout, create=True), settings)
     out = Output(as_json)
     for warning in server.warnings_of(settings):
         report_warning("UserWarning", warning, as_json)

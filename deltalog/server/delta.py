@@ -44,18 +44,16 @@ _STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
 
 
 def table(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
-    record, head = manager.ratified(name)
-    return _shown(record, head)
+    return _shown(*manager.ratified(name))
 
 
 def commit(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
-    record, _ = manager.ratified(name)
-    return _shown(record, manager.propose_commit(name, given.number("version"), given.text("fileName", _LONGEST_FILE)))
+    version, file = given.number("version"), given.text("fileName", _LONGEST_FILE)
+    return _shown(*manager.propose_commit(name, version, file))
 
 
 def published(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
-    record, _ = manager.ratified(name)
-    return _shown(record, manager.confirm_published(name, given.number("version")))
+    return _shown(*manager.confirm_published(name, given.number("version")))
 
 
 CALLS = {("GET", ""): table, ("POST", "commits"): commit, ("POST", "published"): published}

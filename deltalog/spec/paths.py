@@ -149,8 +149,8 @@ def encode_path(path: str) -> str:
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# Hadoop's names for one and the same store.
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3"}
+# Other names, Hadoop's and fsspec's, for one and the same store.
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
 # An empty, "." or ".." segment; a backslash, a control character, or half of a surrogate pair.
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
 # Nearly every name in a log is so: relative, nothing encoded, no segment that begins with a dot.
@@ -174,6 +174,17 @@ def place_of(store_url: str) -> Place:
     scheme, authority, path = _split(store_url)
     path = path.strip("/")
     return Place(store_url, scheme, authority, tuple(path.split("/")) if path else ())
+
+
+def canonical_url(url: str) -> str:
+    """A URL with that of its scheme's names which stands for all of them; of anything else nothing is changed."""
+    scheme, mark, rest = url.partition("://")
+    return f"{_SAME_SCHEME.get(scheme, scheme)}{mark}{rest}"
+
+
+def is_plain(path: str) -> bool:
+    """Whether a relative path, not encoded, leads to one place below a root, whatever the store."""
+    return not _NOT_PLAIN.search(path)
 
 
 def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:

@@ -154,7 +154,8 @@ class LocalStore(LogStore):
 
     def delete(self, path: str) -> None:
         target = self._absolute(path)
-        with _store_errors("delete", target), contextlib.suppress(FileNotFoundError):
+        absent = contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
+        with _store_errors("delete", target), absent:
             os.unlink(target)
         if path.startswith(f"{LOG_DIRECTORY}/"):
             return
@@ -365,7 +366,8 @@ def _store_errors(verb: str, path: str) -> Iterator[None]:
 
 
 def _store_error(verb: str, path: str, error: OSError) -> StoreError:
-    if verb not in ("write", "create") and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+    absent = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # a directory is no object
+    if verb not in ("write", "create") and isinstance(error, absent):
         return ObjectNotFoundError(f"Cannot {verb} {path}: there is no such file.", path=path)
     if verb == "write" and isinstance(error, FileExistsError):
         return PathExistsError(f"Cannot write {path}: there is such a file already, which is as it was.", path=path)

@@ -649,6 +649,19 @@ class CoordinatorTests:
         assert another.parts("t") == {"a": b"again", "c": b"c"}
         assert another.parts("none") == {}
 
+    def test_forgets_all_parts_of_one_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:
+        for each in ("t", "u"):
+            record = transaction(each)
+            coordinator.insert(record)
+            for number in range(3):
+                record = touched(record, 2000 + number)
+                assert coordinator.put_parts(record, {"a": b"%d" % number, f"b{number}": b"x" * 600_000})
+        coordinator.delete_parts("t")
+        coordinator.delete_parts("t")
+        coordinator.delete_parts("none")
+        assert another.parts("t") == {}
+        assert list(another.parts("u")) == ["a", "b0", "b1", "b2"]
+
     def test_one_of_many_puts_parts(self, coordinator: Coordinator, another: Coordinator) -> None:
         record = transaction("t")
         coordinator.insert(record)

@@ -109,7 +109,7 @@ class WrappedCoordinator(Coordinator):
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
         return self._pass("parts", f"{transaction_id} {prefix}", lambda: self.inner.parts(transaction_id, prefix))
 
-    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+    def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
         return self._pass("delete_parts", transaction_id, lambda: self.inner.delete_parts(transaction_id, keys))
 
 
@@ -299,10 +299,11 @@ class MemoryCoordinator(Coordinator):
             parts = self._parts.get(transaction_id, {})
             return {key: parts[key] for key in sorted(parts) if key.startswith(prefix)}
 
-    def delete_parts(self, transaction_id: str, keys: Sequence[str]) -> None:
+    def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
         with self._lock:
-            for key in keys:
-                self._parts.get(transaction_id, {}).pop(key, None)
+            parts = self._parts.get(transaction_id, {})
+            for key in list(parts) if keys is None else keys:
+                parts.pop(key, None)
 
     def _replace(self, record: TransactionRecord) -> bool:
         found = self._records.get(record.id)

@@ -37,7 +37,8 @@ class Deal:
 
     ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: by table, in order.
     ``opened``: the version of each table that it read. ``complete``: all that it was to do was done, so that it could
-    be committed. ``told``: what any client heard of how it ended: committed, aborted.
+    be committed. ``in_doubt``: whether its change is part of it is not known. ``told``: what any client heard of how it
+    ended: committed, aborted.
     """
 
     token: str
@@ -47,6 +48,7 @@ class Deal:
     changes: dict[str, list[Change]] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=dict)
     complete: bool = False
+    in_doubt: bool = False
     told: set[str] = field(default_factory=set)
 
     def change(self, table: str, adds: Sequence[str], removes: Sequence[str]) -> None:
@@ -156,7 +158,7 @@ class _Judge:
         for deal in self.world.deals:
             parts = self.found.get(deal.token)
             if parts is None:
-                if "committed" in deal.told and deal.changes:
+                if "committed" in deal.told and deal.changes and not deal.in_doubt:
                     self.blame("X2", f"{deal.token} was told to be committed, and is nowhere")
                 continue
             if "aborted" in deal.told:

@@ -24,6 +24,7 @@ from deltalog.testing.transactions import run_transactions
 from deltalog.transactions import leftovers as leftovers_module
 from deltalog.transactions import manager as manager_module
 from deltalog.transactions import transaction as transaction_module
+from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import ManagedTransaction
 
@@ -246,7 +247,7 @@ def notes_as_published_what_is_not_yet(patch: Patch) -> None:
         patch.setattr(module, "publish", publish)
 
 
-@mutant("X4", "X7", "X9", "X3")
+@mutant("X4", "X7", "X9", "X3", kinds={"deal": 3, "single": 3, "recover": 3}, policy="random")
 def sweeps_staged_commits_that_may_yet_be_ratified(patch: Patch) -> None:
     patch.setattr(leftovers, "_staged_version", lambda name: 0)
 
@@ -279,6 +280,19 @@ def commits_what_this_process_knows_of(patch: Patch) -> None:
         return found if known else found[:1]
 
     patch.setattr(ManagedTransaction, "targets", targets)
+
+
+@mutant("X2", kinds={"share": 4, "meddle": 6}, **BUSY)
+def ends_without_changes_what_has_one_by_now(patch: Patch) -> None:
+    """Where it found nothing to commit it ends the transaction, as whoever comes later may find it."""
+
+    def end(self: Any, record: Any) -> Any:
+        def ended(latest: Any) -> Any:
+            return records.committed(latest, {}, self._ledger.now_ms())
+
+        return self._ledger.change(record.id, records.Call.COMMIT, ended).status
+
+    patch.setattr(TransactionManager, "_end_without_changes", end)
 
 
 @mutant("X1", "X2")

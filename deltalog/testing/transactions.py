@@ -69,7 +69,7 @@ from deltalog.write.commit import Environment, RetryPolicy
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 NAMES = ("bank.a", "bank.b", "bank.c")
 #: What clients do, and how often in proportion.
-KINDS: Mapping[str, int] = {"deal": 10, "single": 4, "sum": 3, "cut": 2, "meddle": 3, "recover": 2}
+KINDS: Mapping[str, int] = {"deal": 10, "share": 2, "single": 4, "sum": 3, "cut": 2, "meddle": 3, "recover": 2}
 #: How a deal ends.
 ENDS: Mapping[str, int] = {"commit": 12, "cancel": 2, "hand over": 3, "leave": 2}
 
@@ -358,6 +358,23 @@ class TransactionSimulation:
         if end == "leave":
             return "unknown"
         return self._commit(client, manager, deal, again=(names[0], tables[names[0]]) if end == "commit" else None)
+
+    def _share(self, client: Client, manager: SimulatedManager) -> Any:
+        """A transaction that others may end at any time: what it was told to have done before that is part of it."""
+        transaction = manager.transaction()
+        deal = Deal(transaction.id, client.name, complete=True, in_doubt=True)
+        self.deals.append(deal)
+        self._adoptable.append(deal)
+        name = client.random.choice(self.bank.names)
+        table = transaction.table(name)
+        try:
+            self._split(client, deal, name, table)
+        except (CommitStateUnknownError, OperationTimeoutError):
+            raise
+        except (*_DECLARED, InvalidActionError):
+            deal.changes.clear()
+        deal.in_doubt = False
+        return self._commit(client, manager, deal)
 
     def _opened(self, transaction: ManagedTransaction, names: Sequence[str], deal: Deal) -> dict[str, DeltaTable]:
         tables = {}

@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from deltalog.catalog.ledger import Ledger
 from deltalog.catalog.records import StatusFilter, TableRecord, TransactionRecord, TransactionStatus
-from deltalog.catalog.staged import written_files
-from deltalog.errors import DeltaLogError, StoreError, UnsafePathError
+from deltalog.catalog.staged import added_files, written_files
+from deltalog.errors import DeltaLogError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.actions import DeletionVector
 from deltalog.spec.deletion_vectors import relative_path
 from deltalog.spec.paths import STAGED_COMMITS_DIRECTORY, encode_path
 from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.objects import same_etag
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import CHANGES, OBJECTS
@@ -55,7 +57,13 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
 def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> None:
     """Delete what an aborted transaction wrote and named, and forget what it was; of a committed one only the latter.
     What cannot be deleted stays for the next time."""
-    _cleaned(ledger, tables, record)
+    if record.status is TransactionStatus.ABORTED:
+        _cleaned(ledger, tables, record)
+        return
+    try:
+        ledger.coordinator.delete_parts(record.id)
+    except DeltaLogError as error:
+        log.warning("transaction %s: its parts stay for now: %s", record.id, error)
 
 
 def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> tuple[int, bool]:
@@ -65,8 +73,8 @@ def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
         parts = coordinator.parts(record.id)
         done = list(parts)
         if parts and record.status is TransactionStatus.ABORTED:
-            known = {table.table_id: table for table in tables.all()}
-            done = [key for key, part in parts.items() if _is_cleaned(tables, known, key, part)]
+            cleaner = _Cleaner(ledger, tables)
+            done = [key for key, part in parts.items() if cleaner.is_cleaned(key, part)]
         if done:
             coordinator.delete_parts(record.id, done)
     except DeltaLogError as error:
@@ -75,47 +83,98 @@ def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
     return len(done), len(done) < len(parts)
 
 
-def _is_cleaned(tables: ManagedTables, known: Mapping[str, TableRecord], key: str, part: bytes) -> bool:
-    kind, table_id, rest = key.split("/", 2)
-    if table_id not in known:
-        return True  # the table was dropped, and its files are no business of the catalog any more
-    store = tables.plain_store(known[table_id].url)
-    try:
-        if kind == CHANGES:
-            return not discard(store, written_files(part))
-        if kind == OBJECTS:
-            _delete_object(tables, known[table_id], store, rest, json.loads(part))
-    except StoreError as error:
-        log.warning("%s: %s stays for now: %s", store.url, rest, error)
-        return False
-    return True
+@dataclass(frozen=True, slots=True)
+class _InUse:
+    """Paths of a table: ``had`` by its last version or an earlier one that can still be read, ``wanted`` by
+    transactions that are not decided."""
+
+    files: TableFiles
+    had: set[str]
+    wanted: set[str]
 
 
-def _delete_object(tables: ManagedTables, table: TableRecord, store: LogStore, path: str, etag: str | None) -> None:
-    """Delete an object, unless the table has it or has had it, or it is not the one that was named."""
-    snapshot = tables.handle(table).snapshot()
-    files = snapshot.reader.files
-    try:
-        files.find(encode_path(path))
-    except UnsafePathError as error:
-        log.warning("%s stays: %s", path, error)
-        return
-    if path in {files.find(name)[1] for name in _named(snapshot)}:
-        log.warning("%s: %s is a file of the table, and stays", table.url, path)
-    elif etag is None or same_etag(etag, store.etag(path)):
-        store.delete(path)
+class _Cleaner:
+    """Does away with what aborted transactions left; each table is looked at once, when an object in it was named."""
+
+    def __init__(self, ledger: Ledger, tables: ManagedTables) -> None:
+        self._ledger = ledger
+        self._tables = tables
+        self._known = {table.table_id: table for table in tables.all()}
+        self._in_use: dict[str, _InUse] = {}
+
+    def is_cleaned(self, key: str, part: bytes) -> bool:
+        """Whether nothing of a part is left now. One that cannot be done away with must not hold up the others."""
+        kind, table_id, rest = key.split("/", 2)
+        table = self._known.get(table_id)
+        if table is None:
+            return True  # the table was dropped, and its files are no business of the catalog any more
+        try:
+            store = self._tables.plain_store(table.url)
+            if kind == CHANGES:
+                return not discard(store, written_files(part))
+            return kind != OBJECTS or self._is_gone(table, store, rest, json.loads(part))
+        except DeltaLogError as error:
+            log.warning("%s: %s stays for now: %s", table.url, rest, error)
+            return False
+
+    def _is_gone(self, table: TableRecord, store: LogStore, path: str, etag: str | None) -> bool:
+        """Delete an object, unless the table has it or has had it, or it is not the one that was named. False where
+        that is not known, because a transaction may yet add it."""
+        in_use = self._in_use.get(table.table_id) or self._look(table)
+        try:
+            in_use.files.find(encode_path(path))
+        except UnsafePathError as error:
+            log.warning("%s stays: %s", path, error)
+            return True
+        if path in in_use.had:
+            log.warning("%s: %s is a file of the table, and stays", table.url, path)
+        elif path in in_use.wanted:
+            log.info("%s: %s stays for now: a transaction that is not decided adds it", table.url, path)
+            return False
+        elif etag is None or same_etag(etag, store.etag(path)):
+            store.delete(path)
+        return True
+
+    def _look(self, table: TableRecord) -> _InUse:
+        """Cost: 1 call of the coordinator for each transaction that is not decided, and 1 for each 1,000; as
+        ``Snapshot.files``."""
+        # First what may be committed, then what is: in this order nothing is missed that is committed in between.
+        wanted = _added(self._ledger, table.table_id)
+        snapshot = self._tables.handle(table).snapshot()
+        files = snapshot.reader.files
+        found = _InUse(files, _paths(files, _named(snapshot)), _paths(files, wanted))
+        self._in_use[table.table_id] = found
+        return found
 
 
-def _named(snapshot: Snapshot) -> set[str]:
+def _paths(files: TableFiles, names: Iterable[str]) -> set[str]:
+    return {files.find(name)[1] for name in names}
+
+
+def _named(snapshot: Snapshot) -> Iterator[str]:
     """The files that a version names, or an earlier one that can still be read, as its log names them."""
     columns = ["path", "deletion_vector"]
-    names: set[str] = set()
     for table in (snapshot.files(columns), snapshot.tombstones(0).select(columns)):
-        names.update(table["path"].to_pylist())
-        vectors = [DeletionVector(**each) for each in table["deletion_vector"].drop_null().to_pylist()]
-        names.update(relative_path(vector) for vector in vectors if vector.storage_type == "u")
-        names.update(vector.path_or_inline_dv for vector in vectors if vector.storage_type == "p")
+        yield from table["path"].to_pylist()
+        for each in table["deletion_vector"].drop_null().to_pylist():
+            yield from _vector_file(DeletionVector(**each))
+
+
+def _added(ledger: Ledger, table_id: str) -> set[str]:
+    """The files that transactions which are not decided would add to a table, as its log would name them."""
+    names: set[str] = set()
+    for record in ledger.all(StatusFilter.ACTIVE):
+        for part in ledger.coordinator.parts(record.id, f"{CHANGES}/{table_id}/").values():
+            for add in added_files(part):
+                names.update((add.path, *_vector_file(add.deletion_vector)))
     return names
+
+
+def _vector_file(vector: DeletionVector | None) -> Iterator[str]:
+    if vector is not None and vector.storage_type == "u":
+        yield relative_path(vector)
+    elif vector is not None and vector.storage_type == "p":
+        yield vector.path_or_inline_dv
 
 
 def _sweep_staged(ledger: Ledger, tables: ManagedTables, table: TableRecord) -> int:

@@ -91,8 +91,8 @@ class TransactionManager:
     """The tables of a catalog. Threads may share it.
 
     ``url``: where the coordinator is: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
-    ``idle_timeout``: how long a transaction may be silent before it is aborted. ``storage_options``: those of the
-    tables, as for ``DeltaTable.open``.
+    ``idle_timeout``: how long a transaction that is started here may be silent before it is aborted, by whomever.
+    ``storage_options``: those of the tables, as for ``DeltaTable.open``.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class TransactionManager:
         """Create a table that this catalog manages. ``name``: ``database.table``. ``options``: as for
         ``DeltaTable.create``.
 
-        Raises TableExistsError where the name or the location is taken. Cost: as ``DeltaTable.create``, and 3 calls
-        of the coordinator.
+        Raises TableExistsError where the name or the location is taken. Cost: as ``DeltaTable.create`` and an open,
+        2 HEADs, and 3 calls of the coordinator.
         """
         return self._tables.create(name, url, schema, properties or {}, options)
 
@@ -137,21 +137,22 @@ class TransactionManager:
         only be written through the catalog: others find a feature that they do not have, or a catalog that they have
         to ask.
 
-        What was begun before and not ended is ended. Raises TableExistsError for a name that is taken,
-        ResourceNotReadyError for a table of another catalog. Cost: as an open, a commit, and 3 calls of the
-        coordinator.
+        What was begun before and not ended is ended. Raises TableExistsError for a name that is taken, and for a
+        table that is in the catalog under another, however its place is written; ResourceNotReadyError for a table of
+        another catalog. Cost: as two opens and a commit, 2 HEADs, and 3 calls of the coordinator, and 1 for each 1,000
+        tables.
         """
         return self._tables.register(name, url)
 
     def drop_table(self, name: str) -> None:
         """Take a table out of the catalog, published in full. Its files stay; ``register_table`` takes it back.
 
-        Raises EntityNotFoundError. Cost: as ``publish``.
+        Raises EntityNotFoundError. Cost: as ``publish``, and 1 call of the coordinator.
         """
         self._tables.drop(name)
 
     def list_tables(self) -> list[TableRecord]:
-        """All tables, by name. Cost: 1 call of the coordinator for each 1,000."""
+        """All tables, by name. Cost: 1 call of the coordinator for each 1,000, and 1."""
         return self._tables.all()
 
     def table(self, name: str) -> DeltaTable:
@@ -164,7 +165,7 @@ class TransactionManager:
     def publish(self, name: str) -> int:
         """Copy ratified commits of a table to its log, in order; their number. Writers do so after each commit.
 
-        Cost: 2 calls of the coordinator; 1 GET, 1 PUT and 1 DELETE for each commit.
+        Cost: 2 calls of the coordinator, and 1 for each 100 commits; 1 GET, 1 PUT and 1 DELETE for each commit.
         """
         return self._tables.publish(self._tables.record(name))
 
@@ -172,8 +173,8 @@ class TransactionManager:
         """The version of each table, by name, that was current at one point in time by its in-commit timestamps; of a
         transaction over several of them all or nothing.
 
-        Raises TimestampOutOfRangeError for a table that is younger. Cost: as ``DeltaTable.version_at`` and 1 GET for
-        each table.
+        Raises TimestampOutOfRangeError for a table that is younger. Cost: 1 call of the coordinator, and as
+        ``list_tables`` or 1 for each name; for each table 2 more, as ``DeltaTable.version_at``, and 1 GET.
         """
         if names is None:
             tables = {table.name: table for table in self.list_tables()}
@@ -204,14 +205,32 @@ class TransactionManager:
         """
         if transaction_id is None:
             return self._handle_of(self._start(transaction_type, isolation), is_new=True)
-        return self._handle_of(self._ledger.current(transaction_id))
+        return self._handle_of(self._current(transaction_id))
 
     def _handle_of(self, record: TransactionRecord, is_new: bool = False) -> ManagedTransaction:
+        end, started = (self.commit_transaction, self.cancel_transaction), record if is_new else None
+        made = ManagedTransaction(record.id, self._ledger, self._tables, end, started)
+        if record.status.is_final:
+            return made
         with self._lock:
-            if record.id not in self._open:
-                end, started = (self.commit_transaction, self.cancel_transaction), record if is_new else None
-                self._open[record.id] = ManagedTransaction(record.id, self._ledger, self._tables, end, started)
-            return self._open[record.id]
+            return self._open.setdefault(record.id, made)
+
+    def _current(self, transaction_id: str) -> TransactionRecord:
+        """As ``Ledger.current``; lets go of the handle of one that is over."""
+        record = self._ledger.current(transaction_id)
+        if record.status.is_final:
+            self._let_go(record.id)
+        return record
+
+    def _allowed(self, transaction_id: str, call: Call) -> TransactionRecord:
+        """As ``Ledger.allowed``; lets go of the handle of one that is over."""
+        record = self._current(transaction_id)
+        records.check_allowed(record, call)
+        return record
+
+    def _let_go(self, transaction_id: str) -> None:
+        with self._lock:
+            self._open.pop(transaction_id, None)
 
     def start_transaction(self, transaction_type: str = "READ_AND_WRITE", *, isolation: str = "SNAPSHOT") -> str:
         """Start a transaction; its id. Raises CallError. Cost: 1 call of the coordinator."""
@@ -227,19 +246,20 @@ class TransactionManager:
 
         Raises TransactionCanceledError when it was aborted, or is now because of its ``conflicts``;
         TransactionContentionError when others were faster at every attempt, with the transaction active as before;
-        StoreError, with the transaction as it was before the call; OperationTimeoutError when it is not known: call it
-        again. Raises EntityNotFoundError, CallError.
-        Cost: 4 calls of the coordinator and as ``deltalog.catalog.commit``; then for each table 1 call, 1 PUT and 1
+        StoreError when nothing was committed, and it can be tried again; OperationTimeoutError when it is not known:
+        calling it again tells how it ended, and what did not land is aborted a minute later. Raises
+        EntityNotFoundError, CallError.
+        Cost: 3 calls of the coordinator and as ``deltalog.catalog.commit``; then for each table 1 call, 1 PUT and 1
         DELETE for each commit, and its hooks.
         """
-        record = self._ledger.allowed(transaction_id, Call.COMMIT)
+        record = self._allowed(transaction_id, Call.COMMIT)
         if record.status is not TransactionStatus.ACTIVE:
             return record.status
         targets = self._handle_of(record).targets(record)
         if not any(target.branch.prepared for target in targets):
-            return self._end_without_changes(transaction_id)
+            return self._end_without_changes(record)
         in_progress = records.committing(record, self._ledger.now_ms())
-        if not self.coordinator.replace(in_progress):
+        if not self._begin(in_progress):
             return self.commit_transaction(transaction_id)
         try:
             landed = commit(self.coordinator, in_progress, targets, self._environment)
@@ -252,9 +272,8 @@ class TransactionManager:
             ) from conflict
         except (OperationTimeoutError, TransactionStateError):
             raise
-        except DeltaLogError:  # nothing was committed, and it can be tried again
-            with contextlib.suppress(CoordinatorError):  # else it is overdue in a while
-                self.coordinator.replace(records.active_again(in_progress, self._ledger.now_ms()))
+        except DeltaLogError:
+            self._give_back(in_progress)
             raise
         at_once(self._follow_up, targets)
         self._close(landed)
@@ -278,7 +297,7 @@ class TransactionManager:
 
     def describe_transaction(self, transaction_id: str) -> TransactionDescription:
         """Raises EntityNotFoundError. Cost: 1 call of the coordinator."""
-        return _description(self._ledger.current(transaction_id))
+        return _description(self._current(transaction_id))
 
     def list_transactions(
         self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
@@ -301,7 +320,7 @@ class TransactionManager:
         """
         if not 1 <= len(objects) <= 100:
             raise CallError(f"delete_objects_on_cancel takes 1 to 100 objects; got {len(objects)}.")
-        self._ledger.allowed(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL)
+        self._allowed(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL)
         table = self._tables.record(name)
         named = {path_below(table, each.uri): each.etag for each in objects}
         parts = {f"{OBJECTS}/{table.table_id}/{path}": json.dumps(etag).encode() for path, etag in named.items()}
@@ -322,7 +341,7 @@ class TransactionManager:
         if transaction_id is None:
             record = self._tables.record(name)
             return objects.update(self._tables.handle(record), record, operations)
-        self._ledger.allowed(transaction_id, Call.WRITE)
+        self._allowed(transaction_id, Call.WRITE)
         record = self._tables.record(name)
         transaction = self.transaction(transaction_id)
         with transaction.alone():
@@ -370,20 +389,24 @@ class TransactionManager:
         record = self._tables.record(name)
         return record, ratified.head_of(self._tables, record)
 
-    def propose_commit(self, name: str, version: int, file: str) -> Head:
+    def propose_commit(self, name: str, version: int, file: str) -> tuple[TableRecord, Head]:
         """Ratify a commit that another client has staged as ``_delta_log/_staged_commits/<file>``, as the next version
-        of a table; the head then. Once more with the same file is no error as long as it is not published.
+        of a table; the table, and its head then. Once more with the same file is no error as long as it is not
+        published.
 
         Raises CommitConflictError when the version is that of another commit; InvalidActionError for one that readers
         could not read, or that takes the table from the catalog; CallError, EntityNotFoundError. Cost: 4 calls of the
-        coordinator and 1 GET.
+        coordinator and 1 GET; 1 more of each when the version before is published.
         """
-        return ratified.propose(self._tables, self._tables.record(name), version, file)
+        record = self._tables.record(name)
+        return record, ratified.propose(self._tables, record, version, file)
 
-    def confirm_published(self, name: str, version: int) -> Head:
+    def confirm_published(self, name: str, version: int) -> tuple[TableRecord, Head]:
         """Take note that commits up to ``version`` are in ``_delta_log``, after a look at each; one that is not there
-        is published. Raises as ``publish``, and CallError. Cost: as ``publish``."""
-        return ratified.confirm_published(self._tables, self._tables.record(name), version)
+        is published. The table, and its head then. Raises as ``publish``, and CallError. Cost: as ``publish``, and 1
+        call of the coordinator."""
+        record = self._tables.record(name)
+        return record, ratified.confirm_published(self._tables, record, version)
 
     # ------------------------------------------------------------------------------------------- recovery
 
@@ -398,20 +421,35 @@ class TransactionManager:
             opened = set(self._open)
         done = recover(self._ledger, self._tables, retention // _MS)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
-        with self._lock:
-            for transaction_id in opened - active:  # ended by another process, or too long silent
-                self._open.pop(transaction_id, None)
+        for transaction_id in opened - active:  # ended by another process, or too long silent
+            self._let_go(transaction_id)
         return done
 
     # ---------------------------------------------------------------------------------------------- parts
 
-    def _end_without_changes(self, transaction_id: str) -> TransactionStatus:
-        def ended(record: TransactionRecord) -> TransactionRecord:
-            return records.committed(record, {}, self._ledger.now_ms())
+    def _end_without_changes(self, record: TransactionRecord) -> TransactionStatus:
+        """Of a record as it was when there were none: since then another process may have kept one."""
+        ended = records.committed(record, {}, self._ledger.now_ms())
+        if not self.coordinator.replace(ended):
+            return self.commit_transaction(record.id)
+        self._close(ended)
+        return ended.status
 
-        record = self._ledger.change(transaction_id, Call.COMMIT, ended)
-        self._close(record)
-        return record.status
+    def _begin(self, in_progress: TransactionRecord) -> bool:
+        """Say that a commit begins; False when the record has changed. Without an answer it is taken back, best
+        effort: else others would wait for a commit that nobody makes."""
+        try:
+            return self.coordinator.replace(in_progress)
+        except OperationTimeoutError:
+            with contextlib.suppress(DeltaLogError):
+                if self.coordinator.transaction(in_progress.id) == in_progress:
+                    self._give_back(in_progress)
+            raise
+
+    def _give_back(self, in_progress: TransactionRecord) -> None:
+        """Nothing was committed, and it can be tried again."""
+        with contextlib.suppress(CoordinatorError):  # else it is overdue in a while
+            self.coordinator.replace(records.active_again(in_progress, self._ledger.now_ms()))
 
     def _abort(self, record: TransactionRecord, reason: str) -> None:
         with contextlib.suppress(CoordinatorError):  # else it is overdue in a while
@@ -432,8 +470,7 @@ class TransactionManager:
 
     def _close(self, record: TransactionRecord) -> None:
         """Let go of a transaction that is decided, and of what it left."""
-        with self._lock:
-            self._open.pop(record.id, None)
+        self._let_go(record.id)
         clean_up(self._ledger, self._tables, record)
 
 

@@ -6,6 +6,7 @@ What was added so has its ETag in the log, as the tag ``deltalog.etag``.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,14 +24,20 @@ from deltalog.read.predicates import columns_of
 from deltalog.spec import column_mapping, partitions
 from deltalog.spec.actions import Metadata
 from deltalog.spec.arrow import schema_from_arrow
-from deltalog.spec.paths import LOG_DIRECTORY, are_ordinary, encode_path
+from deltalog.spec.paths import LOG_DIRECTORY, are_ordinary, canonical_url, encode_path, is_plain
 from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.write.datafiles import CHANGES_DIRECTORY
+from deltalog.write.stream import BLOBS_DIRECTORY
 from deltalog.write.transaction import Transaction
 
 ETAG = "deltalog.etag"
+# Below them lies what versions need although no action names it, or what deltalog itself takes care of.
+_OWN_DIRECTORIES = (LOG_DIRECTORY, CHANGES_DIRECTORY, BLOBS_DIRECTORY)
+# What a key of S3 may have in all, and a name on a local disk.
+_MAX_URI_BYTES = 1024
+_MAX_NAME_BYTES = 255
 _THREADS = 8
 _COLUMNS = ["path", "partition_values", "size", "tags", "deletion_vector"]
 
@@ -73,16 +80,33 @@ class ObjectPage:
 
 
 def path_below(table: TableRecord, uri: object) -> str:
-    """The path of an object below the root of its table. Raises CallError for one that lies elsewhere."""
-    if not isinstance(uri, str) or not 1 <= len(uri) <= 1024:
-        raise CallError(f"The URI of an object is text of 1 to 1024 characters; got {uri!r}.")
+    """The path of an object below the root of its table. Raises CallError for one that lies elsewhere, is none of the
+    caller's, or has a name that no object there can have."""
+    if not isinstance(uri, str) or not 1 <= _byte_count(uri) <= _MAX_URI_BYTES:
+        raise CallError(f"The URI of an object is text of 1 to {_MAX_URI_BYTES} bytes; got {uri!r}.")
     root = f"{table.url.rstrip('/')}/"
-    path = uri.removeprefix("file://") if root.startswith("/") else uri
-    below = path.removeprefix(root).split("/")
-    ours = below[0] in (LOG_DIRECTORY, CHANGES_DIRECTORY)
-    if not path.startswith(root) or ours or {"", ".", ".."}.intersection(below):
-        raise CallError(f"{uri} is no data file of {table.name}, whose root is {table.url}.")
-    return "/".join(below)
+    is_local = root.startswith("/")
+    path = _local_path(uri, root) if is_local else canonical_url(uri)
+    below = path.removeprefix(root)
+    names = below.split("/")
+    if not path.startswith(root) or not is_plain(below) or names[0] in _OWN_DIRECTORIES:
+        raise CallError(f"{uri!r} is no data file of {table.name}, whose root is {table.url}.")
+    if is_local and any(_byte_count(name) > _MAX_NAME_BYTES for name in names):
+        raise CallError(f"{uri!r} is no data file of {table.name}: a name in it has more than {_MAX_NAME_BYTES} bytes.")
+    return below
+
+
+def _local_path(uri: str, root: str) -> str:
+    """The path of a file; where it leads to the root by symbolic links, that below the root, which has none."""
+    path = uri.removeprefix("file://")
+    if path.startswith(root) or not path.startswith("/") or not is_plain(path[1:]):
+        return path
+    directory, _, name = path.rpartition("/")
+    return os.path.join(os.path.realpath(directory), name)
+
+
+def _byte_count(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def same_etag(one: str | None, other: str | None) -> bool:

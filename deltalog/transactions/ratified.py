@@ -23,7 +23,7 @@ from deltalog.errors import (
     ResourceNotReadyError,
 )
 from deltalog.log.reader import LogReader, required_ict
-from deltalog.spec import features
+from deltalog.spec import features, timestamps
 from deltalog.spec.actions import Metadata, Protocol
 from deltalog.spec.codec import CommitActions, decode_commit
 from deltalog.spec.features import CATALOG_MANAGED
@@ -114,7 +114,10 @@ def _staged(tables: ManagedTables, record: TableRecord, head: Head, version: int
 def _check_stays_managed(tables: ManagedTables, file: str, actions: CommitActions) -> None:
     protocol, metadata = actions.protocol, actions.metadata
     if protocol is not None and not _is_managed(protocol):
-        raise InvalidActionError(f"{file} cannot be ratified: its protocol has no longer {CATALOG_MANAGED}.")
+        raise InvalidActionError(
+            f"{file} cannot be ratified: its protocol must list {CATALOG_MANAGED} for readers and for writers, and "
+            f"{timestamps.FEATURE} for writers."
+        )
     if metadata is not None and not _has_marks(tables, metadata):
         raise InvalidActionError(
             f"{file} cannot be ratified: its metadata must have {ENABLE_IN_COMMIT_TIMESTAMPS.key}=true and "
@@ -123,7 +126,8 @@ def _check_stays_managed(tables: ManagedTables, file: str, actions: CommitAction
 
 
 def _is_managed(protocol: Protocol) -> bool:
-    return features.is_catalog_managed(protocol) and CATALOG_MANAGED in (protocol.reader_features or ())
+    has_times = not {timestamps.FEATURE, *timestamps.FEATURE_ALIASES}.isdisjoint(features.writer_features(protocol))
+    return has_times and features.is_catalog_managed(protocol) and CATALOG_MANAGED in features.reader_features(protocol)
 
 
 def _has_marks(tables: ManagedTables, metadata: Metadata) -> bool:

@@ -23,6 +23,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load_latest
 from deltalog.spec import features
 from deltalog.spec.features import CATALOG_MANAGED
+from deltalog.spec.paths import canonical_url
 from deltalog.spec.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, FEATURE_PREFIX
 from deltalog.spec.schema import StructType
 from deltalog.storage.base import LogStore
@@ -52,24 +53,41 @@ class ManagedTables:
         options: Mapping[str, Any],
     ) -> DeltaTable:
         """See ``TransactionManager.create_table``."""
-        full = self._check_free(name)
+        full, root = records.check_table_name(name), self._root(url)
+        if self.coordinator.table(full) is not None:
+            raise self._taken(full)
         marks = {
             **properties,
             f"{FEATURE_PREFIX}{CATALOG_MANAGED}": "supported",
             ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
             CATALOG_ID_KEY: self.coordinator.catalog_id,
         }
-        store = AdoptedStore(self.plain_store(url), self.coordinator.url)
+        store = AdoptedStore(self.plain_store(root), self.coordinator.url)
         made = DeltaTable.create(store, schema, properties=marks, environment=self._environment, **options)
         return self._take_over(full, made)
 
     def register(self, name: str, url: str) -> DeltaTable:
         """See ``TransactionManager.register_table``."""
-        full = self._check_free(name)
-        store = AdoptedStore(self.plain_store(url), self.coordinator.url)
+        full, root = records.check_table_name(name), self._root(url)
+        # Before the log is read: the version that is found must not become old by commits that go through the catalog.
+        for known in self.all():
+            if known.name == full:
+                raise self._taken(full)
+            if known.url == root:
+                raise TableExistsError(f"{root} is the table {known.name} of the catalog {self.coordinator.url}.")
+        store = AdoptedStore(self.plain_store(root), self.coordinator.url)
         table = DeltaTable.open(store, environment=self._environment)
         table.retrying(self._mark)
         return self._take_over(full, table)
+
+    def _root(self, url: str) -> str:
+        """The root of a table under the one name that the catalog has for the place, so that it has the place once:
+        without symbolic links, and with one scheme for each kind of store. Cost: none."""
+        store = self.plain_store(url)
+        return canonical_url(store.link_target("") or store.url)
+
+    def _taken(self, name: str) -> TableExistsError:
+        return TableExistsError(f"The catalog {self.coordinator.url} has a table {name} already.")
 
     def _mark(self, table: DeltaTable) -> None:
         """Commit that the table is this catalog's, unless it says so already."""
@@ -91,18 +109,23 @@ class ManagedTables:
             transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
-        record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())
-        if not self.coordinator.register(record, table.version):
-            raise TableExistsError(
-                f"The catalog {self.coordinator.url} has another table {name}, or {table.url} under another name."
-            )
-        return self.handle(record)
-
-    def _check_free(self, name: str) -> str:
-        full = records.check_table_name(name)
-        if self.coordinator.table(full) is not None:
-            raise TableExistsError(f"The catalog {self.coordinator.url} has a table {full} already.")
-        return full
+        """Register a table at its last version. Others may have registered it after its log was read here, committed
+        to it and dropped it again; so the log is looked at once more when nobody else can do that any longer."""
+        for number in range(_TRIES):
+            self._environment.back_off(number)
+            record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())
+            version = table.version
+            if not self.coordinator.register(record, version):
+                raise TableExistsError(
+                    f"The catalog {self.coordinator.url} has another table {name}, or {table.url} under another name."
+                )
+            # Where it cannot be dropped at this version, what is new came through the catalog since.
+            if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
+                return self.handle(record)
+        raise ConcurrentModificationError(
+            f"{table.url} was committed to each time it was to be registered in {self.coordinator.url}. It is not "
+            "there: register it again."
+        )
 
     def drop(self, name: str) -> None:
         """See ``TransactionManager.drop_table``."""
@@ -124,7 +147,7 @@ class ManagedTables:
             self._handles.pop(record.table_id, None)
 
     def all(self) -> list[TableRecord]:
-        """All tables, by name. Cost: 1 call of the coordinator for each 1,000."""
+        """All tables, by name. Cost: 1 call of the coordinator, and 1 for each 1,000."""
         found: list[TableRecord] = []
         while page := self.coordinator.tables(found[-1].name if found else ""):
             found += page

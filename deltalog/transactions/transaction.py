@@ -79,9 +79,11 @@ class ManagedTransaction:
         DeltaTable works on it, and shows to others when the transaction is committed; versions are those it would get
         if nobody else committed.
 
-        Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError. Cost: the first time as
-        ``TransactionManager.table`` and 2 calls of the coordinator, 2 more for the first table; 1 more where another
-        process worked on the transaction; then 2.
+        Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError; of a serializable transaction
+        that is being committed TransactionCommitInProgressError for a table that it had not opened. Cost: 2 calls of
+        the coordinator, 1 more where another process worked on the transaction. The first time as
+        ``TransactionManager.table`` besides, if that was not opened yet; 2 more for the first table, 1 more where
+        another process worked on the transaction, 1 to 3 more of a serializable one, which takes note of it.
         """
         record = self._ledger.allowed(self.id, Call.READ)
         with self._lock:
@@ -154,12 +156,14 @@ class ManagedTransaction:
                 f"{table.name} came to the catalog after the instant that transaction {self.id} reads. Start another."
             )
         handle = self._tables.handle(table)
-        snapshot = handle.seen if handle.seen.version == pin else handle.snapshot(version=pin)
+        seen = handle.seen  # once: other threads may move it
+        snapshot = seen if seen.version == pin else handle.snapshot(version=pin)
         store = BranchStore(self._tables.store(table, pin))
         serializable = record.isolation is Isolation.SERIALIZABLE
         branch = Branch(table.table_id, snapshot, store, functools.partial(self._keep, table.table_id), serializable)
-        if serializable:
-            self._change(Call.READ, parts=lambda latest: {f"{READS}/{table.table_id}/": b""})
+        read = f"{READS}/{table.table_id}/"
+        if serializable and (is_own or read not in self._ledger.coordinator.parts(self.id, read)):
+            self._change(Call.READ, parts=lambda latest: {read: b""})
         if not (is_own and self._own is not None) or self._kept[table.table_id]:
             for part in self._ledger.coordinator.parts(self.id, f"{CHANGES}/{table.table_id}/").values():
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())

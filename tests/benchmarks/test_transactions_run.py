@@ -24,7 +24,7 @@ def test_a_quick_run_finds_what_it_wrote(coordinator: str, tmp_path: Path, capsy
     calls = {row["title"]: row["calls"] for row in found["rows"] if row["calls"] is not None}
     assert calls.pop("append to a plain table") == 0
     assert calls.pop("append to a managed table") == 3
-    assert list(calls.values()) == [8 + 6 * count for count in transactions.TABLES], calls
+    assert list(calls.values()) == [7 + 6 * count for count in transactions.TABLES], calls
     assert all(row["title"] in capsys.readouterr().out for row in found["rows"][:1])
     assert list(tmp_path.iterdir()) == [out]
 

@@ -9,10 +9,17 @@ from typing import Any
 
 import pytest
 
-from deltalog import CallError, CommitTableError, ConcurrentModificationError, CoordinatorError, OperationTimeoutError
+from deltalog import (
+    CallError,
+    CommitTableError,
+    ConcurrentModificationError,
+    CoordinatorError,
+    EntityNotFoundError,
+    OperationTimeoutError,
+)
 from deltalog.catalog import dynamodb
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
-from deltalog.catalog.records import Head, Proposal, Ratification, TableRecord, aborted, committed, touched
+from deltalog.catalog.records import Head, Proposal, Ratification, TableRecord, aborted, committed, pinned, touched
 from deltalog.storage.commit_tables import create_commit_table, describe_commit_table
 from deltalog.testing.coordinator_tests import CoordinatorTests, commit, proposal, table, transaction
 from tests.s3_env import Answer, Proxy, Request, Reset, Rule, Server, pass_on, proxied
@@ -372,6 +379,67 @@ def name(ministack: Server) -> str:
     return new_table(ministack, "catalog")
 
 
+def size_of_record(server: Server, name: str, transaction_id: str) -> int:
+    """The bytes of the item, near enough."""
+    key = {"pk": {"S": f"transaction {transaction_id}"}, "sk": {"S": "record"}}
+    return len(json.dumps(client(server).get_item(TableName=name, Key=key, ConsistentRead=True)["Item"]))
+
+
+def test_a_record_does_not_grow_by_calls_that_keep_no_part(place: Place) -> None:
+    record = transaction("t")
+    place.beside.insert(record)
+    record = touched(record, 2000)
+    assert place.through.put_parts(record, {"a": b"x"})
+    before = size_of_record(place.server, place.name, "t")
+    for number in range(8):
+        record = touched(record, 3000 + number)
+        assert place.through.put_parts(record, {})
+    assert not place.through.put_parts(record, {})  # not the next one
+    assert size_of_record(place.server, place.name, "t") == before
+    assert (place.beside.transaction("t"), place.beside.parts("t")) == (record, {"a": b"x"})
+
+
+def of_tables(number: int) -> dict[str, int]:
+    return {f"{table_number:036d}": 1000 for table_number in range(number)}
+
+
+def test_a_transaction_that_reads_too_many_tables_is_told_what_to_do(place: Place) -> None:
+    record = transaction("t")
+    place.beside.insert(record)
+    with pytest.raises(CallError, match=r"versions of 9000 tables .* several catalogs, or .* SQLite"):
+        place.through.put_parts(pinned(record, of_tables(9000), 2000), {})
+    assert place.beside.transaction("t") == record
+    record = pinned(record, of_tables(8000), 2000)
+    assert place.through.put_parts(record, {})
+    assert place.beside.transaction("t") == record
+
+
+def test_a_transaction_with_too_many_changes_is_told_what_to_do_and_can_still_be_ended(
+    ministack: Server, name: str
+) -> None:
+    catalog = DynamoDBCoordinator(name, ministack.options())
+    start = pinned(transaction("t"), of_tables(8000), 2000)
+    catalog.insert(start)
+    record = touched(start, 3000)
+    assert catalog.put_parts(record, {"a": b"x"})
+    client(ministack).update_item(
+        TableName=name,
+        Key={"pk": {"S": "transaction t"}, "sk": {"S": "record"}},
+        UpdateExpression="SET #batches = list_append(#batches, :more)",
+        ExpressionAttributeNames={"#batches": "batches"},
+        ExpressionAttributeValues={":more": {"L": [{"S": "x" * 36}] * 1040}},
+    )
+    with pytest.raises(CallError, match=r"1041 times, .* Commit it, and go on in another"):
+        catalog.put_parts(touched(record, 4000), {"b": b"y"})
+    assert not catalog.put_parts(touched(touched(record, 4000), 5000), {"b": b"y"})  # not the next one
+    assert (catalog.transaction("t"), catalog.parts("t")) == (record, {"a": b"x"})
+    assert catalog.put_parts(touched(record, 4000), {})
+    assert catalog.replace(aborted(touched(record, 4000), "conflict: " + "x" * 10_000, 5000))
+    catalog.delete("t")
+    found = client(ministack).scan(TableName=name, ConsistentRead=True)["Items"]
+    assert [item for item in found if item["pk"]["S"].startswith("transaction")] == []
+
+
 def test_a_transaction_over_the_cap_is_refused_before_anything_is_sent(ministack: Server, name: str) -> None:
     catalog = DynamoDBCoordinator(name, ministack.options())
     for number in range(49):
@@ -510,6 +578,14 @@ def test_a_table_of_something_else_is_left_as_it_is(ministack: Server, name: str
     with pytest.raises(CoordinatorError, match="something else than a catalog"):
         DynamoDBCoordinator(name, ministack.options())
     assert len(client(ministack).scan(TableName=name)["Items"]) == 1
+
+
+def test_without_create_no_catalog_is_made(ministack: Server, name: str) -> None:
+    with pytest.raises(EntityNotFoundError, match=f"no catalog at dynamodb://{name}"):
+        DynamoDBCoordinator(name, ministack.options(), create=False)
+    assert client(ministack).scan(TableName=name)["Items"] == []
+    made = DynamoDBCoordinator(name, ministack.options())
+    assert DynamoDBCoordinator(name, ministack.options(), create=False).catalog_id == made.catalog_id
 
 
 def test_a_newer_format_is_left_as_it_is(ministack: Server, name: str) -> None:

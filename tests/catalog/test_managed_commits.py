@@ -84,6 +84,56 @@ def test_a_transaction_that_could_not_be_staged_can_be_committed_again(
     assert [manager.table(name).snapshot().num_files for name in NAMES] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("kind", [deltalog.CallError, deltalog.CoordinatorError, deltalog.EntityNotFoundError])
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_what_was_staged_goes_when_it_is_refused(
+    manager: deltalog.TransactionManager,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_transaction: bool,
+    kind: type[deltalog.DeltaLogError],
+) -> None:
+    transaction = manager.transaction()
+    table = transaction.table("b.one") if in_transaction else manager.table("b.one")
+    if in_transaction:
+        table.append(rows(1))
+
+    def ratify(proposal: Any) -> Any:
+        raise kind("too many")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manager.coordinator, "ratify", ratify)
+        with pytest.raises(kind, match="too many"):
+            transaction.commit() if in_transaction else table.append(rows(1))
+    assert [each.name for each in tmp_path.rglob("_staged_commits/*")] == []
+    assert transaction.commit() is deltalog.TransactionStatus.COMMITTED
+    assert manager.table("b.one").snapshot().num_files == in_transaction
+
+
+def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
+    manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer is lost, and the record is forgotten before it is asked for."""
+    transaction = manager.transaction()
+    transaction.table("b.one").append(rows(1))
+    real = manager.coordinator.ratify
+    answers = iter([deltalog.OperationTimeoutError("no answer")])
+
+    def ratify(proposal: Any) -> Any:
+        decision = real(proposal)
+        for lost in answers:
+            manager.coordinator.delete(transaction.id)
+            raise lost
+        return decision
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manager.coordinator, "ratify", ratify)
+        with pytest.raises(deltalog.OperationTimeoutError, match="not known"):
+            transaction.commit()
+    assert len(list(tmp_path.rglob("_staged_commits/*"))) == 1
+    assert manager.table("b.one").snapshot().num_files == 1
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_requests_over_a_network_go_out_at_once_and_are_all_settled(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool

@@ -19,7 +19,13 @@ import pytest
 from deltalog.catalog import sqlite_file
 from deltalog.catalog.records import Head, Proposal, Ratification, TransactionStatus, committed, touched
 from deltalog.catalog.sqlite import SQLiteCoordinator
-from deltalog.errors import CallError, CoordinatorError, OperationTimeoutError, UnsafeStoreError
+from deltalog.errors import (
+    CallError,
+    CoordinatorError,
+    EntityNotFoundError,
+    OperationTimeoutError,
+    UnsafeStoreError,
+)
 from deltalog.storage import mounts
 from deltalog.testing.coordinator_tests import CoordinatorTests, commit, proposal, table, transaction
 
@@ -39,6 +45,31 @@ class TestSQLiteCoordinator(CoordinatorTests):
 @pytest.fixture
 def catalog(tmp_path: Path) -> SQLiteCoordinator:
     return SQLiteCoordinator(tmp_path / "catalog.db")
+
+
+@pytest.mark.parametrize("place", ["typo.db", "typo/catalog.db", "empty.db"])
+def test_without_create_a_catalog_that_is_not_there_stays_away(tmp_path: Path, place: str) -> None:
+    (tmp_path / "empty.db").touch()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(EntityNotFoundError, match=f"no catalog at .*{place}"):
+        SQLiteCoordinator(tmp_path / place, create=False)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "empty.db").stat().st_size == 0
+
+
+def test_without_create_a_catalog_that_is_there_is_opened(catalog: SQLiteCoordinator) -> None:
+    again = SQLiteCoordinator(catalog.path, create=False)
+    assert again.register(table(1), 0)
+    assert (again.catalog_id, catalog.tables()) == (catalog.catalog_id, [table(1)])
+
+
+def test_a_record_of_an_older_deltalog_lacks_only_what_is_new(catalog: SQLiteCoordinator) -> None:
+    catalog.insert(transaction("t"))
+    with sqlite3.connect(catalog.path) as connection:
+        record = json.loads(connection.execute("SELECT record FROM transactions").fetchone()[0])
+        del record["idle_timeout_ms"]
+        connection.execute("UPDATE transactions SET record = ?", (json.dumps(record).encode(),))
+    assert catalog.transaction("t") == transaction("t")
 
 
 # -------------------------------------------------------------------------------------------------- processes

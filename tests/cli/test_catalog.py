@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,6 +73,44 @@ def test_transactions_are_listed_by_state(cli: Cli, catalog: Path) -> None:
 def test_refusals_have_their_codes(arguments: list[str], code: str, cli: Cli, catalog: Path) -> None:
     done = cli("txn", arguments[0], catalog, *arguments[1:], "--json")
     assert (done.status, json.loads(done.err)["code"]) == (1, code)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "txn start CATALOG",
+        "txn list CATALOG",
+        "txn describe CATALOG t",
+        "txn commit CATALOG t",
+        "txn cancel CATALOG t",
+        "txn extend CATALOG t",
+        "tables list CATALOG",
+        "tables drop CATALOG bank.a",
+        "tables publish CATALOG bank.a",
+        "tables recover CATALOG",
+    ],
+)
+def test_a_mistyped_catalog_is_named_and_not_made(command: str, cli: Cli, tmp_path: Path) -> None:
+    typo = tmp_path / "typo.db"
+    done = cli(*(str(typo) if each == "CATALOG" else each for each in command.split()), "--json")
+    error = json.loads(done.err)
+    assert (done.status, error["code"]) == (1, "ENTITY_NOT_FOUND")
+    assert f"no catalog at {typo}" in error["message"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_table_makes_the_catalog(cli: Cli, tmp_path: Path) -> None:
+    DeltaTable.create(tmp_path / "b", ROWS.schema, data=ROWS)
+    assert cli("tables", "register", tmp_path / "new.db", "bank.b", tmp_path / "b").status == 0
+    assert len(cli("tables", "list", tmp_path / "new.db", "--json").out.splitlines()) == 1
+
+
+def test_a_transaction_is_started_with_its_idle_timeout(cli: Cli, catalog: Path) -> None:
+    transaction = started(cli, catalog, "--idle-timeout", "0.001")
+    time.sleep(0.01)
+    assert json.loads(cli("tables", "recover", catalog, "--json").out)["aborted"] == 1
+    ended = json.loads(cli("txn", "describe", catalog, transaction, "--json").out)
+    assert ended["reason"] == "idle for more than 0.001 s"
 
 
 def test_a_table_is_registered_listed_and_dropped(cli: Cli, catalog: Path, tmp_path: Path) -> None:

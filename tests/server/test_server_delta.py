@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deltalog import TransactionManager
+from deltalog.server import delta
+from deltalog.server.fields import Fields
+from deltalog.testing.coordinators import WrappedCoordinator
 from tests.server_env import SCHEMA, Served, parquet
 
 LOCATION = "/delta/v1/tables/bank.t"
@@ -65,6 +69,34 @@ def test_a_commit_is_staged_ratified_and_published(server: Served, table: Any, t
     assert published.read_bytes() == data
 
 
+class Counted(WrappedCoordinator):
+    """How many calls there were."""
+
+    calls = 0
+
+    def _pass(self, method: str, about: str, action: Callable[[], Any]) -> Any:
+        self.calls += 1
+        return action()
+
+
+def test_calls_cost_what_the_manager_says_and_no_more(manager: TransactionManager, table: Any, tmp_path: Path) -> None:
+    coordinator = Counted(manager.coordinator)
+    counted = TransactionManager(coordinator)
+    costs = []
+
+    def ask(call: Callable[..., Any], **given: Any) -> None:
+        before = coordinator.calls
+        assert call(counted, "bank.t", Fields(given))["tableId"] == manager.ratified("bank.t")[0].table_id
+        costs.append(coordinator.calls - before)
+
+    ict = last_ms(table)
+    for version in (1, 2):
+        ask(delta.commit, version=version, fileName=stage(tmp_path / "t", version, ict=ict + version))
+    ask(delta.published, version=2)
+    ask(delta.table)
+    assert costs == [5, 4, 4, 2]
+
+
 def test_a_publication_that_did_not_happen_is_made(server: Served, table: Any, tmp_path: Path) -> None:
     ict = last_ms(table)
     for version in (1, 2):
@@ -94,7 +126,12 @@ def test_of_two_commits_of_one_version_the_second_is_a_conflict(server: Served, 
     assert (tmp_path / "t/_delta_log/_staged_commits" / two).exists()
 
 
+def protocol(reader_features: list[str], writer_features: list[str]) -> dict[str, Any]:
+    return {"protocol": {**PROTOCOL, "readerFeatures": reader_features, "writerFeatures": writer_features}}
+
+
 PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["inCommitTimestamp"]}
+MANAGED = ["catalogManaged", "inCommitTimestamp"]
 METADATA = {
     "id": "x", "format": {"provider": "parquet", "options": {}}, "partitionColumns": [], "configuration": {},
     "schemaString": '{"type":"struct","fields":[]}',
@@ -105,6 +142,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a time that went back": ({"ict": 5}, {}, "not after"),
     "no txnId": ({"txnId": ""}, {}, "txnId"),
     "a protocol without its catalog": ({"more": [{"protocol": PROTOCOL}]}, {}, "catalogManaged"),
+    "a catalog that readers pass over": ({"more": [protocol([], MANAGED)]}, {}, "catalogManaged"),
+    "a protocol without their times": ({"more": [protocol(MANAGED[:1], MANAGED[:1])]}, {}, "inCommitTimestamp"),
     "metadata of another catalog": ({"more": [{"metaData": METADATA}]}, {}, "catalogId"),
     "two protocols": ({"more": [{"protocol": PROTOCOL}] * 2}, {}, "cannot be ratified"),
     "another version's name": ({}, {"fileName": f"{2:020d}.{uuid.uuid4()}.json"}, "is called"),
@@ -125,6 +164,14 @@ def test_what_cannot_be_ratified(
     status, found = server.ask("POST", f"{LOCATION}/commits", body)
     assert status == 400 and message in found["message"], found
     assert server.ask("GET", LOCATION)[1]["latestVersion"] == 0
+
+
+def test_a_protocol_that_leaves_the_table_managed_is_ratified(server: Served, table: Any, tmp_path: Path) -> None:
+    more = [protocol(MANAGED[:1], [*MANAGED, "domainMetadata"])]
+    file = stage(tmp_path / "t", 1, ict=last_ms(table) + 1, more=more)
+    assert server.ask("POST", f"{LOCATION}/commits", {"version": 1, "fileName": file})[0] == 200
+    rows = table.snapshot().scan().to_arrow()
+    assert table.append(rows).version == 2  # deltalog can write it
 
 
 @pytest.mark.parametrize("name", ["bank.none", "none", "a%2Fb", "%00", "bank.t%20"])

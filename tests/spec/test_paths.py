@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from deltalog import UnsafePathError
 from deltalog.spec import paths
-from deltalog.spec.paths import LogFileKind, locate, parse_log_file, place_of, resolve_path
+from deltalog.spec.paths import LogFileKind, canonical_url, locate, parse_log_file, place_of, resolve_path
 
 V = "00000000000000000007"
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
@@ -157,8 +157,27 @@ PLACES = [
         "file:",
         "memory://m/t",
         "s3://b%41/%41",
+        "gs://bucket/g",
+        "abfss://box@account/a",
     )
 ]
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("s3a://bucket/a%20b", "s3://bucket/a%20b"),
+        ("s3n://bucket", "s3://bucket"),
+        ("s3://bucket/s3a://x", "s3://bucket/s3a://x"),
+        ("gcs://bucket/t", "gs://bucket/t"),
+        ("az://box/t", "abfs://box/t"),
+        ("abfss://box@account/t", "abfs://box@account/t"),
+        ("/data/s3a:/t", "/data/s3a:/t"),
+        ("memory://m/t", "memory://m/t"),
+    ],
+)
+def test_a_place_has_one_url(url: str, canonical: str) -> None:
+    assert canonical_url(url) == canonical_url(canonical) == canonical
 
 
 @pytest.mark.parametrize(
@@ -169,6 +188,8 @@ PLACES = [
         ("s3://bucket/source/x", 1, "x"),
         ("s3a://bucket/clone/a/x%20y", 0, "a/x y"),
         ("s3n://bucket/source/x", 1, "x"),
+        ("gcs://bucket/g/x", 7, "x"),
+        ("abfs://box@account/a/x", 8, "x"),
         ("s3://other/deep/x", 2, "deep/x"),
         ("file:/data/t/x", 3, "x"),
         ("memory://m/t/x", 5, "x"),

@@ -404,6 +404,17 @@ def test_a_file_where_a_directory_should_be(tmp_path, method):
         LocalStore(tmp_path).get(COMMIT)
 
 
+@pytest.mark.parametrize("path", ["day=1", "day=1/x/y"])
+def test_a_directory_and_what_would_lie_below_a_file_are_no_objects(tmp_path, path):
+    store = LocalStore(tmp_path)
+    store.put("day=1/x", b"rows")
+    store.delete(path)
+    assert store.etag(path) is None
+    with pytest.raises(ObjectNotFoundError):
+        store.get(path)
+    assert store.get("day=1/x") == b"rows"
+
+
 def test_a_dangling_link_is_not_overwritten(tmp_path):
     store = LocalStore(tmp_path)
     store.put("_delta_log/x", b"")

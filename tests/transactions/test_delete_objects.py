@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
 
+from deltalog.catalog.records import TableRecord
+from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CallError, EntityNotFoundError
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, nth
 from deltalog.testing.transactions import SimulatedManager
 from deltalog.transactions.manager import VirtualObject
-from tests.transaction_env import A, B, Clock, bank, content, environment, manager_of, rows
+from deltalog.transactions.objects import AddObject, path_below
+from tests.transaction_env import A, B, Clock, Meddling, bank, content, environment, manager_of, rows
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -81,6 +85,61 @@ def test_a_file_that_was_committed_meanwhile_stays(manager):
     assert (9, 9) in content(other)
 
 
+def add_object(manager, transaction_id, path):
+    url, store = place(manager)
+    add = AddObject(f"{url}/{path}", store.etag(path), store.head(path).size_bytes)
+    manager.update_table_objects(A, [add], transaction_id)
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    return SQLiteCoordinator(tmp_path / "catalog.db")
+
+
+def named_here_and_added_there(catalog, root):
+    """Two transactions, and the file that the first has named and the second has added."""
+    manager = bank(catalog, root=root)
+    first, second, (_, store) = manager.transaction(), manager.transaction(), place(manager)
+    name_objects(manager, first, ["mine.parquet"])
+    with store.open_output("mine.parquet") as file:
+        pq.write_table(rows((9, 9)), file)
+    add_object(manager, second.id, "mine.parquet")
+    return manager, first, second, store
+
+
+@pytest.mark.parametrize("end", ["commit", "cancel"])
+def test_a_file_that_another_transaction_has_added_waits_for_its_end(catalog, tmp_path, end):
+    manager, first, second, store = named_here_and_added_there(catalog, tmp_path)
+    first.cancel()
+    assert manager.recover()["cleaned"] == 0
+    assert store.head("mine.parquet") is not None
+    getattr(second, end)()
+    assert manager.recover(datetime.timedelta(days=-1)) == {"published": 0, "aborted": 0, "cleaned": 1, "forgotten": 2}
+    assert (store.head("mine.parquet") is not None) == (end == "commit")
+    assert content(manager.table(A)) == [(1, 100), (2, 50), *[(9, 9)] * (end == "commit")]
+
+
+@pytest.mark.parametrize(("method", "number"), [("parts", 1), ("transactions", 1), ("parts", 2), ("head", 1)])
+def test_a_file_that_another_transaction_commits_while_it_is_looked_for_stays(catalog, tmp_path, method, number):
+    manager, first, second, _ = named_here_and_added_there(catalog, tmp_path)
+    other = manager_of(Meddling(catalog, method, second.commit, number))
+    other.cancel_transaction(first.id)
+    assert second.commit() == "COMMITTED"
+    assert (9, 9) in content(manager.table(A))
+
+
+@pytest.mark.parametrize("etag", [None, "0" * 32])
+def test_what_is_no_file_is_not_there_to_be_deleted(catalog, tmp_path, etag):
+    """Else it would be tried again for ever."""
+    manager = bank(catalog, root=tmp_path)
+    transaction, (_, store) = manager.transaction(), place(manager)
+    name_objects(manager, transaction, ["day=1", "day=1/x/y"], etag)
+    store.put("day=1/x", b"rows")
+    transaction.cancel()
+    assert catalog.parts(transaction.id) == {}
+    assert store.get("day=1/x") == b"rows"
+
+
 @pytest.mark.parametrize("quotes", ["", '"'])
 def test_the_etag_decides(manager, quotes):
     transaction, (_, store) = manager.transaction(), place(manager)
@@ -105,7 +164,9 @@ def test_the_last_etag_that_was_named_counts_and_an_object_is_named_once(manager
 OUTSIDE = [
     "{root}", "{root}/", "{root}-2/x", "{root}/../x", "{root}/a/../../x", "{root}/./x", "{root}//x",
     "{root}/_delta_log/00000000000000000000.json", "{root}/_delta_log", "s3://elsewhere/x", "x", "", 7, None,
-    "{root}/" + "x" * 1024,
+    "{root}/" + "x" * 1024, "{root}/" + "/".join(["é" * 100] * 6), "{root}/_blobs",
+    "{root}/_blobs/x", "{root}/_change_data/x", "{root}/a\\b",
+    "{root}/\0", "{root}/\ud800", "\ud800",
 ]  # fmt: skip
 
 
@@ -119,6 +180,53 @@ def test_what_is_no_object_of_the_table_is_refused(manager, uri):
     assert manager.coordinator.parts(transaction.id) == {}
     transaction.cancel()
     assert store.head("_delta_log/00000000000000000000.json") is not None
+
+
+@pytest.mark.parametrize("path", ["x" * 256, "é" * 128, f"day=1/{'x' * 256}/y"])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path, path):
+    """To delete it would fail for ever, and the transaction would be kept for ever."""
+    manager = bank(str(tmp_path / "catalog.db"), root=tmp_path)
+    transaction = manager.transaction()
+    with pytest.raises(CallError, match="255 bytes"):
+        name_objects(manager, transaction, [path])
+    assert manager.coordinator.parts(transaction.id) == {}
+
+
+def test_the_longest_names_are_allowed_and_can_be_deleted(manager):
+    paths = ["x" * 255, "é" * 127, f"day=1/{'x' * 255}"]
+    transaction, (_, store) = manager.transaction(), place(manager)
+    name_objects(manager, transaction, paths, "0" * 32)
+    name_objects(manager, transaction, paths[:2])
+    with store.open_output(paths[0]) as file:
+        file.write(b"rows")
+    transaction.cancel()
+    assert store.head(paths[0]) is None
+    assert manager.coordinator.parts(transaction.id) == {}
+
+
+@pytest.mark.parametrize("scheme", ["{link}", "file://{link}", "file://{root}"])
+def test_an_object_is_found_by_any_name_of_its_place(tmp_path, scheme):
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    manager = bank(str(tmp_path / "catalog.db"), root=tmp_path)
+    transaction, (root, store) = manager.transaction(), place(manager)
+    url = scheme.format(link=tmp_path / "link", root=root)
+    store.put("day=1/x", b"rows")
+    manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(f"{url}/day=1/x")])
+    for outside in (f"{url}/../x", f"{url}-2/x", f"{url}/_blobs/x"):
+        with pytest.raises(CallError, match="no data file"):
+            manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(outside)])
+    transaction.cancel()
+    assert store.head("day=1/x") is None
+
+
+@pytest.mark.parametrize("url", ["s3://b/t", "s3a://b/t"])
+def test_an_object_on_s3_is_found_by_each_of_its_schemes(url):
+    table = TableRecord("id", A, "s3://b/t", 0)
+    assert path_below(table, f"{url}/day=1/x") == "day=1/x"
+    assert path_below(table, f"{url}/{'x' * 300}/y") == f"{'x' * 300}/y"  # as long as a key may be
+    for outside in ("-2/x", "/../x", "/" + "é" * 600):
+        with pytest.raises(CallError):
+            path_below(table, url + outside)
 
 
 @pytest.mark.parametrize("number", [0, 101])
@@ -151,6 +259,24 @@ def test_what_cannot_be_deleted_now_is_tried_again_by_recover():
     assert (store.head("x") is not None, store.head("y")) == (True, None)
     assert manager.recover()["cleaned"] == 1
     assert store.head("x") is None
+
+
+def test_a_table_whose_log_is_gone_does_not_hold_up_the_others(catalog, tmp_path):
+    manager = bank(catalog, root=tmp_path)
+    transaction, (_, store) = manager.transaction(), place(manager, B)
+    transaction.table(B).append(rows((3, 7)))
+    name_objects(manager, transaction, ["x", "y"])
+    for path in ("w", "z"):
+        name_objects(manager, transaction, [path], name=B)
+        store.put(path, b"rows")
+    shutil.rmtree(tmp_path / "a")
+    other = manager_of(catalog)
+    other.cancel_transaction(transaction.id)
+    assert store.list_names("") == []
+    lost = next(table.table_id for table in other.list_tables() if table.name == A)
+    assert list(catalog.parts(transaction.id)) == [f"object/{lost}/x", f"object/{lost}/y"]
+    other.drop_table(A)
+    assert other.recover(datetime.timedelta(days=-1)) == {"published": 0, "aborted": 0, "cleaned": 2, "forgotten": 1}
 
 
 def test_a_transaction_is_not_forgotten_before_its_objects_are_gone():

@@ -79,6 +79,41 @@ def test_a_read_is_no_activity_and_read_only_ones_end_too(clock):
         transaction.table(A)
 
 
+@pytest.mark.parametrize(("isolation", "ends"), [("SNAPSHOT", "ABORTED"), ("SERIALIZABLE", "ACTIVE")])
+def test_the_first_read_of_another_table_is_activity_where_it_is_kept_only(clock, isolation, ends):
+    manager = bank(clock=clock)
+    transaction = manager.transaction(isolation=isolation)
+    transaction.table(A)
+    clock.now_ms += IDLE_MS
+    transaction.table(B)
+    clock.now_ms += 1
+    assert manager.describe_transaction(transaction.id).status == ends
+
+
+def test_a_transaction_keeps_the_timeout_of_whoever_started_it(clock):
+    """Others have their own, for what they start."""
+    patient = bank(clock=clock, idle_timeout=datetime.timedelta(hours=4))
+    others = manager_of(patient.coordinator, clock)
+    each, short = patient.transaction(), others.start_transaction()
+    each.table(A).append(rows((3, 7)))
+    clock.pass_(hours=4)
+    assert others.recover()["aborted"] == 1
+    assert others.describe_transaction(each.id).status == "ACTIVE"
+    assert patient.describe_transaction(short).reason == "idle for more than 1800 s"
+    clock.now_ms += 1
+    assert others.recover()["aborted"] == 1
+    assert patient.describe_transaction(each.id).reason == "idle for more than 14400 s"
+
+
+def test_a_record_without_a_timeout_has_that_of_whoever_looks(clock):
+    coordinator = MemoryCoordinator()
+    coordinator.insert(records.started("old", records.TransactionType.READ_AND_WRITE, clock.now_ms))
+    clock.pass_(hours=3)
+    patient = manager_of(coordinator, clock, idle_timeout=datetime.timedelta(hours=4))
+    assert patient.describe_transaction("old").status == "ACTIVE"
+    assert manager_of(coordinator, clock).describe_transaction("old").status == "ABORTED"
+
+
 def test_a_clock_that_goes_back_ends_nothing_and_revives_nothing(clock):
     manager = bank(clock=clock)
     there, gone = manager.start_transaction(), manager.start_transaction()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 from deltalog import TransactionManager
+from deltalog.errors import TransactionStateError
+from deltalog.transactions.manager import VirtualObject
 
 SCHEMA = pa.schema([("id", pa.int64())])
 TABLES = ("a", "b", "c")
@@ -37,11 +42,27 @@ def test_threads_change_tables_of_one_transaction(is_new: bool, tmp_path: Path) 
         assert sorted(found) == list(range(ROUNDS))
 
 
-def test_recovery_lets_go_of_what_others_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", ["commit", "cancel"])
+@pytest.mark.parametrize("look", ["recover", "describe", "take up", "commit", "delete objects"])
+def test_a_handle_goes_when_its_manager_sees_that_it_is_over(look: str, ends: str, tmp_path: Path) -> None:
     manager, other = (TransactionManager(str(tmp_path / "catalog.db")) for _ in range(2))
     ended, going_on = manager.transaction(), manager.transaction()
-    other.cancel_transaction(ended.id)
-    assert manager.transaction(ended.id) is ended
-    manager.recover()
-    assert manager.transaction(ended.id) is not ended
+    transaction_id, handle = ended.id, weakref.ref(ended)
+    del ended
+    gc.collect()
+    assert handle() is not None  # for calls that know the id only
+    getattr(other, f"{ends}_transaction")(transaction_id)
+    with contextlib.suppress(TransactionStateError):
+        if look == "recover":
+            manager.recover()
+        elif look == "describe":
+            manager.describe_transaction(transaction_id)
+        elif look == "take up":
+            manager.transaction(transaction_id)
+        elif look == "commit":
+            manager.commit_transaction(transaction_id)
+        else:
+            manager.delete_objects_on_cancel(transaction_id, "bank.a", [VirtualObject("x")])
+    gc.collect()
+    assert handle() is None
     assert manager.transaction(going_on.id) is going_on

@@ -8,13 +8,17 @@ import pytest
 from deltalog.errors import (
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,
+    CoordinatorError,
     EntityNotFoundError,
     MetadataChangedError,
+    OperationTimeoutError,
     ResourceNotReadyError,
     TransactionCanceledError,
     TransactionContentionError,
 )
-from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.table import DeltaTable
+from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
+from deltalog.testing.stores import Fault
 from tests.transaction_env import SCHEMA, A, B, Clock, Meddling, bank, content, manager_of, rows
 
 C = "bank.c"
@@ -66,6 +70,26 @@ def test_reads_are_repeatable_whatever_is_committed_and_published(manager, clock
     other.recover()
     assert (content(transaction.table(A)), content(transaction.table(B))) == before
     assert transaction.table(A).history()[0].version == 0
+
+
+def test_a_table_that_another_thread_moves_while_it_is_opened_is_read_at_the_instant(manager, clock, monkeypatch):
+    transaction = manager.transaction(isolation="SERIALIZABLE")
+    transaction.table(B)
+    table, seen, looks = manager.table(A), DeltaTable.seen.fget, []
+
+    def seen_and_moved(self):
+        found = seen(self)
+        if self is table and not looks:
+            looks.append(found.version)
+            table.append(rows((3, 7)))
+        return found
+
+    monkeypatch.setattr(DeltaTable, "seen", property(seen_and_moved))
+    opened = transaction.table(A)
+    assert (looks, opened.version, content(opened)) == ([0], 0, [(1, 100), (2, 50)])
+    transaction.table(B).append(rows((1, 1)))
+    with pytest.raises(TransactionCanceledError):
+        transaction.commit()
 
 
 def test_a_table_that_is_younger_than_the_instant_is_not_there(manager, clock):
@@ -344,6 +368,65 @@ def test_changes_after_lost_races_are_held_against_all_that_came_since_the_insta
     transaction.table(A).delete("id = 3 OR id = 4")  # does not see (3, 7), and would have removed it
     assert isinstance(canceled(transaction).conflicts[0], ConcurrentAppendError)
     assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7), (5, 9)]
+
+
+def failing(coordinator, clock):
+    """A process, and what makes calls of one method fail from now on, so many times."""
+    faulty = FaultyCoordinator(coordinator)
+
+    def fail(method, fault, times=1000):
+        faults = iter([fault] * times)
+        faulty.decide = lambda call: next(faults, None) if call.method == method else None
+
+    return manager_of(faulty, clock, retry={"settle_attempts": 2}), fail
+
+
+def test_no_answer_before_anything_is_proposed_is_no_commit_in_doubt(clock):
+    coordinator = MemoryCoordinator()
+    manager = bank(coordinator, clock)
+    slow, fail = failing(coordinator, clock)
+    transaction = slow.transaction()
+    transaction.table(A).append(rows((4, 8)))
+    fail("head", Fault.UNKNOWN_NOT_WRITTEN)
+    with pytest.raises(CoordinatorError, match="Nothing was committed; commit it again") as raised:
+        transaction.commit()
+    assert not isinstance(raised.value, OperationTimeoutError)
+    assert slow.describe_transaction(transaction.id).status == "ACTIVE"
+    fail("head", None)
+    assert transaction.commit() == "COMMITTED"
+    assert content(manager.table(A)) == [(1, 100), (2, 50), (4, 8)]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ACK, Fault.UNKNOWN_NOT_WRITTEN])
+def test_no_answer_at_the_beginning_of_a_commit_leaves_it_active(clock, fault):
+    coordinator = MemoryCoordinator()
+    manager = bank(coordinator, clock)
+    slow, fail = failing(coordinator, clock)
+    transaction = slow.transaction()
+    transaction.table(A).append(rows((4, 8)))
+    fail("replace", fault, times=1)
+    with pytest.raises(OperationTimeoutError):
+        transaction.commit()
+    assert slow.describe_transaction(transaction.id).status == "ACTIVE"
+    assert transaction.commit() == "COMMITTED"
+    assert content(manager.table(A)) == [(1, 100), (2, 50), (4, 8)]
+
+
+def test_no_answer_to_a_proposal_leaves_it_in_doubt_until_it_is_overdue(clock):
+    coordinator = MemoryCoordinator()
+    manager = bank(coordinator, clock)
+    slow, fail = failing(coordinator, clock)
+    transaction = slow.transaction()
+    transaction.table(A).append(rows((4, 8)))
+    fail("ratify", Fault.UNKNOWN_NOT_WRITTEN)
+    with pytest.raises(OperationTimeoutError, match="60 s"):
+        transaction.commit()
+    fail("head", None)
+    assert transaction.commit() == "COMMIT_IN_PROGRESS"
+    clock.pass_(seconds=61)
+    with pytest.raises(TransactionCanceledError, match="not ratified"):
+        transaction.commit()
+    assert content(manager.table(A)) == [(1, 100), (2, 50)]
 
 
 def test_a_dropped_table_leaves_it_active(manager, clock):

@@ -16,6 +16,7 @@ from deltalog import (
     AddObject,
     CallError,
     DeleteObject,
+    DeltaTable,
     InvalidDataFileError,
     ResourceNotReadyError,
     SchemaMismatchError,
@@ -313,7 +314,17 @@ def test_no_file_that_a_version_needs_is_deleted_on_cancel(tmp_path: Path, manag
     assert [table.snapshot(version).scan().to_arrow().num_rows for version in (0, 1, 2)] == [30_000, 20_000, 16_000]
 
 
-@pytest.mark.parametrize("directory", ["_delta_log", "_change_data"])
+def test_bytes_that_a_table_of_blobs_holds_are_no_objects(tmp_path: Path, manager: TransactionManager) -> None:
+    DeltaTable.create_for_blobs(str(tmp_path / "b"))
+    with manager.register_table("sales.b", str(tmp_path / "b")).stream_write() as writer:
+        writer.write(b"an invoice")
+        writer.commit()
+    with pytest.raises(CallError, match="no data file"):
+        cancelled(manager, "sales.b", tmp_path / "b" / writer.path)
+    assert (tmp_path / "b" / writer.path).read_bytes() == b"an invoice"
+
+
+@pytest.mark.parametrize("directory", ["_delta_log", "_change_data", "_blobs"])
 def test_directories_of_the_table_itself_hold_no_objects(
     directory: str, manager: TransactionManager, root: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import random
 
@@ -11,7 +12,7 @@ import pytest
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CallError
 from deltalog.testing.coordinators import MemoryCoordinator
-from tests.transaction_env import Clock, manager_of
+from tests.transaction_env import A, Clock, bank, manager_of
 
 FILTERS = {
     "ALL": {"ACTIVE", "COMMITTED", "ABORTED"},
@@ -144,6 +145,46 @@ def test_a_token_of_another_filter_or_catalog_or_a_changed_one(manager):
     for changed in (raw[:-1], raw + b" ", raw[:16] + body, bytes([raw[0] ^ 1]) + raw[1:]):
         with pytest.raises(CallError, match="token"):
             manager.list_transactions("ACTIVE", 2, base64.urlsafe_b64encode(changed).decode())
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        [],
+        [0],
+        [0, 5],
+        ["0", "x"],
+        [0.5, "x"],
+        [True, "x"],
+        [10**30, "x"],
+        [-(10**30), "x"],
+        [0, "\ud800"],
+        [0, "x", 1],
+        {"0": "x"},
+    ],
+    ids=lambda place: json.dumps(place)[:20],
+)
+@pytest.mark.parametrize("of", ["transactions", "objects"])
+def test_a_place_that_cannot_be_one_is_refused_though_its_seal_is_right(tmp_path, of, place):
+    """The key of the seal is the id of the catalog, which is no secret."""
+    manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
+    manager.start_transaction()
+    table_id = manager.coordinator.table(A).table_id
+    listing = "ALL" if of == "transactions" else json.dumps(["objects", table_id, None, None])
+    body = json.dumps([listing, *place] if isinstance(place, list) else place).encode()
+    seal = hmac.digest(manager.coordinator.catalog_id.encode(), body, "sha256")[:16]
+    token = base64.urlsafe_b64encode(seal + body).decode()
+    with pytest.raises(CallError, match="token is not one that a listing of this catalog gave"):
+        if of == "transactions":
+            manager.list_transactions(next_token=token)
+        else:
+            manager.get_table_objects(A, next_token=token)
+
+
+def test_a_place_after_no_possible_transaction_is_refused(manager):
+    for text in ("", "x" * 256, "x y"):
+        with pytest.raises(CallError, match="transaction id"):
+            manager.list_transactions(next_token=manager._ledger.token("ALL", 0, text))
 
 
 def test_a_token_can_be_used_twice(manager):

@@ -7,12 +7,15 @@ import sys
 
 import pytest
 
+from deltalog.catalog import records
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import (
     CommitStateUnknownError,
     ConcurrentModificationError,
+    OperationTimeoutError,
     ResourceNotReadyError,
     TransactionCanceledError,
+    TransactionContentionError,
 )
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from deltalog.testing.stores import Fault, SimulatedKill, nth
@@ -93,6 +96,52 @@ def test_two_that_commit_at_once(coordinator, here, there, method):
     assert here.table(A).version == 1
 
 
+@pytest.mark.parametrize(("method", "number"), [("transaction", 1), ("transaction", 2), ("parts", 1), ("replace", 1)])
+def test_what_another_was_told_is_kept_is_part_of_a_commit_that_had_found_nothing_yet(
+    coordinator, here, there, method, number
+):
+    transaction = here.transaction()
+    transaction.table(A)
+    kept = []
+
+    def append():
+        kept.append(there.transaction(transaction.id).table(A).append(rows((3, 3))))
+
+    between = manager_of(Meddling(coordinator, method, append, number))
+    assert between.commit_transaction(transaction.id) == "COMMITTED"
+    assert content(here.table(A)) == [(1, 100), (2, 50), *[(3, 3)] * len(kept)]
+
+
+def test_a_commit_that_was_taken_back_and_made_by_another_is_not_taken_for_its_own(coordinator, here, there):
+    """What it had staged is not what is ratified, and must not be published in its place."""
+
+    def take_over():
+        found = coordinator.transaction(transaction.id)
+        assert coordinator.replace(records.active_again(found, found.last_activity_ms))
+        there.table(A).append(rows((4, 4)))
+        assert there.commit_transaction(transaction.id) == "COMMITTED"
+
+    between = manager_of(Meddling(coordinator, "ratify", take_over))
+    transaction = here.transaction()
+    transaction.table(A).append(rows((3, 3)))
+    with pytest.raises(TransactionContentionError, match="another call"):
+        between.commit_transaction(transaction.id)
+    assert content(here.table(A)) == [(1, 100), (2, 50), (3, 3), (4, 4)]
+    assert between.commit_transaction(transaction.id) == "COMMITTED"
+    assert here.recover() == {"published": 0, "aborted": 0, "cleaned": 0, "forgotten": 0}
+
+
+@pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
+def test_what_was_opened_is_read_by_another_while_it_is_committed(coordinator, here, there, isolation):
+    transaction = here.transaction(isolation=isolation)
+    transaction.table(A).append(rows((3, 3)))
+    transaction.table(B)
+    found = coordinator.transaction(transaction.id)
+    assert coordinator.replace(records.committing(found, found.last_activity_ms))
+    taken = there.transaction(transaction.id)
+    assert (content(taken.table(A)), content(taken.table(B))) == ([(1, 100), (2, 50), (3, 3)], [])
+
+
 @pytest.mark.parametrize("method", ["replace", "ratify"])
 def test_one_that_commits_while_another_cancels(coordinator, here, there, method):
     def cancel():
@@ -164,6 +213,35 @@ def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here,
         assert there.commit_transaction(transaction.id) == "COMMITTED"
     kept = lands or then == "resolve"
     assert content(here.table(A)) == [(1, 100), (2, 50), *([(3, 3)] if kept else [])]
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_whether_a_change_was_kept_is_found_in_the_log_once_the_transaction_is_committed(
+    coordinator, here, there, lands
+):
+    """A refusal would have it made again, in another transaction."""
+    faulty = FaultyCoordinator(coordinator)
+    transaction = manager_of(faulty, retry={"settle_attempts": 2}).transaction()
+    table = transaction.table(A)
+    fault = Fault.LOST_ACK if lands else Fault.UNKNOWN_NOT_WRITTEN
+    faulty.decide = lambda call: fault if call.method == "put_parts" else None
+    with pytest.raises(CommitStateUnknownError) as raised:
+        table.append(rows((3, 3)))
+    faulty.decide = lambda call: None
+    found = coordinator.transaction(transaction.id)
+    coordinator.replace(records.committing(found, found.last_activity_ms))
+    with pytest.raises(OperationTimeoutError, match="again when"):
+        raised.value.resolve()
+    coordinator.replace(records.active_again(coordinator.transaction(transaction.id), found.last_activity_ms))
+    here.table(A).append(rows((4, 4)))
+    assert there.commit_transaction(transaction.id) == "COMMITTED"
+    for _ in range(2):
+        result = raised.value.resolve()
+        assert (result and result.version) == (2 if lands else None)
+    if result:
+        info = here.table(A).snapshot().reader.commit_info(2)
+        assert (result.txn_id, result.in_commit_timestamp_ms) == (info.txn_id, info.in_commit_timestamp_ms)
+    assert content(here.table(A)) == [(1, 100), (2, 50), *([(3, 3)] if lands else []), (4, 4)]
 
 
 def test_a_table_that_was_dropped_is_not_left_out_of_what_another_process_commits(here, there):

@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from deltalog import DeltaTable
+from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import (
     CallError,
     CorruptTableError,
@@ -44,8 +45,8 @@ def url():
     return f"memory://{uuid.uuid4()}"
 
 
-def plain_table(url):
-    return DeltaTable.create(url, SCHEMA, data=rows((1, 1)), environment=environment(Clock()))
+def plain_table(url, **options):
+    return DeltaTable.create(url, SCHEMA, data=rows((1, 1)), environment=environment(Clock()), **options)
 
 
 def url_of(manager, name):
@@ -79,6 +80,52 @@ def test_names_and_places_are_given_once(manager, url):
     with pytest.raises(TableExistsError):
         manager.create_table("bank.other", url, SCHEMA)
     assert [table.name for table in manager.list_tables()] == [A, B, C]
+
+
+@pytest.mark.parametrize("again", ["{root}/", "file://{root}", "file:{root}/", "{root}/../a", "{link}", "{up}/a/"])
+def test_a_directory_is_one_place_whatever_it_is_called(tmp_path, again):
+    """Two tables in one place would both be at the same version, and one of two commits would be lost."""
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "up").symlink_to(tmp_path)
+    known = {"root": tmp_path / "a", "link": tmp_path / "link", "up": tmp_path / "up"}
+    catalog = str(tmp_path / "catalog.db")
+    manager = bank(catalog, root=tmp_path)
+    url = again.format(**known)
+    for other in (manager, manager_of(catalog)):
+        with pytest.raises(TableExistsError, match=f"{tmp_path}/a is the table {A}"):
+            other.register_table("bank.alias", url)
+        with pytest.raises(TableExistsError):
+            other.create_table("bank.alias", url, SCHEMA)
+    manager.table(A).append(rows((3, 7)))
+    manager.drop_table(A)
+    manager.register_table(A, url)
+    assert url_of(manager, A) == str(tmp_path / "a")
+    assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7)]
+
+
+def test_a_table_that_was_made_through_a_link_stays_where_it_is(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "old")
+    manager = bank(str(tmp_path / "catalog.db"), root=tmp_path / "link")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert url_of(manager, A) == str(tmp_path / "old/a")
+    assert content(manager.table(A)) == [(1, 100), (2, 50)]
+    with pytest.raises(TableExistsError, match=A):
+        manager.register_table("bank.other", str(tmp_path / "old/a"))
+
+
+@pytest.mark.filterwarnings("ignore::deltalog.write.commit.ClockDriftWarning")
+def test_a_prefix_on_s3_is_one_place_under_each_of_its_schemes(moto, tmp_path):
+    root, options = f"//{moto.bucket()}/a", moto.options()
+    manager = manager_of(str(tmp_path / "catalog.db"), **options)
+    plain_table(f"s3:{root}", **options)
+    manager.register_table(A, f"s3a:{root}/")
+    for again in (f"s3:{root}", f"s3a:{root}", f"s3:{root}/"):
+        with pytest.raises(TableExistsError, match=f"is the table {A}"):
+            manager.register_table("bank.alias", again)
+    manager.table(A).append(rows((2, 2)))
+    assert content(manager_of(str(tmp_path / "catalog.db"), **options).table(A)) == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize("name", ["", ".", "a.", ".b", 7, None, "a\nb", "x" * 256])
@@ -131,6 +178,41 @@ def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, man
     assert (content(manager.table(A)), content(manager.table(B))) == ([(2, 50)], [(1, 100)])
 
 
+def test_a_table_that_is_there_is_refused_before_its_log_is_read(tmp_path):
+    """It could be committed to and dropped after that, and would be taken over at a version that is not its last."""
+    manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
+
+    def commit_and_drop():
+        manager.table(A).append(rows((3, 7)))
+        manager.drop_table(A)
+
+    slow = manager_of(Meddling(manager.coordinator, "register", commit_and_drop))
+    with pytest.raises(TableExistsError, match=f"is the table {A}"):
+        slow.register_table("bank.again", str(tmp_path / "a"))
+    assert manager.table(A).append(rows((3, 7))).version == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_is_committed_while_a_table_is_registered_is_not_lost(tmp_path, times):
+    """It comes to the catalog, is committed to and dropped, all after its log was read here."""
+    manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
+    manager.drop_table(A)
+    coordinator, left = manager.coordinator, [(3 + number, 7) for number in range(times)]
+
+    def come_and_go():
+        manager.register_table("bank.guest", str(tmp_path / "a")).append(rows(left.pop()))
+        manager.drop_table("bank.guest")
+
+    for number in range(times, 0, -1):
+        coordinator = Meddling(coordinator, "register", come_and_go, number)
+    table = manager_of(coordinator).register_table("bank.again", str(tmp_path / "a"))
+    expected = [(1, 100), (2, 50), *[(3 + number, 7) for number in range(times)]]
+    assert left == []
+    assert content(table) == content(manager.table("bank.again")) == expected
+    assert table.append(rows((9, 9))).version == manager.table("bank.again").snapshot().version == times + 1
+    assert manager.publish("bank.again") == 0
+
+
 @pytest.mark.filterwarnings("ignore::deltalog.write.commit.ClockDriftWarning")
 @pytest.mark.parametrize("fault", [Fault.KILL_BEFORE, Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN])
 def test_a_registration_that_broke_off_is_finished_by_registering_again(coordinator, manager, url, fault):
@@ -165,7 +247,7 @@ def test_a_table_of_another_catalog_is_refused(manager):
 def test_two_catalogs_that_register_at_once(coordinator, manager, url):
     plain_table(url)
     other = manager_of(MemoryCoordinator())
-    between = manager_of(Meddling(coordinator, "table", lambda: other.register_table(C, url)))
+    between = manager_of(Meddling(coordinator, "tables", lambda: other.register_table(C, url)))
     with pytest.raises(ResourceNotReadyError, match="another catalog"):
         between.register_table(C, url)
     assert other.table(C).version == 1
