@@ -2,7 +2,7 @@
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
     python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
-    python3 dev.py test      every test and check
+    python3 dev.py test      every test and check; --long takes all cases of what is else sampled
     python3 dev.py bench     the benchmarks beside deltalake and delta-spark
 
 What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/spec -k ict`.
@@ -68,12 +68,12 @@ def bench(arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     """Everything in two lanes side by side: what needs a JVM, one process a suite, and the rest."""
-    if arguments:
-        return subprocess.run([str(PYTHON), "-m", "pytest", *arguments], cwd=ROOT).returncode
+    if arguments not in ([], ["--long"]):
+        return run_pytest(arguments)
     started = time.monotonic()
-    beside = Lane([[suite] for suite in JVM_SUITES])
+    beside = Lane([[*arguments, suite] for suite in JVM_SUITES])
     beside.start()
-    codes = [run_pytest(["tests", *(f"--ignore={suite}" for suite in JVM_SUITES)])]
+    codes = [run_pytest([*arguments, "tests", *(f"--ignore={suite}" for suite in JVM_SUITES)])]
     beside.join()
     for output in beside.outputs:
         print(output)

@@ -25,6 +25,8 @@ def delta() -> Iterator[DeltaSpark]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
+        "spark.sql.codegen.cache.maxEntries": "10000",
+        "spark.sql.ui.explainMode": "simple",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
     }
     yield DeltaSpark(delta_session(**conf))

@@ -23,7 +23,10 @@ class DeltaSpark:
     def __init__(self, spark: Any) -> None:
         self.spark = spark
         self._jvm = spark._jvm
+        # Each name of a package is looked for in all jars, so these are found once.
         self._delta_log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
+        self._timestamp = spark._jvm.java.sql.Timestamp
+        self._none = spark._jvm.scala.Option.empty()
 
     def forget(self) -> None:
         """Drop cached snapshots: needed when log files were changed other than by adding commits."""
@@ -64,18 +67,19 @@ class DeltaSpark:
 
     def version_at(self, path: Path, ms: int) -> Answer:
         """The version TIMESTAMP AS OF finds: delta-spark's history manager with the flags its reader uses."""
-        from pyspark.errors import PySparkException
-
-        log = self._log(path)
-        none = self._jvm.scala.Option.empty()
-        stamp = self._jvm.java.sql.Timestamp(ms)
-        try:
-            return int(log.history().getActiveCommitAtTime(stamp, none, False, True, False).version())
-        except PySparkException as error:
-            return _condition(error)
+        return self.versions_at(path, [ms])[ms]
 
     def versions_at(self, path: Path, times: Iterable[int]) -> dict[int, Answer]:
-        return {ms: self.version_at(path, ms) for ms in times}
+        from pyspark.errors import PySparkException
+
+        history, found = self._log(path).history(), dict[int, Answer]()
+        for ms in times:
+            try:
+                commit = history.getActiveCommitAtTime(self._timestamp(ms), self._none, False, True, False)
+                found[ms] = int(commit.version())
+            except PySparkException as error:
+                found[ms] = _condition(error)
+        return found
 
     def checkpoint(self, path: Path) -> None:
         self._log(path).checkpoint()
@@ -123,8 +127,7 @@ class DeltaSpark:
 
     def begin(self, path: Path) -> Any:
         """A delta-spark transaction on the latest version; `commit_nothing` ends it."""
-        none = self._jvm.scala.Option.empty()
-        return self._log(path).startTransaction(none, none)
+        return self._log(path).startTransaction(self._none, self._none)
 
     def commit_nothing(self, transaction: Any) -> int:
         """Commit a transaction that changes nothing: all of delta-spark's conflict checks, and a new version."""
@@ -135,13 +138,11 @@ class DeltaSpark:
 
     def _log(self, path: Path) -> Any:
         log = self._delta_log.forTable(self.spark._jsparkSession, str(path))
-        none = self._jvm.scala.Option.empty()
-        log.update(False, none, none)
+        log.update(False, self._none, self._none)
         return log
 
     def _snapshot(self, path: Path) -> Any:
-        none = self._jvm.scala.Option.empty()
-        return self._log(path).update(False, none, none)
+        return self._log(path).update(False, self._none, self._none)
 
 
 def probe_times(commit_times: Sequence[int]) -> list[int]:

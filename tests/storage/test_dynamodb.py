@@ -125,7 +125,7 @@ class Writers:
         return only
 
 
-@pytest.fixture(params=["ministack", "moto"])
+@pytest.fixture(params=["ministack", pytest.param("moto", marks=pytest.mark.long)])
 def server(request: pytest.FixtureRequest) -> Server:
     return request.getfixturevalue(request.param)
 

@@ -121,7 +121,7 @@ class Place:
         return [meta.name for meta in self.plain.list_from("_delta_log/.tmp")]
 
 
-@pytest.fixture(params=["ministack", "moto"])
+@pytest.fixture(params=["ministack", pytest.param("moto", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest) -> Place:
     return Place(request.getfixturevalue(request.param))
 

@@ -11,7 +11,6 @@ import contextlib
 import datetime
 import functools
 import itertools
-import os
 
 import pytest
 
@@ -27,9 +26,8 @@ from deltalog.testing.transactions import Bank, SimulatedManager, coins_of
 from tests.s3_env.dynamodb import new_table
 
 A, B = NAMES = ("bank.a", "bank.b")
-# On DynamoDB each so many-th step in a test run; 1 takes three minutes, and is what its own command asks for:
-# DELTALOG_CRASH_EVERY=1 pytest tests/transactions/test_crash_matrix.py -k dynamodb
-EVERY = int(os.environ.get("DELTALOG_CRASH_EVERY", "2"))
+# On DynamoDB each so many-th step; all of them, in minutes: pytest --long tests/transactions/test_crash_matrix.py
+SAMPLED = 3
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
 #: Calls that change nothing, so that before and after are one.
 READS = {*coordinators.READS, "get", "head", "list_from"}
@@ -147,6 +145,16 @@ def new_coordinator(request, tmp_path):
     return lambda: DynamoDBCoordinator(new_table(server, "catalog"), server.options())
 
 
+@pytest.fixture
+def is_slow(request):
+    return "dynamodb" in request.node.name
+
+
+@pytest.fixture
+def every(is_slow, is_long):
+    return SAMPLED if is_slow and not is_long else 1
+
+
 def commits(world, process):
     """stage, ratify, publish, and the hooks and the tidying up that follow."""
     deal = Deal("", "client")
@@ -227,10 +235,9 @@ def test_whoever_dies_wherever_with_nobody_else_about(name):
 
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.timeout(900)
-def test_whoever_dies_wherever(new_coordinator, name, request):
+def test_whoever_dies_wherever(new_coordinator, name, is_slow, every):
     # Dying before a read leaves what dying after the change before it leaves; DynamoDB's requests take a while.
-    is_slow = "dynamodb" in request.node.name
-    die_everywhere(name, new_coordinator, with_outsiders=True, at_reads=not is_slow, every=EVERY if is_slow else 1)
+    die_everywhere(name, new_coordinator, with_outsiders=True, at_reads=not is_slow, every=every)
 
 
 def die_everywhere(name, new_coordinator, *, with_outsiders, at_reads=True, every=1):
@@ -277,9 +284,10 @@ def test_recovery_that_dies_again_and_again_gets_there(step):
     assert world.judged() == []
 
 
-def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordinator):
+@pytest.mark.timeout(900)
+def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordinator, every):
     """Somebody else commits to one of the tables at each step in turn: it is built upon, or refused as a whole."""
-    for step in range(1, len(steps_of(commits, MemoryCoordinator())) + 1):
+    for step in range(1, len(steps_of(commits, MemoryCoordinator())) + 1, every):
         world = World(new_coordinator())
         process = world.process()
         decide, done = process._decide, []
