@@ -28,7 +28,7 @@ from deltalog.catalog.records import (
     check_allowed,
     committed,
 )
-from deltalog.catalog.store import ManagedStore, discard_staged, publish, stage
+from deltalog.catalog.store import ManagedStore, discard_commits, publish, stage
 from deltalog.errors import (
     CoordinatorError,
     DeltaLogError,
@@ -81,7 +81,7 @@ class Target:
             self.reader.store.note(Head(head.version))
 
     def discard(self) -> None:
-        discard_staged(self.store.inner, self.staged)
+        discard_commits(self.store.inner, self.staged)
         self.staged = ()
 
 

@@ -166,10 +166,10 @@ class ManagedStore(WrappedStore[LogStore]):
         except OperationTimeoutError:
             return PutOutcome.UNKNOWN
         except DeltaLogError:
-            discard_staged(self.inner, [commit])
+            discard_commits(self.inner, [commit])
             raise
         if decision is not Ratification.RATIFIED:
-            discard_staged(self.inner, [commit])
+            discard_commits(self.inner, [commit])
             return PutOutcome.EXISTS
         seen = self._known  # just below, where nobody else committed since
         head = Head(version, (*seen.unpublished, commit)) if seen.version == version - 1 else None
@@ -238,7 +238,7 @@ def _found(store: LogStore, path: str) -> bytes | None:
         return None
 
 
-def discard_staged(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:
+def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:
     """Remove staged commits that nobody needs, best effort. Cost: 1 DELETE each."""
     for commit in commits:
         try:
@@ -270,7 +270,7 @@ def publish(
         for commit in some[store.link_if_absent(names) :]:
             _publish(store, commit, contents.get(commit.file))
         coordinator.published(table_id, some[-1].version)
-        discard_staged(store, some)
+        discard_commits(store, some)
     return len(unpublished)
 
 

@@ -224,7 +224,7 @@ def deletes_staged_files_before_publishing(patch: Patch) -> None:
 
     def publish(inner: Any, each: Any, content: Any) -> None:
         data = inner.get(f"{STAGED_COMMITS_DIRECTORY}/{each.file}") if content is None else content
-        store.discard_staged(inner, [each])
+        store.discard_commits(inner, [each])
         real(inner, each, data)
 
     patch.setattr(store, "_publish", publish)

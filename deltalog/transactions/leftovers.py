@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from deltalog.catalog.ledger import Ledger
+from deltalog.catalog.prepared import added_files, written_files
 from deltalog.catalog.records import StatusFilter, TableRecord, TransactionRecord, TransactionStatus
-from deltalog.catalog.staged import added_files, written_files
 from deltalog.errors import DeltaLogError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.actions import DeletionVector

@@ -17,8 +17,8 @@ from deltalog.catalog import records
 from deltalog.catalog.branch import Branch, BranchStore
 from deltalog.catalog.commit import Target
 from deltalog.catalog.ledger import Ledger
+from deltalog.catalog.prepared import decode_prepared, encode_prepared
 from deltalog.catalog.records import Call, Isolation, TableRecord, TransactionRecord, TransactionStatus
-from deltalog.catalog.staged import decode_prepared, encode_prepared
 from deltalog.errors import (
     ConcurrentModificationError,
     DeltaLogError,
