@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import aiobotocore.httpsession
+import aiobotocore.session
 import aiohttp
 import botocore.exceptions as boto
 import fsspec.asyn
@@ -115,11 +116,16 @@ class S3Client:
                 "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
             }
             # s3fs keeps file systems by their options, so that opening a table again finds its connections.
-            reading, creating = (
-                s3fs.S3FileSystem(**{**self._options, "config_kwargs": kwargs}) for kwargs in (config, once)
-            )
+            options = {"session": _session(self._options.get("profile"), os.getpid()), **self._options}
+            reading, creating = (s3fs.S3FileSystem(**{**options, "config_kwargs": kwargs}) for kwargs in (config, once))
             self._filesystems = (os.getpid(), reading, creating)
         return self._filesystems[1:]
+
+
+@functools.lru_cache(maxsize=16)
+def _session(profile: str | None, process: int) -> Any:
+    """Sessions are kept, since each reads what it knows of AWS from disk anew: a tenth of a second and 10 MB."""
+    return aiobotocore.session.AioSession(profile=profile)
 
 
 def _limit_seconds(body: bytes) -> float:
