@@ -25,6 +25,8 @@ PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 # What runs beside the rest. A JVM holds one kind of Spark session, so each of these has a process of its own.
 JVM_SUITES = ["tests/interop", "tests/spark", "tests/spark_connect", "tests/demo"]
+# They wait much of their time: for servers, other processes and disks.
+WAITING_SUITES = ["tests/catalog", "tests/cli", "tests/fuzz", "tests/hostile", "tests/server", "tests/storage"]
 
 
 def main(arguments: list[str]) -> int:
@@ -67,17 +69,18 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything in two lanes side by side: what needs a JVM, one process a suite, and the rest."""
+    """Everything in three lanes side by side: what needs a JVM, one process a suite; what waits; and the rest."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     started = time.monotonic()
-    beside = Lane([[*arguments, suite] for suite in JVM_SUITES])
-    beside.start()
-    codes = [run_pytest([*arguments, "tests", *(f"--ignore={suite}" for suite in JVM_SUITES)])]
-    beside.join()
-    for output in beside.outputs:
-        print(output)
-    codes += beside.codes
+    beside = [Lane([[*arguments, suite] for suite in JVM_SUITES]), Lane([[*arguments, *WAITING_SUITES]])]
+    for lane in beside:
+        lane.start()
+    codes = [run_pytest([*arguments, "tests", *(f"--ignore={suite}" for suite in JVM_SUITES + WAITING_SUITES)])]
+    for lane in beside:
+        lane.join()
+        print("\n".join(lane.outputs))
+        codes += lane.codes
     minutes, seconds = divmod(int(time.monotonic() - started), 60)
     verdict = "all suites passed" if not any(codes) else "FAILED"
     print(f"dev.py test: {verdict}; {len(codes)} pytest runs in {minutes} min {seconds} s")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import collections
 import sys
 from pathlib import Path
 
@@ -22,12 +23,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run all cases of what a usual run takes samples of")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is marked `long` is much like its neighbours on other servers or in other shapes."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    """Without ``--long``: none that is marked `long`, and of what is marked `sampled` each so many-th case. These are
+    cases that are much like others, in other shapes or on other servers."""
     if config.getoption("long"):
         return
-    left_out = [item for item in items if item.get_closest_marker("long")]
-    items[:] = [item for item in items if not item.get_closest_marker("long")]
+    kept, left_out, seen = [], [], collections.Counter[object]()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        number = seen[item.function]
+        seen[item.function] += 1
+        is_out = item.get_closest_marker("long") or (sampled and number % sampled.args[0])
+        (left_out if is_out else kept).append(item)
+    items[:] = kept
     config.hook.pytest_deselected(items=left_out)
 
 

@@ -22,7 +22,7 @@ from tests.benchmarks.tables import TABLES, LogTable, commit_times, obtain, rest
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[pytest.param("quick", marks=pytest.mark.long)])
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON of a quick run without delta-spark, with what it printed and how it ended."""
     scratch = tmp_path_factory.mktemp("benchmarks")
@@ -129,8 +129,8 @@ def test_memory_and_growth_are_told(outcome: dict[str, Any]) -> None:
 def test_one_measurement_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.benchmarks.__main__ import main
 
-    chosen = ["--quick", "--peers", "deltalog", "--only", "resolve:ict100", "--tables", str(tmp_path)]
-    assert main(chosen) == 0
+    chosen = ["--quick", "--peers", "deltalog,deltalake", "--only", "resolve:ict100,commit:10"]
+    assert main([*chosen, "--tables", str(tmp_path)]) == 0
     assert "every answer right" in capsys.readouterr().out
 
 

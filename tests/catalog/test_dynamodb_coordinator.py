@@ -93,7 +93,7 @@ class Place:
         return [operation(request) for request in self.proxy.requests]
 
 
-@pytest.fixture(scope="module", params=["ministack", "moto"])
+@pytest.fixture(scope="module", params=["ministack", pytest.param("moto", marks=pytest.mark.long)])
 def line(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Proxy, Server]]:
     """ministack knows the token of a request that comes again, as DynamoDB does for ten minutes; moto does not, as
     DynamoDB after them."""

@@ -16,6 +16,12 @@ if _ROOT not in sys.path:
 from tests.spark_env import DeltaSpark, delta_session, stop_sessions  # noqa: E402
 from tests.spark_env.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, Written, write  # noqa: E402
 
+# What is asked of each table is much. These have between them all that the others have.
+USUAL = {
+    ("delta-spark", "ict_disabled_enabled_again"), ("delta-spark", "ict_late_checkpointed"),
+    ("deltalog", "ict_enabled_late"), ("deltalog", "ict_partitioned"), ("deltalog", "ict_late_checkpointed"),
+}  # fmt: skip
+
 
 @pytest.fixture(scope="session")
 def delta() -> Iterator[DeltaSpark]:
@@ -40,8 +46,11 @@ def writers(delta: DeltaSpark) -> dict[str, Writer]:
 
 @pytest.fixture(
     scope="session",
-    params=[(writer, name) for writer in ("delta-spark", "deltalog") for name in SHAPES],
-    ids=lambda param: f"{param[0]}-{param[1]}",
+    params=[
+        pytest.param((writer, name), marks=() if (writer, name) in USUAL else pytest.mark.long, id=f"{writer}-{name}")
+        for writer in ("delta-spark", "deltalog")
+        for name in SHAPES
+    ],
 )
 def written(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, writers: dict[str, Writer]

@@ -42,6 +42,7 @@ def spark_append(delta: DeltaSpark, path: Path, rows: pa.Table) -> None:
 # ----------------------------------------------------------------------------------------- column mapping
 
 
+@pytest.mark.sampled(3)
 @MODES
 @PARTITIONS
 def test_mapped_tables_that_both_write(delta: DeltaSpark, tmp_path: Path, mode: str, partition_by: list[str]) -> None:

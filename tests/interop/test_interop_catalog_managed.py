@@ -48,6 +48,7 @@ ACCESS: dict[str, Callable[[Any, Path], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("access", ACCESS)
 def test_delta_spark_refuses_the_path(delta: DeltaSpark, table: Path, access: str) -> None:
     before = files(table)

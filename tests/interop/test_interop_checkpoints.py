@@ -30,6 +30,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("by", "name"),
     [
@@ -91,6 +92,7 @@ def test_statistics_survive_a_deltalog_checkpoint(
         assert len(frame.inputFiles()) < total
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ict", [True, False], ids=["ict", "no-ict"])
 @pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["plain", "partitioned"])
 def test_every_crc_that_deltalog_writes_is_valid_for_delta_spark(
@@ -161,6 +163,7 @@ def deltalake_rows(path: Path) -> list[list[object]]:
     return plain_rows(pa.table(query.execute(f"SELECT {columns} FROM t").read_all()))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["plain", "partitioned"])
 @pytest.mark.parametrize("form", V2_FORMS)
 def test_a_v2_checkpoint_is_read_by_delta_spark_and_where_it_can_by_deltalake(
@@ -250,6 +253,7 @@ def test_the_check_of_the_crc_can_fail(delta: DeltaSpark, tmp_path: Path) -> Non
     assert delta.checksum_defect(path) == "there is no readable .crc"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", ["cut off", "missing", "points nowhere", "older than the newest"])
 def test_a_bad_last_checkpoint_misleads_neither(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, damage: str

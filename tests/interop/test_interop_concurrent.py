@@ -149,6 +149,7 @@ def test_every_acknowledged_commit_is_in_the_log(tmp_path: Path, link_log_store:
     assert changes >= SPARK_COMMITS // 2, "the writers took no turns, so nothing was shown"
 
 
+@pytest.mark.long
 def test_what_is_lost_with_delta_sparks_own_log_store_was_replaced_by_delta_spark(tmp_path: Path) -> None:
     """A limit of delta-spark on local disks, see docs/stores.md. How much is lost depends on the moment."""
     outcome = race(tmp_path, {})

@@ -56,6 +56,7 @@ def test_a_table_that_deltalake_wrote(tmp_path: Path, partition_by: tuple[str, .
         assert DeltaTable.open(str(path)).version_at(entry.timestamp_ms or 0).version == entry.version
 
 
+@pytest.mark.sampled(3)
 @PARTITIONS
 @pytest.mark.parametrize("creator", ["deltalake", "deltalog"])
 def test_appends_in_turn_with_checkpoints_by_both(tmp_path: Path, creator: str, partition_by: tuple[str, ...]) -> None:

@@ -35,6 +35,7 @@ OBJECT = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shredded", ["", OBJECT, "array<int>", "array<struct<a: int>>", "string", "bigint"])
 def test_variants_however_they_are_shredded(delta: DeltaSpark, tmp_path: Path, shredded: str) -> None:
     path = tmp_path / "table"
@@ -119,6 +120,7 @@ SELECT * FROM VALUES (DATE'0001-01-01', TIMESTAMP'0001-01-01 00:00:00.000001'),
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 @pytest.mark.parametrize("calendar", ["LEGACY", "CORRECTED"])
 def test_dates_and_timestamps_of_all_years_and_calendars(

@@ -57,6 +57,7 @@ def check_same(delta: DeltaSpark, table: DeltaTable, path: Path) -> None:
     assert plain_rows(table.changes(0).to_arrow()) == plain_rows(delta.changes(path))
 
 
+@pytest.mark.sampled(3)
 @PARTITIONS
 @pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 def test_delta_spark_reads_what_is_left(
@@ -73,6 +74,7 @@ def test_delta_spark_reads_what_is_left(
     assert len(deletes) == 4 and all(set(metrics) == DELETE_METRICS for metrics in deletes)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 def test_both_engines_in_turn(delta: DeltaSpark, tmp_path: Path, properties: dict[str, str]) -> None:
     """Vectors of one engine are carried on by the other, small ones in the log too."""
