@@ -57,6 +57,7 @@ KINDS: Mapping[str, int] = {
     "application": 8,
     "checkpoint": 3,
 }
+_SHARE = 100  # schedules
 _NEVER = 1_000_000  # versions between two checkpoints
 _KILL_WEIGHT = 0.2  # a kill ends a client, so it must be rarer than what a client survives
 # Faults belong where they hurt most; there are some ten reads for each write.
@@ -483,13 +484,14 @@ def run_schedules(
     run: Callable[..., ScheduleResult] = run_schedule,
     **options: Any,
 ) -> tuple[Totals, list[ScheduleResult]]:
-    """Run many schedules: their totals, and the first ``keep`` of each process that broke an invariant.
+    """Run many schedules: their totals, and of each share of the seeds the first ``keep`` that broke an invariant.
 
     ``run`` runs one. ``processes`` above 1 share the seeds; each is a fresh interpreter, so options must be picklable.
     """
     totals, bad = Totals(), list[ScheduleResult]()
     if processes > 1:
-        shares = [seeds[start::processes] for start in range(processes)]
+        # Small ones, after which a process sees that whoever started it is gone.
+        shares = [seeds[start : start + _SHARE] for start in range(0, len(seeds), _SHARE)]
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:
             for part, failed in pool.map(functools.partial(run_schedules, keep=keep, run=run, **options), shares):
