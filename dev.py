@@ -26,7 +26,9 @@ PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 # What runs beside the rest. A JVM holds one kind of Spark session, so each of these has a process of its own.
 JVM_SUITES = ["tests/interop", "tests/spark", "tests/spark_connect", "tests/demo"]
 # They wait much of their time: for servers, other processes and disks.
-WAITING_SUITES = ["tests/catalog", "tests/cli", "tests/fuzz", "tests/hostile", "tests/server", "tests/storage"]
+WAITING_SUITES = [
+    f"tests/{name}" for name in ("catalog", "cli", "fuzz", "hostile", "server", "storage", "transactions")
+]
 
 
 def main(arguments: list[str]) -> int:

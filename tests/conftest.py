@@ -12,7 +12,7 @@ if _ROOT not in sys.path:
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from tests.s3_env import ministack, moto  # noqa: E402, F401  (servers for whoever asks for them)
+from tests.s3_env import ministack, moto, one_at_a_time  # noqa: E402, F401  (servers for whoever asks for them)
 
 # No test judges a time: a busy machine must not fail an example.
 settings.register_profile("deltalog", deadline=None)

@@ -46,20 +46,7 @@ class TestOnMinistack(CoordinatorTests):
         return DynamoDBCoordinator(coordinator.url.removeprefix("dynamodb://"), server.options())
 
 
-@pytest.fixture(scope="module")
-def one_at_a_time(moto: Server) -> Iterator[Server]:
-    """moto checks conditions and writes in two steps, which DynamoDB never does: one request after the other."""
-    alone = threading.Lock()
-
-    def rule(request: Request, forward: Forward) -> Answer:
-        with alone:
-            return forward()
-
-    with proxied(moto) as (proxy, through):
-        proxy.rule = rule
-        yield through
-
-
+@pytest.mark.long
 class TestOnMoto(TestOnMinistack):
     @pytest.fixture
     def server(self, one_at_a_time: Server) -> Server:

@@ -90,7 +90,7 @@ def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate
     )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases(), st.sampled_from(FORMS))
 def test_rows_after_skipping_are_those_of_brute_force(
     case: tuple[pa.Schema, list[pa.Table], Predicate], form: dict[str, str] | None
@@ -110,7 +110,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_files_that_hold_matching_rows_only_are_known_as_such(
     case: tuple[pa.Schema, list[pa.Table], Predicate],

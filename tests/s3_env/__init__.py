@@ -278,3 +278,17 @@ def proxied(server: Server) -> Iterator[tuple[Proxy, Server]]:
         yield proxy, Server(server.name, proxy.port)
     finally:
         proxy.close()
+
+
+@pytest.fixture(scope="session")
+def one_at_a_time(moto: Server) -> Iterator[Server]:
+    """moto checks conditions and writes in two steps, which S3 and DynamoDB never do: one request after the other."""
+    alone = threading.Lock()
+
+    def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
+        with alone:
+            return forward()
+
+    with proxied(moto) as (proxy, through):
+        proxy.rule = rule
+        yield through

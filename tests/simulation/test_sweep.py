@@ -1,4 +1,4 @@
-"""Every store call of every operation fails in every way, on two of three kinds of tables and settings in turn.
+"""Every store call of every operation fails in every way, on one or two of three kinds of tables and settings in turn.
 
 ``--long`` takes all three, ``python -m deltalog.testing.soak`` all there are.
 """
@@ -22,8 +22,8 @@ def total():
 
 @pytest.mark.parametrize(("number", "operation"), enumerate(OPERATIONS), ids=NAMES)
 def test_every_call_of_an_operation_may_fail(number, operation, total, is_long):
-    left_out = number % len(HALF)
-    totals, failures = sweep([operation], HALF if is_long else HALF[:left_out] + HALF[left_out + 1 :])
+    usual = [HALF[(number + more) % len(HALF)] for more in range(1 + bool(number % 3))]
+    totals, failures = sweep([operation], HALF if is_long else usual)
     total.merge(totals)
     assert not failures, failures[0]
     calls = totals.calls[operation.name]

@@ -1,7 +1,7 @@
 """Real processes side by side: 8 that commit 50 times each, and 32 that want one key, by every kind of exclusion.
 
-DELTALOG_KEY_ROUNDS=500 races as often on S3 as on local disk, DELTALOG_WRITER_COMMITS=50 commits as often through
-DynamoDB, where each takes a lease.
+DELTALOG_KEY_ROUNDS=500 races as often on S3 as on local disk, DELTALOG_WRITER_COMMITS=50 commits as often there and
+through DynamoDB, where each takes a lease.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from deltalog.testing.writers import race_for_keys, run_writers
 from tests.s3_env import dynamodb
 
 PROCESSES, CLIENTS = 8, 32
-PLACES = {"local disk": 50, "S3": 50, "dynamo": 10, "s3-dynamodb": 10}
+PLACES = {"local disk": 50, "S3": 20, "dynamo": 10, "s3-dynamodb": 10}
 COMMITS = {place: int(os.environ.get("DELTALOG_WRITER_COMMITS", usual)) for place, usual in PLACES.items()}
 S3_ROUNDS = int(os.environ.get("DELTALOG_KEY_ROUNDS", "60"))
 

@@ -59,6 +59,7 @@ def by_spark(spark: Any) -> Any:
     return BySpark
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("entry", entries())
 def test_rows_changes_and_refusals(spark: Any, tmp_path: Path, entry: dict[str, Any]) -> None:
     if entry["name"] in NOT_IN_SPARK:

@@ -71,10 +71,11 @@ class TestOnMinistack(LogStoreTests):
         return open_store(store.url, commit=f"dynamo:{table}:3000", **server.options())
 
 
+@pytest.mark.long
 class TestOnMoto(TestOnMinistack):
     @pytest.fixture
-    def server(self, moto: Server) -> Server:
-        return moto
+    def server(self, one_at_a_time: Server) -> Server:
+        return one_at_a_time
 
 
 # ---------------------------------------------------------------------------------------------------- the faults

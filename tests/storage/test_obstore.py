@@ -59,13 +59,13 @@ class TestOnMoto(LogStoreTests):
     rounds = 8
 
     @pytest.fixture
-    def store(self, moto: Server) -> Any:
-        return open_store(f"s3://{moto.bucket()}/deep/%41 table", driver="obstore", **moto.options())
+    def store(self, one_at_a_time: Server) -> Any:
+        return open_store(f"s3://{one_at_a_time.bucket()}/deep/%41 table", driver="obstore", **one_at_a_time.options())
 
     @pytest.fixture
-    def another(self, store: ObstoreStore, moto: Server) -> Any:
+    def another(self, store: ObstoreStore, one_at_a_time: Server) -> Any:
         """By s3fs: both must mean the same keys."""
-        return open_store(store.url, **moto.options())
+        return open_store(store.url, **one_at_a_time.options())
 
 
 class TestOnTheMemoryOfObstore(LogStoreTests):

@@ -45,12 +45,12 @@ class TestOnMoto(TestOnMinistack):
     """Another server, whose refusals look different, and a prefix that looks encoded."""
 
     @pytest.fixture
-    def store(self, moto: Server) -> S3Store:
-        return moto.store("deep/prefix/%41 table")
+    def store(self, one_at_a_time: Server) -> S3Store:
+        return one_at_a_time.store("deep/prefix/%41 table")
 
     @pytest.fixture
-    def another(self, store: S3Store, moto: Server) -> S3Store:
-        return S3Store(store.url.replace("s3://", "s3a://"), **moto.options())
+    def another(self, store: S3Store, one_at_a_time: Server) -> S3Store:
+        return S3Store(store.url.replace("s3://", "s3a://"), **one_at_a_time.options())
 
 
 class TestAtTheRootOfABucket(LogStoreTests):

@@ -65,10 +65,11 @@ class TestOnMinistack(LogStoreTests):
         return open_store(url, commit=f"s3-dynamodb:{table}", **server.options())
 
 
+@pytest.mark.long
 class TestOnMoto(TestOnMinistack):
     @pytest.fixture
-    def server(self, moto: Server) -> Server:
-        return moto
+    def server(self, one_at_a_time: Server) -> Server:
+        return one_at_a_time
 
 
 class Place:
