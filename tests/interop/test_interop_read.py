@@ -71,6 +71,7 @@ def parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text, parse_float=float)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mapping", ["none", "name"])
 def test_row_ids_and_commit_versions_of_every_version(delta: DeltaSpark, tmp_path: Path, mapping: str) -> None:
     path = tmp_path / "table"
