@@ -23,11 +23,12 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-# What runs beside the rest. A JVM holds one kind of Spark session, so each of these has a process of its own.
-JVM_SUITES = ["tests/interop", "tests/spark", "tests/spark_connect", "tests/demo"]
-# They wait much of their time: for servers, other processes and disks.
-WAITING_SUITES = [
-    f"tests/{name}" for name in ("catalog", "cli", "fuzz", "hostile", "server", "storage", "transactions")
+_MIXED = ("catalog", "cli", "fuzz", "hostile", "server", "spec", "storage", "transactions", "write")
+# What runs beside the rest, in two lanes: pytest runs one after the other. A JVM holds one kind of Spark session, so
+# each suite that needs one has a process of its own; many of the others wait for servers, processes and disks.
+LANES = [
+    [["tests/interop"], ["tests/spark"]],
+    [[f"tests/{name}" for name in _MIXED], ["tests/spark_connect"], ["tests/demo"]],
 ]
 
 
@@ -71,14 +72,15 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything in three lanes side by side: what needs a JVM, one process a suite; what waits; and the rest."""
+    """Everything in three lanes side by side: those of LANES, whose output comes at the end, and the rest."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     started = time.monotonic()
-    beside = [Lane([[*arguments, suite] for suite in JVM_SUITES]), Lane([[*arguments, *WAITING_SUITES]])]
+    beside = [Lane([[*arguments, *suites] for suites in lane]) for lane in LANES]
     for lane in beside:
         lane.start()
-    codes = [run_pytest([*arguments, "tests", *(f"--ignore={suite}" for suite in JVM_SUITES + WAITING_SUITES)])]
+    elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
+    codes = [run_pytest([*arguments, "tests", *(f"--ignore={suite}" for suite in elsewhere)])]
     for lane in beside:
         lane.join()
         print("\n".join(lane.outputs))
