@@ -22,6 +22,7 @@ from tests.benchmarks.tables import TABLES, LogTable, commit_times, obtain, rest
 pytestmark = pytest.mark.timeout(300)
 
 
+# The parameter is there for its mark: what asks for this takes a minute and a half, and goes with --long.
 @pytest.fixture(scope="module", params=[pytest.param("quick", marks=pytest.mark.long)])
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON of a quick run without delta-spark, with what it printed and how it ended."""

@@ -279,22 +279,23 @@ CDC = {"partitionValues": {"p": "1"}, "size": 10, "dataChange": False}
 def test_no_hostile_path_leaves_its_table(
     arenas: list[Arena], listener: Proxy, capsys: pytest.CaptureFixture[str], is_long: bool
 ) -> None:
-    """All of them on a local disk and in memory; on S3, which takes its time, each third unless --long."""
+    """On S3 a table for each path takes its time: each third has one there, all with --long."""
     tally = Tally()
     counts = []
     for arena in arenas:
-        paths = hostile_paths(**arena.words)[:: 1 if is_long or not isinstance(arena, S3Arena) else 3]
+        paths = hostile_paths(**arena.words)
         counts.append(len(paths))
         read_files_of_one_table(arena, paths, tally)
-        read_tables_of_their_own(arena, paths, tally)
+        is_sampled = isinstance(arena, S3Arena) and not is_long
+        read_tables_of_their_own(arena, paths[::3] if is_sampled else paths, tally)
     tally.outside += [f"asked the listener: {request.method} {request.target}" for request in listener.requests]
     with capsys.disabled():
         print(
-            f"\npaths={counts} stores={len(tally.stores)} positions={len(tally.positions)} reads={tally.reads} "
+            f"\npaths={min(counts)} stores={len(tally.stores)} positions={len(tally.positions)} reads={tally.reads} "
             f"escapes={len(tally.escapes)} requests_outside={len(tally.outside)}"
         )
     assert tally.escapes == [] and tally.outside == []
-    assert (max(counts) >= 200 and min(counts) >= 100, len(tally.stores), len(tally.positions)) == (True, 3, 7)
+    assert (min(counts) >= 200, len(tally.stores), len(tally.positions)) == (True, 3, 7)
 
 
 def test_the_witnesses_see_what_is_outside(arenas: list[Arena], listener: Proxy) -> None:

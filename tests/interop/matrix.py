@@ -261,7 +261,7 @@ def committed_rows() -> dict[str, str]:
 
 def main() -> int:
     os.environ[WRITE] = "1"
-    return int(pytest.main(["-q", str(Path(__file__).with_name("test_interop_matrix.py"))]))
+    return int(pytest.main(["-q", "--long", str(Path(__file__).with_name("test_interop_matrix.py"))]))
 
 
 if __name__ == "__main__":
