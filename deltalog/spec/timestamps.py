@@ -49,10 +49,14 @@ class CommitAt:
 # ------------------------------------------------------------------------------------------------ writing
 
 
+def is_listed(writer_features: Sequence[str]) -> bool:
+    """Whether writer features have in-commit timestamps, under any of their names."""
+    return not {FEATURE, *FEATURE_ALIASES}.isdisjoint(writer_features)
+
+
 def is_active(min_writer_version: int, writer_features: Sequence[str], configuration: Mapping[str, str]) -> bool:
     """Whether commits carry ``inCommitTimestamp``: writer version 7, the feature listed, the property true."""
-    listed = FEATURE in writer_features or any(alias in writer_features for alias in FEATURE_ALIASES)
-    return min_writer_version >= 7 and listed and ENABLE_IN_COMMIT_TIMESTAMPS.read(configuration)
+    return min_writer_version >= 7 and is_listed(writer_features) and ENABLE_IN_COMMIT_TIMESTAMPS.read(configuration)
 
 
 def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:

@@ -126,7 +126,7 @@ def _check_stays_managed(tables: ManagedTables, file: str, actions: CommitAction
 
 
 def _is_managed(protocol: Protocol) -> bool:
-    has_times = not {timestamps.FEATURE, *timestamps.FEATURE_ALIASES}.isdisjoint(features.writer_features(protocol))
+    has_times = timestamps.is_listed(features.writer_features(protocol))
     return has_times and features.is_catalog_managed(protocol) and CATALOG_MANAGED in features.reader_features(protocol)
 
 

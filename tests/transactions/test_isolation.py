@@ -370,23 +370,25 @@ def test_changes_after_lost_races_are_held_against_all_that_came_since_the_insta
     assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7), (5, 9)]
 
 
-def failing(coordinator, clock):
-    """A process, and what makes calls of one method fail from now on, so many times."""
+def failing(clock):
+    """The tables; a process, with a transaction that has appended (4, 8); and what makes its calls of one method fail
+    from now on, so many times."""
+    coordinator = MemoryCoordinator()
+    manager = bank(coordinator, clock)
     faulty = FaultyCoordinator(coordinator)
 
     def fail(method, fault, times=1000):
         faults = iter([fault] * times)
         faulty.decide = lambda call: next(faults, None) if call.method == method else None
 
-    return manager_of(faulty, clock, retry={"settle_attempts": 2}), fail
+    slow = manager_of(faulty, clock, retry={"settle_attempts": 2})
+    transaction = slow.transaction()
+    transaction.table(A).append(rows((4, 8)))
+    return manager, slow, transaction, fail
 
 
 def test_no_answer_before_anything_is_proposed_is_no_commit_in_doubt(clock):
-    coordinator = MemoryCoordinator()
-    manager = bank(coordinator, clock)
-    slow, fail = failing(coordinator, clock)
-    transaction = slow.transaction()
-    transaction.table(A).append(rows((4, 8)))
+    manager, slow, transaction, fail = failing(clock)
     fail("head", Fault.UNKNOWN_NOT_WRITTEN)
     with pytest.raises(CoordinatorError, match="Nothing was committed; commit it again") as raised:
         transaction.commit()
@@ -399,11 +401,7 @@ def test_no_answer_before_anything_is_proposed_is_no_commit_in_doubt(clock):
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ACK, Fault.UNKNOWN_NOT_WRITTEN])
 def test_no_answer_at_the_beginning_of_a_commit_leaves_it_active(clock, fault):
-    coordinator = MemoryCoordinator()
-    manager = bank(coordinator, clock)
-    slow, fail = failing(coordinator, clock)
-    transaction = slow.transaction()
-    transaction.table(A).append(rows((4, 8)))
+    manager, slow, transaction, fail = failing(clock)
     fail("replace", fault, times=1)
     with pytest.raises(OperationTimeoutError):
         transaction.commit()
@@ -413,11 +411,7 @@ def test_no_answer_at_the_beginning_of_a_commit_leaves_it_active(clock, fault):
 
 
 def test_no_answer_to_a_proposal_leaves_it_in_doubt_until_it_is_overdue(clock):
-    coordinator = MemoryCoordinator()
-    manager = bank(coordinator, clock)
-    slow, fail = failing(coordinator, clock)
-    transaction = slow.transaction()
-    transaction.table(A).append(rows((4, 8)))
+    manager, _, transaction, fail = failing(clock)
     fail("ratify", Fault.UNKNOWN_NOT_WRITTEN)
     with pytest.raises(OperationTimeoutError, match="60 s"):
         transaction.commit()

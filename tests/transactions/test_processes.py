@@ -188,10 +188,8 @@ def test_an_answer_that_was_lost_while_a_change_was_kept_loses_and_doubles_nothi
     assert content(here.table(A)) == [(1, 100), (2, 50), (3, 3)]
 
 
-@pytest.mark.parametrize("lands", [True, False])
-@pytest.mark.parametrize("then", ["resolve", "commit there", "cancel"])
-def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here, there, lands, then):
-    """No file of it may go away: another process may commit it."""
+def change_in_doubt(coordinator, lands):
+    """A transaction to which (3, 3) is appended, and the error of that: the answer to its part got lost."""
     faulty = FaultyCoordinator(coordinator)
     transaction = manager_of(faulty, retry={"settle_attempts": 2}).transaction()
     table = transaction.table(A)
@@ -200,13 +198,21 @@ def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here,
     with pytest.raises(CommitStateUnknownError) as raised:
         table.append(rows((3, 3)))
     faulty.decide = lambda call: None
+    return transaction, raised.value
+
+
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("then", ["resolve", "commit there", "cancel"])
+def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here, there, lands, then):
+    """No file of it may go away: another process may commit it."""
+    transaction, error = change_in_doubt(coordinator, lands)
     if then == "cancel":
         transaction.cancel()
         assert content(here.table(A)) == [(1, 100), (2, 50)]
         return
     if then == "resolve":
-        assert raised.value.resolve().version == 1
-        assert raised.value.resolve().version == 1
+        assert error.resolve().version == 1
+        assert error.resolve().version == 1
         assert content(transaction.table(A)) == [(1, 100), (2, 50), (3, 3)]
         assert transaction.commit() == "COMMITTED"
     else:
@@ -220,23 +226,16 @@ def test_whether_a_change_was_kept_is_found_in_the_log_once_the_transaction_is_c
     coordinator, here, there, lands
 ):
     """A refusal would have it made again, in another transaction."""
-    faulty = FaultyCoordinator(coordinator)
-    transaction = manager_of(faulty, retry={"settle_attempts": 2}).transaction()
-    table = transaction.table(A)
-    fault = Fault.LOST_ACK if lands else Fault.UNKNOWN_NOT_WRITTEN
-    faulty.decide = lambda call: fault if call.method == "put_parts" else None
-    with pytest.raises(CommitStateUnknownError) as raised:
-        table.append(rows((3, 3)))
-    faulty.decide = lambda call: None
+    transaction, error = change_in_doubt(coordinator, lands)
     found = coordinator.transaction(transaction.id)
     coordinator.replace(records.committing(found, found.last_activity_ms))
     with pytest.raises(OperationTimeoutError, match="again when"):
-        raised.value.resolve()
+        error.resolve()
     coordinator.replace(records.active_again(coordinator.transaction(transaction.id), found.last_activity_ms))
     here.table(A).append(rows((4, 4)))
     assert there.commit_transaction(transaction.id) == "COMMITTED"
     for _ in range(2):
-        result = raised.value.resolve()
+        result = error.resolve()
         assert (result and result.version) == (2 if lands else None)
     if result:
         info = here.table(A).snapshot().reader.commit_info(2)
