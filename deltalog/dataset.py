@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltalog.catalog.locate import open_location
 from deltalog.errors import CallError, NilIteratorError, NoSnapshotsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.manifest import Manifest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.spec.schema import StructType
-from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable
 from deltalog.write import operations, staging, stream
 from deltalog.write.commit import Environment
@@ -35,8 +35,9 @@ class Dataset:
 
     The first write creates the table in the commit that holds its data, with in-commit timestamps unless
     ``properties`` say otherwise: with ``schema`` and ``partition_by`` where given, else with the columns of the data;
-    as a table of blobs where it is a write of bytes. Once there is a table, it is as it is. ``storage_options``: as
-    for ``open_store``. Cost of creation: none.
+    as a table of blobs where it is a write of bytes. Once there is a table, it is as it is. ``url`` may also be the
+    address of a table in a catalog, which must be there: else TableNotFoundError. ``storage_options``: as for
+    ``open_store``. Cost of creation: none; of one with an address 1 call of the coordinator.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Dataset:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> None:
-        self._reader = LogReader(open_store(url, **storage_options))
+        self._reader = LogReader(open_location(url, **storage_options))
         self._schema = StructType.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
         self._partition_by = tuple(partition_by)
         self._properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true", **(properties or {})}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from deltalog.catalog.locate import is_address, open_managed
+from deltalog.catalog.locate import open_location
 from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError
 from deltalog.log.checkpoint import SIDECAR_ROWS, TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
@@ -94,8 +94,7 @@ class DeltaTable:
         hint, 1 LIST, 2 GETs where the last version has a sound ``.crc``; else the checkpoint's small columns
         and 1 GET for each commit after it.
         """
-        store = open_managed(url, **storage_options) if is_address(url) else open_store(url, **storage_options)
-        reader = LogReader(store, allowed_paths)
+        reader = LogReader(open_location(url, **storage_options), allowed_paths)
         return cls(reader, environment or Environment(), load_latest(reader))
 
     @classmethod

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+import re
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import check_table_name
 from deltalog.catalog.store import ManagedStore
 from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
-from deltalog.storage.registry import open_store
+from deltalog.storage.registry import CATALOG_SCHEME, open_store
 
-_SCHEME = "catalog:"
+if TYPE_CHECKING:
+    from deltalog.storage.base import LogStore
+    from deltalog.storage.registry import Location
+
+_SQLITE = re.compile(r"sqlite:(/*)(.*)", re.S)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordinator:
-    """The coordinator at ``url``: a path or ``sqlite:///path`` for a SQLite file, ``dynamodb:<table>`` for a table of
-    DynamoDB, which is reached with ``options``, those of S3.
+    """The coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>`` for a
+    table of DynamoDB, which is reached with ``options``, those of S3.
 
     Raises CallError; where there is no catalog and ``create`` is false EntityNotFoundError. Cost: as each says.
     """
@@ -25,18 +31,46 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
         return DynamoDBCoordinator(url.removeprefix("dynamodb:").lstrip("/"), options, create=create)
     from deltalog.catalog.sqlite import SQLiteCoordinator
 
-    return SQLiteCoordinator(url.removeprefix("sqlite://"), create=create)
+    return SQLiteCoordinator(_sqlite_path(url), create=create)
+
+
+def _sqlite_path(url: str) -> str:
+    """The path that the URL of a SQLite catalog means."""
+    if url.startswith(CATALOG_SCHEME):
+        raise CallError(f"{url} is the address of a table, not a catalog. Give what is between 'catalog:' and '#'.")
+    if found := _SQLITE.match(url):
+        slashes, path = found.groups()
+        if len(slashes) != 4 or not path:
+            # Three slashes: a relative path to SQLAlchemy, an absolute one in other URLs. A guess could make an empty
+            # catalog beside the one that is meant.
+            raise CallError(
+                f"{url} does not say where the file is: in the working directory or in the root directory. Write "
+                f"{path or 'catalog.db'} for the former, sqlite:////{path or 'catalog.db'} for the latter."
+            )
+        return f"/{path}"
+    if _URL.match(url):
+        raise CallError(
+            f"{url} is no catalog. Give the path of a SQLite file, as catalog.db or sqlite:////data/catalog.db, or "
+            "dynamodb:<table>."
+        )
+    return url
+
+
+def open_location(url: Location, **options: Any) -> LogStore:
+    """The store of the table at a location or an address. ``options``: as for ``open_store``. Raises and costs as
+    ``open_managed`` and ``open_store``."""
+    return open_managed(url, **options) if is_address(url) else open_store(url, **options)
 
 
 def is_address(url: object) -> TypeGuard[str]:
     """Whether ``url`` names a table by its catalog: ``catalog:<url of the catalog>#<name of the table>``."""
-    return isinstance(url, str) and url.startswith(_SCHEME)
+    return isinstance(url, str) and url.startswith(CATALOG_SCHEME)
 
 
 def open_managed(address: str, **options: Any) -> ManagedStore:
     """The store of the table at an address. Raises TableNotFoundError, where there is no such catalog too; CallError.
     Cost: 1 call of the coordinator."""
-    url, mark, name = address.removeprefix(_SCHEME).rpartition("#")
+    url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
     if not (url and mark):
         raise CallError(f"{address} is no address of a table: write catalog:<catalog>#<name>.")
     full = check_table_name(name)

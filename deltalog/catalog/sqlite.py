@@ -80,7 +80,7 @@ class SQLiteCoordinator(Coordinator):
         self, path: str | os.PathLike[str], *, busy_seconds: float = BUSY_SECONDS, create: bool = True
     ) -> None:
         self.path = file_path(path)
-        self.url = f"sqlite://{self.path}"
+        self.url = f"sqlite:///{self.path}"
         self._file = SQLiteFile(self.path, busy_seconds, create)
 
     def __repr__(self) -> str:

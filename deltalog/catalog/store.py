@@ -203,7 +203,8 @@ class ManagedStore(WrappedStore[LogStore]):
         if last > published:
             raise StoreError(
                 f"{self.url}: {name} cannot be written: the catalog knows of published commits up to version "
-                f"{published} only.",
+                f"{published} only. Publish the others first, with TransactionManager.publish or deltalog tables "
+                "publish.",
                 path=path,
             )
 

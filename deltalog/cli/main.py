@@ -99,7 +99,8 @@ app = Commands(
 )
 
 _Table = Annotated[
-    str, typer.Argument(metavar="TABLE", help="Where the table is: a path, file:///…, memory://… or s3://….")
+    str,
+    typer.Argument(metavar="TABLE", help="Where it is: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
 _AtVersion = Annotated[
@@ -135,9 +136,10 @@ def _examples(*lines: str) -> str:
 
 
 def _open(table: str) -> DeltaTable:
-    from deltalog import DeltaTable, open_store
+    from deltalog import DeltaTable
+    from deltalog.catalog.locate import open_location
 
-    return DeltaTable.open(open_store(table, **storage_options()))
+    return DeltaTable.open(open_location(table, **storage_options()))
 
 
 def _snapshot(table: str, version: int | None, timestamp: str | None, timestamp_ms: int | None) -> Snapshot:

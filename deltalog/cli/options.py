@@ -17,6 +17,8 @@ import typer
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
 _JSON = re.compile(r"true|false|null|-?[0-9]+(\.[0-9]+)?|[\[{\"].*", re.S)
 _NAME = "storage_options"
+# Parameters beside the storage options in the calls that these are passed to.
+_RESERVED = frozenset(["self", "url", "create", "environment", "allowed_paths", "idle_timeout", "filesystem"])
 
 _GIVEN: ContextVar[dict[str, Any]] = ContextVar("storage_options")
 _Option = Annotated[
@@ -77,6 +79,8 @@ def parse_options(texts: Iterable[str]) -> dict[str, Any]:
         keys = name.split(".")
         if not equals or not all(key.isidentifier() for key in keys):
             raise typer.BadParameter("--option is NAME=VALUE, as in --option endpoint_url=http://127.0.0.1:9000.")
+        if keys[0] in _RESERVED:
+            raise typer.BadParameter(f"There is no storage option {keys[0]!r}.")
         place = found
         for key in keys[:-1]:
             place = place.setdefault(key, {})

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalog.errors import CallError, CommitTableError, StoreError
-from deltalog.storage.secrets import Secrets, check_endpoint
+from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
 Item = dict[str, str | int]
 """An item's attributes: text (S) and whole numbers (N), the only types that commit protocols use."""
@@ -95,6 +95,7 @@ class DynamoTable:
         timing: Timing | None = None,
     ) -> None:
         check_table_name(name)
+        check_dictionaries(options)
         check_endpoint(endpoint_url, "dynamodb_endpoint_url")
         try:
             import boto3  # noqa: F401

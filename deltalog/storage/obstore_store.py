@@ -23,7 +23,7 @@ from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeSt
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.exclusive import check_exclusive
 from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together, is_below_root, outcome_of_status, spooled
-from deltalog.storage.secrets import Secrets, check_endpoint
+from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
 _LIST_CHUNK = 1000
 _EXISTS = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
@@ -282,6 +282,7 @@ _OWN_NAMES = {"client_options", "retry_config", "credential_provider"}
 
 def _s3_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of s3fs under obstore's names."""
+    check_dictionaries(options)
     client = dict(options.get("client_kwargs") or {})
     config = dict(options.get("config_kwargs") or {})
     endpoint = options.get("endpoint_url") or client.pop("endpoint_url", None)

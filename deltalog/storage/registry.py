@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Location: TypeAlias = str | os.PathLike[str] | LogStore | obstore.store.ObjectStore
 
+CATALOG_SCHEME = "catalog:"
 _S3_SCHEMES = ("s3://", "s3a://")
 
 
@@ -51,6 +52,11 @@ def open_store(url: Location, **options: Any) -> LogStore:
         raise CallError("The table location is empty. Give a path such as '/data/events' or 'memory://events'.")
     if "\0" in text:
         raise CallError(f"The table location {text!r} has a NUL character in it, which no store takes.")
+    if text.startswith(CATALOG_SCHEME):
+        raise CallError(
+            f"{text} is the address of a table in a catalog, not a place for one. DeltaTable.open opens it; "
+            "TransactionManager.create_table makes a table, at a path or a URL."
+        )
     if "filesystem" in options:
         return _open_filesystem(text, **options)
     if "driver" in options:

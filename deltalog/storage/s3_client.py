@@ -25,7 +25,7 @@ import s3fs
 from deltalog.errors import CallError
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.remote import PARALLEL_GETS, outcome_of_status
-from deltalog.storage.secrets import Secrets, check_endpoint
+from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
 _BODY_ATTEMPTS = 3
 _CALL_ATTEMPTS = 5
@@ -45,6 +45,7 @@ class S3Client:
         unknown = sorted(set(options) - _known_options())
         if unknown:
             raise CallError(f"Storage options {unknown} are not known. S3 takes {sorted(_known_options())}.")
+        check_dictionaries(options)
         self._options = dict(options)
         for endpoint in (options.get("endpoint_url"), (options.get("client_kwargs") or {}).get("endpoint_url")):
             check_endpoint(endpoint)

@@ -48,6 +48,13 @@ def check_endpoint(url: str | None, option: str = "endpoint_url") -> None:
         raise CallError(f"The {option} has a user or password in it. Give them as key= and secret=.")
 
 
+def check_dictionaries(options: Mapping[str, Any]) -> None:
+    """Raises CallError when an option that holds the options of something else is no dictionary."""
+    for name, value in options.items():
+        if name.endswith("_kwargs") and not (value is None or isinstance(value, Mapping)):
+            raise CallError(f"The storage option {name} is a dictionary, not {type(value).__name__}.")
+
+
 def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, each in value.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, TableNotFoundError, TransactionManager
+from deltalog import CallError, Dataset, DeltaTable, TableNotFoundError, TransactionManager, open_store
 
 ROWS = pa.table({"id": [1, 2]})
 
@@ -20,7 +20,7 @@ def catalog(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.parametrize("scheme", ["", "sqlite://"])
+@pytest.mark.parametrize("scheme", ["", "sqlite:///"])
 def test_a_table_is_opened_by_its_address(catalog: Path, scheme: str) -> None:
     address = f"catalog:{scheme}{catalog}#bank.a"
     assert DeltaTable.exists(address)
@@ -43,3 +43,50 @@ def test_a_table_that_the_catalog_has_not(catalog: Path) -> None:
 def test_what_is_no_address(bad: str) -> None:
     with pytest.raises(CallError):
         DeltaTable.open(f"catalog:{bad}")
+
+
+def test_a_dataset_is_written_by_its_address(catalog: Path) -> None:
+    dataset = Dataset(f"catalog:{catalog}#bank.a")
+    dataset.write(ROWS)
+    assert TransactionManager(str(catalog)).table("bank.a").snapshot().scan().to_arrow().num_rows == 4
+
+
+def test_the_url_that_a_catalog_gives_leads_back_to_it(catalog: Path) -> None:
+    url = TransactionManager(str(catalog)).coordinator.url
+    assert url == f"sqlite:///{catalog}" and url.startswith("sqlite:////")
+    assert [table.name for table in TransactionManager(url).list_tables()] == ["bank.a"]
+
+
+@pytest.mark.parametrize("slashes", ["", "/", "//", "///", "/////"])
+def test_a_sqlite_url_that_does_not_say_where_the_file_is(
+    slashes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CallError, match=r"Write bank\.db for the former, sqlite:////bank\.db for the latter"):
+        TransactionManager(f"sqlite:{slashes}bank.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong", ["sqlite:///", "sqlite:", "postgresql://host/bank", "file:///data/bank.db", "catalog:bank.db#bank.a"]
+)
+def test_a_url_of_another_kind_makes_no_catalog(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CallError, match=r"sqlite:////|Give what is between"):
+        TransactionManager(wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_table_is_made_at_an_address(catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    address = f"catalog:{catalog.name}#bank.new"
+    with pytest.raises(CallError, match="address of a table in a catalog"):
+        DeltaTable.create(address, ROWS.schema)
+    with pytest.raises(CallError, match="address of a table in a catalog"):
+        open_store(address)
+    with pytest.raises(CallError, match="address of a table in a catalog"):
+        TransactionManager(catalog.name).register_table("bank.new", address)
+    with pytest.raises(TableNotFoundError, match=r"has no table bank\.new"):
+        Dataset(address)
+    assert sorted(tmp_path.rglob("*")) == before

@@ -157,6 +157,40 @@ def test_help_names_the_extra_that_is_needed(command: str, extra: str, cli: Cli)
     assert f"deltalog[{extra}]" in cli(command, "--help").out
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "info TABLE",
+        "files TABLE",
+        "rows TABLE",
+        "history TABLE",
+        "resolve TABLE --timestamp-ms 1 --before earliest",
+        "timeline TABLE -o -",
+        "enable-ict TABLE",
+        "restore TABLE --version 0 --dry-run",
+        "checkpoint TABLE",
+        "cleanup TABLE --dry-run",
+    ],
+)
+def test_every_command_takes_the_address_of_a_table(command: str, cli: Cli, catalog: Path) -> None:
+    done = cli(*(f"catalog:{catalog}#bank.a" if each == "TABLE" else each for each in command.split()))
+    assert (done.status, done.err) == (0, "")
+
+
+def test_a_table_is_read_through_its_catalog(cli: Cli, catalog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"catalog:{catalog}#bank.a"
+    with monkeypatch.context() as patch:
+        patch.setattr("deltalog.catalog.store.publish", lambda *_: 0)
+        TransactionManager(str(catalog)).table("bank.a").append(ROWS)
+    assert len(cli("rows", address, "--json").out.splitlines()) == 4
+    refused = cli("compact", address, "--json")
+    assert refused.status == 1 and "deltalog tables publish" in json.loads(refused.err)["message"]
+    assert cli("tables", "publish", catalog, "bank.a").status == 0
+    assert cli("compact", address).status == 0
+    unknown = cli("rows", f"catalog:{catalog}#bank.b", "--json")
+    assert (unknown.status, json.loads(unknown.err)["code"]) == (1, "TABLE_NOT_FOUND")
+
+
 @pytest.mark.parametrize("command", ["txn start", "txn list", "tables register", "tables list", "serve"])
 def test_every_command_takes_storage_options(command: str, cli: Cli) -> None:
     assert "--option" in cli(*command.split(), "--help").out

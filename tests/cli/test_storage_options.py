@@ -91,6 +91,25 @@ def test_what_is_no_option_is_refused_without_its_value(cli: Cli, given: list[st
     assert "SENTINEL" not in ran.out + ran.err
 
 
+@pytest.mark.parametrize("name", ["self", "url", "create", "environment", "idle_timeout", "filesystem"])
+@pytest.mark.parametrize("command", ["info TABLE", "txn list CATALOG", "commit-table show NAME"])
+def test_what_is_a_parameter_of_a_call_is_no_option(command: str, name: str, cli: Cli, late: Path) -> None:
+    words = [str(late) if word == "TABLE" else str(late / "catalog.db") if word == "CATALOG" else word
+             for word in command.split()]  # fmt: skip
+    refused = cli(*words, "--option", f"{name}=SENTINEL", "--json")
+    assert (refused.status, json.loads(refused.err)["code"]) == (2, "USAGE")
+    assert name in refused.err and "SENTINEL" not in refused.err
+
+
+@pytest.mark.parametrize("place", ["info s3://bucket/t", "txn list dynamodb:catalog", "info s3://b/t driver=obstore"])
+@pytest.mark.parametrize("name", ["client_kwargs", "config_kwargs"])
+def test_an_option_that_is_a_dictionary(place: str, name: str, cli: Cli) -> None:
+    words = [word for each in place.split() for word in (["--option", each] if "=" in each else [each])]
+    refused = cli(*words, "--option", f"{name}=5", "--json")
+    assert (refused.status, json.loads(refused.err)["code"]) == (1, "INVALID_CALL")
+    assert f"option {name} is a dictionary" in refused.err
+
+
 def test_a_refusal_repeats_no_secret(cli: Cli) -> None:
     given = {"key": "SENTINEL-key", "secret": "SENTINEL-secret", "config_kwargs.connect_timeout": "1"}
     ran = cli("info", "s3://bucket/t", "--json", *options(Server("none", free_port()), **given))
