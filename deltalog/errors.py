@@ -43,6 +43,7 @@
     │   └── TransactionCommitInProgressError
     ├── ConcurrentModificationError         the same call again can succeed; nothing was changed
     │   └── TransactionContentionError
+    ├── TimestampAheadError                 set the clock right, or let the table's times go on from now
     ├── ResourceNotReadyError               the table cannot take part in transactions yet
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
@@ -366,6 +367,15 @@ class TransactionContentionError(ConcurrentModificationError):
     """Other writers were faster at every attempt to commit; the transaction is active as before."""
 
     code = "TRANSACTION_CONTENTION"
+
+
+class TimestampAheadError(DeltaLogError):
+    """An in-commit timestamp lies too far ahead of the clock of the catalog that is to ratify it; nothing was
+    committed. Has ``in_commit_timestamp_ms, clock_ms``."""
+
+    code = "TIMESTAMP_AHEAD"
+    in_commit_timestamp_ms: int
+    clock_ms: int
 
 
 class ResourceNotReadyError(DeltaLogError):

@@ -100,7 +100,7 @@ def commit(
     retry = environment.retry
     for number in range(retry.max_attempts):
         environment.back_off(number, retry.race_max_delay_ms)
-        proposal = _stage(record, targets, environment)
+        proposal = _stage(coordinator, record, targets, environment)
         try:
             if _is_ratified(coordinator, record, proposal, environment):
                 assert proposal.after is not None
@@ -130,7 +130,9 @@ def at_once(work: Callable[[Target], object], targets: Sequence[Target]) -> None
         each.result()
 
 
-def _stage(record: TransactionRecord, targets: Sequence[Target], environment: Environment) -> Proposal:
+def _stage(
+    coordinator: Coordinator, record: TransactionRecord, targets: Sequence[Target], environment: Environment
+) -> Proposal:
     try:
         at_once(Target.catch_up, targets)
     except OperationTimeoutError as error:
@@ -138,7 +140,10 @@ def _stage(record: TransactionRecord, targets: Sequence[Target], environment: En
             f"Transaction {record.id}: {error.message} Nothing was committed; commit it again.", **error.facts
         ) from error
     # The last commits of all tables have one in-commit timestamp, so that no point in time lies between them.
-    last_ms = max(environment.clock_ms(), *(target.branch.earliest_ms for target in targets))
+    changed = [target for target in targets if target.branch.prepared]
+    for target in changed:
+        coordinator.check_time(target.store.url, target.branch.earliest_ms)
+    last_ms = max(environment.clock_ms(), *(target.branch.earliest_ms for target in changed))
     try:
         at_once(lambda target: target.stage(record.id, last_ms, environment), targets)
     except BaseException:

@@ -5,6 +5,8 @@ What every coordinator guarantees:
 - **One decision.** Of any number of proposals that name the same version of a table at most one is ratified; a
   proposal is ratified as a whole, with the change of its transaction's record, or leaves no trace.
 - **No gap.** A table's versions are ratified one after the other.
+- **No far future.** A commit whose in-commit timestamp is more than ``most_ahead_ms`` ahead of ``clock_ms`` is not
+  ratified: no later commit of the table could have an earlier one.
 - **Fresh.** What a call has changed is seen by every call that begins after it has returned, in whatever process.
 - **Durable.** What a call has returned survives a crash of the machine (or is kept as the service promises), but for
   the notes that nobody misses, because the work is then done again: those of ``published`` and ``delete_parts``, and of
@@ -17,6 +19,7 @@ deltalog.testing.CoordinatorTests holds these sentences as tests: subclass it fo
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -28,6 +31,10 @@ from deltalog.catalog.records import (
     TransactionRecord,
     TransactionStatus,
 )
+from deltalog.errors import TimestampAheadError
+from deltalog.spec.timestamps import describe
+
+MOST_AHEAD_MS = 60 * 60 * 1000
 
 
 class Coordinator(ABC):
@@ -35,6 +42,33 @@ class Coordinator(ABC):
     OperationTimeoutError when it does not answer."""
 
     url: str
+    most_ahead_ms: int = MOST_AHEAD_MS
+
+    def clock_ms(self) -> int:
+        """The clock that in-commit timestamps are held against: that of this machine."""
+        return time.time_ns() // 1_000_000
+
+    def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
+        """Refuse an in-commit timestamp that is too far ahead of the clock. ``table``: its id or its URL, for the
+        message. Raises TimestampAheadError. Cost: none."""
+        now_ms = self.clock_ms()
+        if in_commit_timestamp_ms > now_ms + self.most_ahead_ms:
+            raise TimestampAheadError(
+                f"{table}: the catalog {self.url} does not ratify a commit whose in-commit timestamp, "
+                f"{describe(in_commit_timestamp_ms)}, is more than {self.most_ahead_ms / 1000:g} s ahead of its clock, "
+                f"{describe(now_ms)}. Nothing was committed. If the clock of the machine that wrote the commit is "
+                "wrong, set it right. If the table's last commit has such a time already, "
+                "TransactionManager.restart_timestamps(name) or 'deltalog tables restart-timestamps' lets its times "
+                "go on from now.",
+                in_commit_timestamp_ms=in_commit_timestamp_ms,
+                clock_ms=now_ms,
+            )
+
+    def check_times(self, proposal: Proposal) -> None:
+        """``check_time`` of all commits of a proposal; each ``ratify`` begins with it."""
+        for table_id, commits in proposal.commits.items():
+            for commit in commits:
+                self.check_time(table_id, commit.in_commit_timestamp_ms)
 
     @property
     @abstractmethod
@@ -77,7 +111,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def ratify(self, proposal: Proposal) -> Ratification:
-        """Accept all commits of a proposal, or none. Repeating one that was ratified gives DECIDED or MOVED."""
+        """Accept all commits of a proposal, or none. Repeating one that was ratified gives DECIDED or MOVED. Raises
+        TimestampAheadError."""
 
     @abstractmethod
     def published(self, table_id: str, version: int) -> None:

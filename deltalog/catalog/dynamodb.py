@@ -272,6 +272,7 @@ class DynamoDBCoordinator(Coordinator):
         return catalog["changes"] if catalog else -1, [item["sk"] for item in self._items.query("heads")]
 
     def ratify(self, proposal: Proposal) -> Ratification:
+        self.check_times(proposal)
         token = _new_token()
         actions = self._actions(proposal, token)
         if len(actions) > MOST_ACTIONS:

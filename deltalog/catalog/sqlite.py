@@ -129,6 +129,7 @@ class SQLiteCoordinator(Coordinator):
         return dict(self._read("SELECT table_id, version FROM tables ORDER BY table_id"))
 
     def ratify(self, proposal: Proposal) -> Ratification:
+        self.check_times(proposal)
         with self._file.writing() as execute:
             before, after = proposal.before, proposal.after
             if before is not None and execute(_REVISION, (before.id,)).fetchone() != (before.revision,):

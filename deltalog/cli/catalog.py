@@ -41,7 +41,9 @@ txn = typer.Typer(help="Transactions over several tables.", no_args_is_help=True
 tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, context_settings=_SETTINGS)
 
 
-def _manager(catalog: str, idle_timeout: float | None = None, *, create: bool = False) -> TransactionManager:
+def _manager(
+    catalog: str, idle_timeout: float | None = None, most_ahead: float | None = None, *, create: bool = False
+) -> TransactionManager:
     """``create``: whether a catalog that is not there is made; else a mistyped one is an error."""
     from deltalog import TransactionManager
     from deltalog.catalog.locate import open_coordinator
@@ -50,6 +52,8 @@ def _manager(catalog: str, idle_timeout: float | None = None, *, create: bool = 
     coordinator = open_coordinator(catalog, create=create, **options)
     if idle_timeout is not None:
         options["idle_timeout"] = datetime.timedelta(seconds=idle_timeout)
+    if most_ahead is not None:
+        options["most_ahead"] = datetime.timedelta(seconds=most_ahead)
     return TransactionManager(coordinator, **options)
 
 
@@ -255,6 +259,18 @@ def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
         out.print(f"{record.name}: {count} commits were published; the log is at version {head.published_version}.")
 
 
+@tables.command("restart-timestamps")
+@taking_options
+def restart_timestamps(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
+    """Let the times of a table go on from now, whose last in-commit timestamp is ahead of the clock."""
+    manager, out = _manager(catalog), Output(as_json)
+    version = manager.restart_timestamps(name)
+    if as_json:
+        out.document({**_shown(*manager.ratified(name)), "restartedAt": version})
+    else:
+        out.print(f"{name}: in-commit timestamps go on from now, with version {version}.")
+
+
 @tables.command()
 @taking_options
 def recover(
@@ -318,6 +334,15 @@ def serve(
         float, typer.Option("--recover-every", min=0, metavar="SECONDS", help="Recover so often; 0: never.")
     ] = 60,
     idle_timeout: _Seconds = None,
+    most_ahead: Annotated[
+        float | None,
+        typer.Option(
+            "--most-ahead",
+            min=0,
+            metavar="SECONDS",
+            help="Refuse commits whose time is further ahead of this clock. Default: 3600.",
+        ),
+    ] = None,
     as_json: _Json = False,
 ) -> None:
     """Serve a catalog, made when there is none: the transaction calls of AWS Lake Formation, and commits of other
@@ -331,7 +356,7 @@ def serve(
     settings = server.Settings(
         host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every
     )
-    made = server.Server(_manager(catalog, idle_timeout, create=True), settings)
+    made = server.Server(_manager(catalog, idle_timeout, most_ahead, create=True), settings)
     out = Output(as_json)
     for warning in server.warnings_of(settings):
         report_warning("UserWarning", warning, as_json)

@@ -20,6 +20,7 @@ from deltalog.errors import (
     OperationTimeoutError,
     ResourceNotReadyError,
     TableNotFoundError,
+    TimestampAheadError,
     TransactionCanceledError,
     TransactionCommitInProgressError,
     TransactionCommittedError,
@@ -42,7 +43,10 @@ _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
     ((OperationTimeoutError, CommitStateUnknownError), (TIMEOUT,)),
     ((EntityNotFoundError, TableNotFoundError), (NOT_FOUND, INVALID)),
     ((InvalidDataFileError, CallError, NotThereError), (INVALID,)),
-    ((ResourceNotReadyError, UnsupportedFeatureError, CorruptTableError), (NOT_READY, NOT_FOUND, INTERNAL)),
+    (
+        (ResourceNotReadyError, TimestampAheadError, UnsupportedFeatureError, CorruptTableError),
+        (NOT_READY, NOT_FOUND, INTERNAL),
+    ),
 )
 _STATUS = {INTERNAL: 500, DENIED: 403}
 

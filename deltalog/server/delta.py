@@ -24,6 +24,7 @@ from deltalog.errors import (
     NotThereError,
     OperationTimeoutError,
     ResourceNotReadyError,
+    TimestampAheadError,
 )
 from deltalog.server.answers import Answer
 from deltalog.server.fields import Fields
@@ -37,6 +38,7 @@ _STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
     (CommitConflictError, 409),
     (ConcurrentModificationError, 409),
     (ResourceNotReadyError, 409),
+    (TimestampAheadError, 400),
     (CallError, 400),
     (OperationTimeoutError, 504),
     (CommitStateUnknownError, 504),

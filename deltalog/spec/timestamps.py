@@ -64,7 +64,8 @@ def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
     if previous_ms is not None and previous_ms >= LARGEST_MS:
         raise CorruptTableError(
             f"The last commit's inCommitTimestamp is {previous_ms} ms, the largest there is, so no later commit can "
-            "follow. Disable in-commit timestamps and enable them again."
+            "follow. Disable in-commit timestamps and enable them again; of a table in a catalog, call "
+            "TransactionManager.restart_timestamps(name)."
         )
     return clock_ms if previous_ms is None else max(clock_ms, previous_ms + 1)
 

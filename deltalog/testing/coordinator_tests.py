@@ -13,6 +13,7 @@ override ``another`` too. What only some can show, as surviving a kill, is left 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 import threading
@@ -40,7 +41,7 @@ from deltalog.catalog.records import (
     started,
     touched,
 )
-from deltalog.errors import CallError
+from deltalog.errors import CallError, TimestampAheadError
 from deltalog.testing.store_contract import together
 
 RATIFIED, MOVED, DECIDED = Ratification.RATIFIED, Ratification.MOVED, Ratification.DECIDED
@@ -208,6 +209,18 @@ class CoordinatorTests:
         coordinator.register(table(1), 4)
         assert coordinator.ratify(proposal({"id-1": version})) is MOVED
         assert coordinator.head("id-1") == Head(4)
+
+    def test_ratifies_nothing_that_is_far_ahead_of_its_clock(self, coordinator: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        coordinator.register(table(2), 0)
+        last_ms = coordinator.clock_ms() + coordinator.most_ahead_ms
+        for ahead_ms in (2**63 - 1, last_ms + 60_000):
+            late = dataclasses.replace(commit(1), in_commit_timestamp_ms=ahead_ms)
+            with pytest.raises(TimestampAheadError):
+                coordinator.ratify(Proposal({"id-1": (commit(1),), "id-2": (late,)}))
+        assert coordinator.cut() == {"id-1": 0, "id-2": 0}
+        near = dataclasses.replace(commit(1), in_commit_timestamp_ms=last_ms - 60_000)
+        assert coordinator.ratify(Proposal({"id-1": (near,)})) is RATIFIED
 
     @pytest.mark.parametrize("versions", [(), (5, 7), (6, 5), (5, 5)])
     def test_a_proposal_with_a_gap_cannot_be_made(self, versions: tuple[int, ...]) -> None:

@@ -52,6 +52,17 @@ class WrappedCoordinator(Coordinator):
         self.inner = inner
         self.url = inner.url
 
+    @property
+    def most_ahead_ms(self) -> int:
+        return self.inner.most_ahead_ms
+
+    @most_ahead_ms.setter
+    def most_ahead_ms(self, value: int) -> None:
+        self.inner.most_ahead_ms = value
+
+    def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
+        self.inner.check_time(table, in_commit_timestamp_ms)
+
     def _pass(self, method: str, about: str, action: Callable[[], T]) -> T:
         return action()
 
@@ -238,6 +249,7 @@ class MemoryCoordinator(Coordinator):
             return {table_id: head.version for table_id, head in self._heads.items()}
 
     def ratify(self, proposal: Proposal) -> Ratification:
+        self.check_times(proposal)
         with self._lock:
             before, after = proposal.before, proposal.after
             if before is not None:

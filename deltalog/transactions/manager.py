@@ -44,7 +44,7 @@ from deltalog.errors import (
 )
 from deltalog.spec.schema import StructType
 from deltalog.table import DeltaTable, PointInTime
-from deltalog.transactions import objects, ratified
+from deltalog.transactions import objects, ratified, times
 from deltalog.transactions.leftovers import clean_up, recover
 from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, path_below
 from deltalog.transactions.tables import ManagedTables
@@ -92,7 +92,8 @@ class TransactionManager:
 
     ``url``: where the coordinator is: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
     ``idle_timeout``: how long a transaction that is started here may be silent before it is aborted, by whomever.
-    ``storage_options``: those of the tables, as for ``DeltaTable.open``.
+    ``most_ahead``: how far ahead of its clock an in-commit timestamp may be that its coordinator ratifies; by default
+    one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``.
     """
 
     def __init__(
@@ -101,9 +102,12 @@ class TransactionManager:
         *,
         idle_timeout: datetime.timedelta = records.IDLE_TIMEOUT_MS * _MS,
         environment: Environment | None = None,
+        most_ahead: datetime.timedelta | None = None,
         **storage_options: Any,
     ) -> None:
         self.coordinator = url if isinstance(url, Coordinator) else open_coordinator(url, **storage_options)
+        if most_ahead is not None:
+            self.coordinator.most_ahead_ms = most_ahead // _MS
         self._environment = environment or Environment()
         self._ledger = Ledger(self.coordinator, self._environment, idle_timeout // _MS)
         self._tables = ManagedTables(self.coordinator, self._environment, storage_options)
@@ -139,7 +143,8 @@ class TransactionManager:
 
         What was begun before and not ended is ended. Raises TableExistsError for a name that is taken, and for a
         table that is in the catalog under another, however its place is written; ResourceNotReadyError for a table of
-        another catalog. Cost: as two opens and a commit, 2 HEADs, and 3 calls of the coordinator, and 1 for each 1,000
+        another catalog; TimestampAheadError for one whose last in-commit timestamp is too far ahead. Cost: as two opens
+        and a commit, 2 HEADs, and 3 calls of the coordinator, and 1 for each 1,000
         tables.
         """
         return self._tables.register(name, url)
@@ -168,6 +173,17 @@ class TransactionManager:
         Cost: 2 calls of the coordinator, and 1 for each 100 commits; 1 GET, 1 PUT and 1 DELETE for each commit.
         """
         return self._tables.publish(self._tables.record(name))
+
+    def restart_timestamps(self, name: str) -> int:
+        """Let the times of a table go on from now, whose last in-commit timestamp lies ahead of the clock, so far that
+        the catalog ratifies nothing after it; the version that does so.
+
+        The versions before it keep their in-commit timestamps in the log, and are found by the times of their files
+        from then on, as those of a table that had none. What others had begun fails on the changed metadata. Raises
+        CallError where the last time is not ahead of the clock; EntityNotFoundError, ConcurrentModificationError.
+        Cost: as ``publish``, a snapshot and a commit, and 1 LIST of the log.
+        """
+        return times.restart(self._tables, self._tables.record(name), self._environment)
 
     def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
         """The version of each table, by name, that was current at one point in time by its in-commit timestamps; of a

@@ -18,6 +18,7 @@ from deltalog.errors import (
     EntityNotFoundError,
     ResourceNotReadyError,
     TableExistsError,
+    TimestampAheadError,
 )
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load_latest
@@ -26,6 +27,7 @@ from deltalog.spec.features import CATALOG_MANAGED
 from deltalog.spec.paths import canonical_url
 from deltalog.spec.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, FEATURE_PREFIX
 from deltalog.spec.schema import StructType
+from deltalog.spec.timestamps import describe
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable, PointInTime
@@ -100,6 +102,15 @@ class ManagedTables:
                     "up first."
                 )
             return
+        last_ms = snapshot.in_commit_timestamp_ms
+        if last_ms is not None and last_ms > self._environment.clock_ms() + self.coordinator.most_ahead_ms:
+            raise TimestampAheadError(
+                f"{table.url}: the in-commit timestamp of version {snapshot.version}, {describe(last_ms)}, is too far "
+                f"ahead of the clock for the catalog {self.coordinator.url}. Nothing was registered: call "
+                "disable_in_commit_timestamps() of the table, and register it then.",
+                in_commit_timestamp_ms=last_ms,
+                clock_ms=self._environment.clock_ms(),
+            )
         with table.transaction() as transaction:
             transaction.set_protocol(features.with_features(transaction.protocol, [CATALOG_MANAGED]))
             transaction.set_properties({

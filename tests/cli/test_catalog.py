@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, TransactionManager
+from deltalog import DeltaTable, Environment, TransactionManager
 from tests.cli_env import Cli
 
 ROWS = pa.table({"id": [1, 2]})
@@ -88,6 +89,7 @@ def test_refusals_have_their_codes(arguments: list[str], code: str, cli: Cli, ca
         "tables drop CATALOG bank.a",
         "tables publish CATALOG bank.a",
         "tables recover CATALOG",
+        "tables restart-timestamps CATALOG bank.a",
     ],
 )
 def test_a_mistyped_catalog_is_named_and_not_made(command: str, cli: Cli, tmp_path: Path) -> None:
@@ -194,3 +196,15 @@ def test_a_table_is_read_through_its_catalog(cli: Cli, catalog: Path, monkeypatc
 @pytest.mark.parametrize("command", ["txn start", "txn list", "tables register", "tables list", "serve"])
 def test_every_command_takes_storage_options(command: str, cli: Cli) -> None:
     assert "--option" in cli(*command.split(), "--help").out
+
+
+@pytest.mark.filterwarnings("ignore::deltalog.ClockDriftWarning")
+def test_times_that_are_ahead_are_restarted(cli: Cli, catalog: Path) -> None:
+    refused = cli("tables", "restart-timestamps", catalog, "bank.a", "--json")
+    assert (refused.status, json.loads(refused.err)["code"]) == (1, "INVALID_CALL")
+    ahead = Environment(clock_ms=lambda: time.time_ns() // 1_000_000 + 86_400_000)
+    manager = TransactionManager(str(catalog), environment=ahead, most_ahead=datetime.timedelta(days=2))
+    manager.table("bank.a").append(ROWS)
+    done = cli("tables", "restart-timestamps", catalog, "bank.a", "--json")
+    assert (json.loads(done.out)["restartedAt"], json.loads(done.out)["version"]) == (2, 2)
+    TransactionManager(str(catalog)).table("bank.a").append(ROWS)

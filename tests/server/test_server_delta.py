@@ -140,6 +140,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a gap": ({"version": 2}, {}, "next one is 1"),
     "no in-commit timestamp": ({"ict": None}, {}, "inCommitTimestamp"),
     "a time that went back": ({"ict": 5}, {}, "not after"),
+    "a time far ahead": ({"ict": 2**63 - 1}, {}, "ahead of its clock"),
+    "the year 2100": ({"ict": 4_102_444_800_000}, {}, "restart_timestamps"),
     "no txnId": ({"txnId": ""}, {}, "txnId"),
     "a protocol without its catalog": ({"more": [{"protocol": PROTOCOL}]}, {}, "catalogManaged"),
     "a catalog that readers pass over": ({"more": [protocol([], MANAGED)]}, {}, "catalogManaged"),

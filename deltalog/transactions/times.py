@@ -1,0 +1,93 @@
+"""The times of a table begun anew, where its last commit has an in-commit timestamp that nothing can follow.
+
+A catalog-managed table cannot turn in-commit timestamps off and on again. One commit does both: it stamps a new
+enablement pair, of its own version and time. Readers then judge the versions before it by their files' times.
+
+Spec: PROTOCOL.md#in-commit-timestamps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from deltalog.catalog.records import Proposal, Ratification, TableRecord
+from deltalog.catalog.store import discard_commits, publish, stage
+from deltalog.errors import CallError, ConcurrentModificationError, OperationTimeoutError
+from deltalog.log.snapshot import Snapshot
+from deltalog.spec import timestamps
+from deltalog.spec.actions import Metadata
+from deltalog.spec.paths import LOG_DIRECTORY, commit_version
+from deltalog.spec.properties import ENABLEMENT_TIMESTAMP_KEY, ENABLEMENT_VERSION_KEY
+from deltalog.storage.base import LogStore
+from deltalog.transactions.tables import ManagedTables
+from deltalog.write.commit import Attempt, Environment, build_attempt
+from deltalog.write.conflicts import Prepared, replace_configuration
+from deltalog.write.transaction import base_of
+
+_TRIES = 20
+
+
+def restart(tables: ManagedTables, record: TableRecord, environment: Environment) -> int:
+    """See ``TransactionManager.restart_timestamps``."""
+    coordinator, store = tables.coordinator, tables.plain_store(record.url)
+    for number in range(_TRIES):
+        environment.back_off(number)
+        tables.publish(record)  # the times of their files count from now on
+        snapshot = tables.handle(record).snapshot()
+        attempt = _attempt(snapshot, store, environment)
+        assert attempt.in_commit_timestamp_ms is not None
+        coordinator.check_time(record.url, attempt.in_commit_timestamp_ms)
+        commit = stage(store, snapshot.version + 1, attempt.data, environment.new_uuid)
+        try:
+            decision = coordinator.ratify(Proposal({record.table_id: (commit,)}))
+        except OperationTimeoutError:
+            raise  # it may be ratified yet; the staged file stays
+        except BaseException:
+            discard_commits(store, [commit])
+            raise
+        if decision is Ratification.RATIFIED:
+            publish(store, coordinator, record.table_id)
+            return commit.version
+        discard_commits(store, [commit])
+    raise ConcurrentModificationError(
+        f"{record.name} was committed to each time its times were to begin anew. Nothing was changed: call again."
+    )
+
+
+def _attempt(snapshot: Snapshot, store: LogStore, environment: Environment) -> Attempt:
+    """Raises CallError where the table's last time is not ahead of the clock, so that nothing needs to begin anew."""
+    base, now_ms = base_of(snapshot), environment.clock_ms()
+    if base.previous_ms is None or base.previous_ms <= now_ms:
+        raise CallError(
+            f"{snapshot.url}: the in-commit timestamp of version {snapshot.version} is not ahead of the clock, "
+            f"{timestamps.describe(now_ms)}: commits follow it as they should. Nothing was changed."
+        )
+    at_ms = max(now_ms, _last_file_time_ms(store, snapshot) + 1)
+    prepared = Prepared(
+        environment.new_uuid(),
+        "SET TBLPROPERTIES",
+        {"properties": _pair(snapshot, at_ms)},
+        metadata=_with_pair(snapshot, at_ms),
+    )
+    return build_attempt(prepared, dataclasses.replace(base, previous_ms=None), at_ms)
+
+
+def _pair(snapshot: Snapshot, at_ms: int) -> dict[str, str]:
+    return {ENABLEMENT_VERSION_KEY: str(snapshot.version + 1), ENABLEMENT_TIMESTAMP_KEY: str(at_ms)}
+
+
+def _with_pair(snapshot: Snapshot, at_ms: int) -> Metadata:
+    metadata = snapshot.metadata
+    return replace_configuration(metadata, {**metadata.configuration, **_pair(snapshot, at_ms)})
+
+
+def _last_file_time_ms(store: LogStore, snapshot: Snapshot) -> int:
+    """The time, made increasing as readers do, of the last version's file: what comes before a time at which in-commit
+    timestamps are enabled is to lie before it. Cost: 1 LIST."""
+    listed = store.list_from(LOG_DIRECTORY, stat=True)
+    times = {
+        version: meta.modification_time_ms or 0
+        for meta in listed
+        if (version := commit_version(f"{LOG_DIRECTORY}/{meta.name}")) is not None and version <= snapshot.version
+    }
+    return timestamps.monotonised([times[version] for version in sorted(times)])[-1] if times else 0
