@@ -1,4 +1,9 @@
-"""The files of a write on the local disk: collected after the job, durable, and gone again after a failure."""
+"""The files of a write on the local disk: collected after the job, put in place, and gone again after a failure.
+
+A job writes into a directory of its own, where it can meet no other. Its files are then renamed into the table's
+Hive directories: other readers take any ``key=value`` in a path for a partition column, and Spark discovers
+partitions below one directory only.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +20,81 @@ import pyarrow.parquet as pq
 import deltalog
 from spark_ext import paths
 
+# A data file: its path below some directory, and its partition values as the log has them.
+DataFile = tuple[str, dict[str, str | None]]
+
+
+class JobDirectory:
+    """The directory of one job below a table, and what became of its files.
+
+    Its name is no partition's and not hidden, so that a VACUUM finds what a killed process leaves.
+    """
+
+    def __init__(self, table_directory: str, name: str) -> None:
+        self._table, self._name = table_directory, name
+        self._placed: list[str] = []
+        self._made: list[str] = []
+        self._made_table = make_durable(table_directory)
+
+    @property
+    def path(self) -> str:
+        """Absolute."""
+        return os.path.join(self._table, self._name)
+
+    def place(self, found: Sequence[DataFile]) -> list[DataFile]:
+        """Rename the job's files, by their paths below ``path``, to the same paths below the table. They come back
+        with their paths below the table.
+
+        A file that cannot be renamed stays where it is: the log names it there. So do those for which a symbolic link
+        is in the way, and those whose place is taken."""
+        placed = [(self._placed_at(path), values) for path, values in found]
+        if len(self._placed) == len(placed):
+            shutil.rmtree(self.path, ignore_errors=True)
+        return placed
+
+    def _placed_at(self, path: str) -> str:
+        source, target = os.path.join(self.path, path), os.path.join(self._table, path)
+        try:
+            if self._is_ready(os.path.dirname(path)) and not os.path.lexists(target):
+                os.rename(source, target)
+                self._placed.append(target)
+                return path
+        except OSError:
+            pass
+        return f"{self._name}/{path}"
+
+    def _is_ready(self, below: str) -> bool:
+        """Whether the directory is there, made now if need be, and is no link to another place."""
+        directory = self._table
+        for segment in below.split("/") if below else ():
+            directory = os.path.join(directory, segment)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory)
+                self._made.append(directory)
+            if os.path.islink(directory):
+                return False
+        return True
+
+    def remove(self) -> None:
+        """Remove the files, the directories that were made for them when nothing else is in them, and the table's
+        own one when it was made and is empty. Best effort."""
+        for path in self._placed:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        shutil.rmtree(self.path, ignore_errors=True)
+        for directory in [*reversed(self._made), *([self._table] if self._made_table else [])]:
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+
 
 def collect(
-    directory: str,
-    name: str,
-    target: deltalog.StructType,
-    partition_columns: Sequence[str],
-    stored_columns: Sequence[str],
-) -> list[tuple[str, dict[str, str | None]]]:
-    """The data files of the job with their partition values; Spark's by-products are removed.
+    directory: str, target: deltalog.StructType, partition_columns: Sequence[str], stored_columns: Sequence[str]
+) -> list[DataFile]:
+    """The data files of the job, by paths below its directory; Spark's by-products are removed.
 
     ``stored_columns``: the names that the log has for ``partition_columns``.
     """
-    found: list[tuple[str, dict[str, str | None]]] = []
+    found: list[DataFile] = []
     for parent, directories, files in os.walk(directory):
         directories.sort()
         below = os.path.relpath(parent, directory)
@@ -39,7 +106,7 @@ def collect(
             elif _has_rows(path, segments):
                 values = _partition_values(segments, target, partition_columns)
                 logged = dict(zip(stored_columns, values, strict=True))
-                found.append(("/".join([name, *segments, file]), logged))
+                found.append(("/".join([*segments, file]), logged))
             else:
                 os.unlink(path)
     return found
@@ -93,11 +160,3 @@ def make_durable(directory: str) -> bool:
         finally:
             os.close(descriptor)
     return bool(missing)
-
-
-def remove(directory: str, with_table: bool) -> None:
-    """Remove a job's directory, and the table's own one when this write made it and nothing is in it."""
-    shutil.rmtree(directory, ignore_errors=True)
-    if with_table:
-        with contextlib.suppress(OSError):
-            os.rmdir(os.path.dirname(directory))

@@ -7,7 +7,6 @@ the commit leaves the log untouched, and the directory is removed again.
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from pyspark.sql import DataFrame
 import deltalog
 from spark_ext import mapped, paths, rules
 from spark_ext.conform import as_table, check_unique, conformed, problems, stored_schema
-from spark_ext.files import collect, make_durable, remove, rows_of
+from spark_ext.files import JobDirectory, collect, rows_of
 from spark_ext.paths import Location
 from spark_ext.session import session_settings, spark_version
 from spark_ext.types import from_spark
@@ -62,8 +61,6 @@ _WRITE_OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "parquet.summary.metadata.level": "NONE",
 }
-# The name of a directory key, so that Spark can still discover partitions below it when it reads.
-_WRITE_KEY = "deltalog_write"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,25 +262,21 @@ class Writer:
     # ----------------------------------------------------------------------------------------- execution
 
     def _run(self, plan: _Plan, table_directory: str) -> WriteResult:
-        name = str(uuid.uuid4())
-        if plan.partition_columns and plan.target.find(_WRITE_KEY) is None:
-            name = f"{_WRITE_KEY}={name}"
-        directory = os.path.join(table_directory, name)
-        created = make_durable(table_directory)
+        job = JobDirectory(table_directory, str(uuid.uuid4()))
         try:
-            self._write_parquet(plan, directory)
-            files = collect(directory, name, plan.target, plan.partition_columns, plan.stored_partition_columns)
-            adds = plan.transaction.add_parquet_files(files, checked=True, owned=True)
+            self._write_parquet(plan, job.path)
+            found = collect(job.path, plan.target, plan.partition_columns, plan.stored_partition_columns)
+            adds = plan.transaction.add_parquet_files(job.place(found), checked=True, owned=True)
             removed = 0
             if self._mode == "overwrite" and plan.transaction.snapshot is not None:
                 removed = self._remove_replaced(plan)
             if not plan.changes_anything(adds, removed, "txnAppId" in self._options):
-                remove(directory, created)
+                job.remove()
                 snapshot = plan.transaction.snapshot
                 assert snapshot is not None
                 return WriteResult(snapshot.version, False, "the data has no rows, and nothing else changes")
         except BaseException:
-            remove(directory, created)
+            job.remove()
             raise
         rows, size = sum(rows_of(add) for add in adds), sum(add.size for add in adds)
         metrics = {"numFiles": str(len(adds)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
@@ -313,10 +306,8 @@ class Writer:
             deltalog.UnsupportedFeatureError,
         ):
             # These say that nothing was committed. After any other error the commit may name the files.
-            remove(directory, created)
+            job.remove()
             raise
-        if not adds:
-            remove(directory, False)
         return WriteResult(
             version=result.version,
             committed=True,
