@@ -6,6 +6,9 @@ protocol's own. Fields that deltalog does not know are kept in ``extra`` and wri
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import operator
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
@@ -46,6 +49,33 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         body: dict[str, Any] = msgspec.to_builtins(self)
         body.pop(" extra", None)
         return {**body, **self.extra} if self.extra else body
+
+    def as_read_back(self: A) -> A:
+        """The action as a reader of the log will have it: subclasses of text and numbers are what they stand for.
+
+        Constructors check no types. Raises InvalidCommitError naming the field that no reader would take.
+        """
+        try:
+            body = msgspec.to_builtins(self, builtin_types=_NOT_IN_JSON, enc_hook=plain)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidCommitError(f"A {self.KEY} action is not valid: {error}.") from None
+        extra = body.pop(" extra", None) or {}
+        return type(self).from_json({**body, **extra})
+
+
+# What msgspec would write as text: nobody who reads it knows that it was something else.
+_NOT_IN_JSON = (
+    bytes, bytearray, memoryview, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal,
+)  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """Text or a number of a subclass, or an integer of another library, as Python's own. Raises TypeError."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    return operator.index(value)
 
 
 class Protocol(Action, frozen=True, kw_only=True):

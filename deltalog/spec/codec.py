@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
 
-from deltalog.errors import InvalidCommitError
+from deltalog.errors import CallError, InvalidCommitError
 from deltalog.spec import limits
 from deltalog.spec.actions import (
     AddCDCFile,
@@ -303,19 +304,21 @@ class _AddLine(msgspec.Struct, gc=False):
 
 
 _add_lines = msgspec.json.Decoder(_AddLine)
+_ADD, _EXTRA = operator.attrgetter("add"), operator.attrgetter("extra")
 
 
 def sound_lines(adds: Sequence[AddFile]) -> bytes | None:
-    """Add actions as lines of a commit, when they can be written and read back as they are; None when not, and also
-    where only ``extra`` is in the way."""
-    if any(add.extra for add in adds):
-        return None
+    """Add actions as lines of a commit, when they are read back as they are; None when not, and also where only
+    ``extra`` is in the way."""
     try:
+        if any(map(_EXTRA, adds)):
+            return None
         lines = _encode_adds(adds)
-        _add_lines.decode_lines(lines)
-    except (InvalidCommitError, *_UNDECODABLE):
+        read_back = map(_ADD, _add_lines.decode_lines(lines))
+        same = all(map(operator.eq, read_back, adds))
+    except (InvalidCommitError, AttributeError, *_UNDECODABLE):
         return None
-    return lines
+    return lines if same else None
 
 
 def _encode_adds(adds: Iterable[AddFile]) -> bytes:
@@ -352,7 +355,7 @@ def encode_action(action: AnyAction) -> bytes:
         return _encode_line(action.KEY, action.to_json())
     try:
         return b'{"' + action.KEY.encode() + b'":' + _encoder.encode(action) + b"}"
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidCommitError(f"The action {action.KEY} cannot be written as JSON: {error}.") from None
 
 
@@ -363,10 +366,33 @@ def _encode_line(key: str, body: dict[str, Any]) -> bytes:
 def _checked(line: dict[str, Any]) -> bytes:
     try:
         return _encoder.encode(line)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidCommitError(f"The action {next(iter(line))} cannot be written as JSON: {error}.") from None
 
 
 def canonical_json(value: Any) -> str:
-    """JSON for fields that hold JSON as text, such as ``operationParameters`` values."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+    """JSON for fields that hold JSON as text, such as ``operationParameters`` values. Raises as ``json_text``."""
+    return json_text(value, separators=(",", ":"))
+
+
+def json_text(value: Any, **form: Any) -> str:
+    """A caller's value as JSON. Raises CallError for what JSON cannot hold: NaN, dates, keys that are not text."""
+    try:
+        _check_keys(value)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, **form)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CallError(f"A value cannot be written as JSON: {error}. Pass JSON values only.") from None
+    return text
+
+
+def _check_keys(value: Any) -> None:
+    """json.dumps writes a key that is a number as text."""
+    if isinstance(value, Mapping):
+        wrong = next((key for key in value if not isinstance(key, str)), None)
+        if wrong is not None:
+            raise TypeError(f"the key {wrong!r} is not text")
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            _check_keys(each)

@@ -103,7 +103,10 @@ class StructType:
         return next(iter(exact or folded), None)
 
     def to_json(self) -> str:
-        """The text that ``metaData.schemaString`` holds."""
+        """The text that ``metaData.schemaString`` holds. Raises SchemaMismatchError for what readers could not read."""
+        from deltalog.spec.schema_values import check_values
+
+        check_values(self)
         return json.dumps(_to_json(self), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod

@@ -278,6 +278,8 @@ def set_domain_metadata(
     transaction: Transaction, domain: str, configuration: str | Mapping[str, Any], user_metadata: UserMetadata
 ) -> CommitResult:
     """Commit the text of a metadata domain of the user's; a mapping is written as JSON."""
+    if not isinstance(configuration, (str, Mapping)):
+        raise CallError(f"The configuration of a metadata domain is text or a mapping; got {configuration!r}.")
     text = configuration if isinstance(configuration, str) else canonical_json(dict(configuration))
     transaction.set_domain_metadata(domain, text)
     return transaction.commit("SET DOMAIN METADATA", {"domain": domain}, user_metadata=user_metadata)

@@ -28,6 +28,8 @@ from typing import Any
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitStateUnknownError,
+    InvalidActionError,
+    InvalidCommitError,
     ObjectNotFoundError,
     SnapshotConflictError,
     StoreError,
@@ -43,6 +45,9 @@ from deltalog.version import ENGINE_INFO
 from deltalog.write.conflicts import Base, Prepared, rebase, replace_configuration
 
 log = logging.getLogger(__name__)
+
+# More file actions than these are not read back once more.
+_MANY = 1000
 
 
 class ClockDriftWarning(UserWarning):
@@ -149,10 +154,13 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     adds, domains = _with_row_ids(prepared, base, protocol)
     small: list[AnyAction | None] = [prepared.protocol, staged_metadata]
     known_lines = prepared.add_lines if adds is prepared.adds else None
-    actions: list[AnyAction | bytes] = [
+    head: list[AnyAction | bytes] = [
         *(action for action in small if action is not None),
         *prepared.transactions,
         *domains,
+    ]
+    actions: list[AnyAction | bytes] = [
+        *head,
         *prepared.removes,
         *(adds if known_lines is None else [known_lines]),
         *prepared.cdc,
@@ -169,7 +177,21 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
         domains,
         list(prepared.cdc),
     )
-    return Attempt(encode_commit(info, actions), grouped, timestamp_ms, ict_ms)
+    data = _encoded(info, actions, head if len(adds) + len(prepared.removes) > _MANY else actions, version)
+    return Attempt(data, grouped, timestamp_ms, ict_ms)
+
+
+def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], looked_at: Any, version: int) -> bytes:
+    """The commit file, of which ``looked_at`` is read back before anybody else reads it; long runs of adds were when
+    they were staged, and those of removes are made of what was read. Raises InvalidActionError."""
+    try:
+        data = encode_commit(info, actions)
+        read_back = decode_commit(data if looked_at is actions else encode_commit(info, looked_at), version)
+    except InvalidCommitError as error:
+        raise InvalidActionError(f"This commit could not be read back, and was not sent: {error}") from error
+    if read_back.commit_info is None or read_back.commit_info.txn_id != info["txnId"]:
+        raise InvalidActionError("This commit could not be told from others by its txnId, and was not sent.")
+    return data
 
 
 def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[Sequence[AddFile], list[DomainMetadata]]:

@@ -34,6 +34,7 @@ def initial_state(
 ) -> tuple[Protocol, Metadata]:
     """The protocol and metadata of a new table. Raises SchemaMismatchError, InvalidPropertyError."""
     check_assignment(dict(properties))
+    schema_string = schema.to_json()
     check_column_names(schema, column_mapping.mode_of(properties) != "none")
     named, configuration = features.split_feature_properties(properties)
     metadata = Metadata(
@@ -41,7 +42,7 @@ def initial_state(
         name=name,
         description=description,
         format=Format(),
-        schema_string=schema.to_json(),
+        schema_string=schema_string,
         partition_columns=check_partition_columns(schema, partition_by),
         configuration=configuration,
         created_time=environment.clock_ms(),

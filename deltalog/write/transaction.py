@@ -28,7 +28,7 @@ from deltalog.errors import (
 )
 from deltalog.log.columns import strings
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import Commits, PartialState, advance, files_table, remove_actions
+from deltalog.log.replay import FILES, Commits, PartialState, advance, files_table, remove_actions
 from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot
 from deltalog.log.totals import NO_FILES, totals_after
@@ -45,7 +45,9 @@ from deltalog.spec.actions import (
     Protocol,
     RemoveFile,
     SetTransaction,
+    plain,
 )
+from deltalog.spec.codec import canonical_json, json_text
 from deltalog.spec.evolution import settled
 from deltalog.spec.partitions import check_partition_columns
 from deltalog.spec.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, ISOLATION_LEVEL, check_assignment
@@ -73,7 +75,7 @@ from deltalog.write.datafiles import (
 )
 from deltalog.write.hooks import after_commit
 from deltalog.write.rules import Rules, rules_of
-from deltalog.write.validate import check_encodable, check_prepared
+from deltalog.write.validate import adds_as_read_back, as_read_back, check_prepared
 from deltalog.write.vectors import write_vectors
 
 
@@ -135,7 +137,7 @@ class Transaction:
         self._metadata = metadata
         self._protocol = protocol
         self._adds: list[AddFile] = []
-        self._encoded: tuple[tuple[AddFile, ...], bytes] | None = None  # many adds, and their lines
+        self._encoded: tuple[Sequence[AddFile], bytes] | None = None  # many adds, and their lines
         self._removes: list[RemoveFile] = []
         self._cdc: list[AddCDCFile] = []
         self._transactions: list[SetTransaction] = []
@@ -238,11 +240,11 @@ class Transaction:
         ``known``: they are rows of this version or an earlier one, and are not checked again.
         """
         self._check_open()
-        lines = check_encodable(files)
-        if len(files) >= _MANY and lines is not None:
-            self._encoded = files, lines
-        self._adds.extend(files)
-        self._unseen.extend(file for file in files if file.data_change and not known)
+        lines, adds = adds_as_read_back(files)
+        if len(adds) >= _MANY and lines is not None:
+            self._encoded = adds, lines
+        self._adds.extend(adds)
+        self._unseen.extend(add for add in adds if add.data_change and not known)
 
     def add_parquet_files(
         self,
@@ -266,6 +268,7 @@ class Transaction:
         if tags:
             of_files = [dict(tags[path]) if path in tags else None for path, _ in listed]
             adds = [msgspec.structs.replace(add, tags=each) for add, each in zip(adds, of_files, strict=True)]
+        adds = list(adds_as_read_back(adds)[1])
         self._adds.extend(adds)
         self._own_files.extend(add.path for add in adds if owned)
         self._unseen.extend(() if checked else adds)
@@ -372,6 +375,8 @@ class Transaction:
         these files.
         """
         self._existing("remove files")
+        if not (isinstance(files, pa.Table) and files.schema.equals(FILES)):
+            raise CallError("Files to be removed are rows of Snapshot.files(), with all of its columns.")
         removes = remove_actions(files, self._environment.clock_ms(), data_change)
         self._removes.extend(removes)
         self._read_files.update(r.path for r in removes)
@@ -429,7 +434,7 @@ class Transaction:
     def add_cdc(self, *files: AddCDCFile) -> None:
         """Stage change data files, which tell readers of changes what adds and removes do not."""
         self._check_open()
-        self._cdc.extend(files)
+        self._cdc.extend(as_read_back(file, AddCDCFile) for file in files)
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
         """Stage another schema, and partition columns where given. Columns are checked, rows are not.
@@ -438,11 +443,10 @@ class Transaction:
         other is new and gets an id. Raises SchemaMismatchError.
         """
         self._check_open()
+        schema_string = schema.to_json()
         check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
         columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
-        self._replace_metadata(
-            schema_string=schema.to_json(), partition_columns=check_partition_columns(schema, columns)
-        )
+        self._replace_metadata(schema_string=schema_string, partition_columns=check_partition_columns(schema, columns))
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Stage table properties; in-commit timestamps are enabled and disabled this way too.
@@ -482,12 +486,12 @@ class Transaction:
     def set_protocol(self, protocol: Protocol) -> None:
         """Stage another protocol. Nothing that the table needs may be missing from it."""
         self._check_open()
-        self._protocol = protocol
+        self._protocol = as_read_back(protocol, Protocol)
 
     def stage_state(self, protocol: Protocol, metadata: Metadata) -> None:
         """Stage protocol and metadata as they are, ids and names of columns included. Not checked before commit."""
         self._check_open()
-        self._protocol, self._metadata = protocol, metadata
+        self._protocol, self._metadata = as_read_back(protocol, Protocol), as_read_back(metadata, Metadata)
 
     def set_domain_metadata(self, domain: str, configuration: str) -> None:
         """Stage the configuration of a metadata domain of your own: a JSON document, or any text.
@@ -507,6 +511,7 @@ class Transaction:
     def stage_domain(self, action: DomainMetadata) -> None:
         """Stage a domainMetadata action, of Delta's own domains too; the last one for a domain counts."""
         self._check_open()
+        action = as_read_back(action, DomainMetadata)
         self._domains = [*(d for d in self._domains if d.domain != action.domain), action]
         self._protocol = features.with_features(self.protocol, ["domainMetadata"])
 
@@ -515,14 +520,13 @@ class Transaction:
         self._check_open()
         if not (isinstance(app_id, str) and app_id and isinstance(version, int) and 0 <= version < 2**63):
             raise CallError(f"An application id is text, its version a number from 0 on; got {app_id!r}, {version!r}.")
-        self._transactions.append(
-            SetTransaction(app_id=app_id, version=version, last_updated=self._environment.clock_ms())
-        )
+        action = SetTransaction(app_id=app_id, version=version, last_updated=self._environment.clock_ms())
+        self._transactions.append(as_read_back(action, SetTransaction))
 
     def tell(self, told: Mapping[str, Any]) -> None:
         """Say something of this commit in its commitInfo, under ``deltalog``, besides its parent. JSON values only."""
         self._check_open()
-        self._told = told
+        self._told = json.loads(json_text(told))
 
     # -------------------------------------------------------------------------------------------- commit
 
@@ -588,12 +592,12 @@ class Transaction:
         asserts_metadata = self._metadata is not None
         prepared = Prepared(
             txn_id=self._txn_id,
-            operation=operation,
-            parameters=dict(parameters),
-            metrics=dict(metrics),
+            operation=_operation(operation),
+            parameters={name: _value_text(value) for name, value in _named(parameters, "parameters")},
+            metrics={name: str(value) for name, value in _named(metrics, "metrics")},
             user_metadata=_as_text(user_metadata),
-            protocol=changed_protocol,
-            metadata=changed_metadata,
+            protocol=None if changed_protocol is None else as_read_back(changed_protocol, Protocol),
+            metadata=None if changed_metadata is None else as_read_back(changed_metadata, Metadata),
             adds=tuple(self._adds),
             add_lines=self._add_lines(),
             removes=tuple(self._removes),
@@ -732,11 +736,26 @@ def _check_user_domain(domain: str, configuration: str) -> None:
 
 
 def _as_text(user_metadata: str | Mapping[str, Any] | None) -> str | None:
-    if user_metadata is None or isinstance(user_metadata, str):
-        return user_metadata
-    try:
-        return json.dumps(user_metadata, ensure_ascii=False, sort_keys=True)
-    except (TypeError, ValueError) as error:
-        raise CallError(
-            f"user_metadata cannot be written as JSON: {error}. Pass text, or a mapping of JSON values."
-        ) from None
+    if user_metadata is None:
+        return None
+    if isinstance(user_metadata, str):
+        return str(plain(user_metadata))
+    if not isinstance(user_metadata, Mapping):
+        raise CallError(f"user_metadata is text or a mapping of JSON values; got {type(user_metadata).__name__}.")
+    return json_text(dict(user_metadata), sort_keys=True)
+
+
+def _operation(name: str) -> str:
+    if not isinstance(name, str):
+        raise CallError(f"The operation that a commit names is text; got {name!r}.")
+    return str(plain(name))
+
+
+def _named(values: Mapping[str, Any], what: str) -> list[tuple[str, Any]]:
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise CallError(f"The {what} of a commit are a mapping from names to values; got {values!r}.")
+    return [(plain(name), value) for name, value in values.items()]
+
+
+def _value_text(value: Any) -> str:
+    return str(plain(value)) if isinstance(value, str) else canonical_json(value)

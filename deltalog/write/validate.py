@@ -6,18 +6,39 @@ Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-valu
 from __future__ import annotations
 
 import collections
+import operator
 from collections.abc import Iterable, Sequence
+from typing import TypeVar, cast
 
-from deltalog.errors import InvalidActionError, InvalidCommitError, UnsafePathError
+from deltalog.errors import CorruptTableError, InvalidActionError, UnsafePathError
 from deltalog.log.replay import file_key
 from deltalog.spec import column_mapping, features, row_tracking
-from deltalog.spec.actions import AddFile, Metadata, Protocol, RemoveFile
-from deltalog.spec.codec import encode_action, sound_lines
+from deltalog.spec.actions import Action, AddCDCFile, AddFile, Metadata, Protocol, RemoveFile
+from deltalog.spec.codec import AnyAction, encode_action, sound_lines
 from deltalog.spec.partitions import check_partition_columns, parse
 from deltalog.spec.paths import Place, are_ordinary, locate, place_of
 from deltalog.spec.properties import APPEND_ONLY
 from deltalog.spec.schema import StructType, check_column_names
 from deltalog.write.conflicts import Prepared
+
+A = TypeVar("A", bound=Action)
+_PARTITION_VALUES = operator.attrgetter("partition_values")
+
+
+def as_read_back(action: A, kind: type[A]) -> A:
+    """An action as readers of the log will have it. Constructors check no types, and a commit that cannot be read back
+    would break the table. Raises InvalidActionError."""
+    if not isinstance(action, kind):
+        raise InvalidActionError(f"A {kind.KEY} action is of the type {kind.__name__}; got {action!a}.")
+    try:
+        same = action.as_read_back()
+        encode_action(cast("AnyAction", same))
+        if isinstance(same, Metadata):
+            _ = same.schema  # raises where it cannot be read
+    except CorruptTableError as error:
+        of = f" of {action.path!a}" if isinstance(action, (AddFile, RemoveFile, AddCDCFile)) else ""
+        raise InvalidActionError(f"The {kind.KEY} action{of} cannot be committed: {error}") from None
+    return same
 
 
 def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, table: str) -> None:
@@ -37,23 +58,10 @@ def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, t
     _check_unique(prepared, table)
 
 
-def check_encodable(adds: Sequence[AddFile]) -> bytes | None:
-    """Refuse an action with a field of a wrong type or range: constructors do not check, and a commit that
-    cannot be read back would break the table. The lines of the commit, where they are known then.
-    Raises InvalidActionError."""
+def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[AddFile]]:
+    """As ``as_read_back``, of many: the lines of the commit, where they are known then, and the actions."""
     lines = sound_lines(adds)
-    if lines is None:
-        for action in adds:
-            _check_encodable(action)
-    return lines
-
-
-def _check_encodable(action: AddFile) -> None:
-    try:
-        AddFile.from_json(action.to_json())
-        encode_action(action)
-    except (InvalidCommitError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidActionError(f"The add action of {action.path!a} is not valid: {error}") from None
+    return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]
 
 
 def check_adds(adds: Sequence[AddFile], metadata: Metadata, schema: StructType, table: str) -> None:
@@ -65,6 +73,8 @@ def check_adds(adds: Sequence[AddFile], metadata: Metadata, schema: StructType, 
     mode = column_mapping.mode_of(metadata.configuration)
     columns = [schema.field(name) for name in metadata.partition_columns]
     types = {column_mapping.physical_name(column, mode): column.data_type for column in columns}
+    if not types and not any(map(_PARTITION_VALUES, adds)):
+        return
     # Many files have the same few values.
     for add in {tuple(add.partition_values.items()): add for add in adds}.values():
         if add.partition_values.keys() != types.keys():

@@ -15,7 +15,9 @@ names = st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_chara
 
 
 def fields(types: st.SearchStrategy[object], *, metadata: bool) -> st.SearchStrategy[tuple[StructField, ...]]:
-    some = st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers() | st.booleans(), max_size=2)
+    some = st.dictionaries(
+        st.text(max_size=5), st.text(max_size=5) | st.integers(-(2**63), 2**63 - 1) | st.booleans(), max_size=2
+    )
     each = st.builds(StructField, names, types, st.booleans(), some if metadata else st.just({}))
     return st.lists(each, min_size=1, max_size=4, unique_by=lambda f: f.name.lower()).map(tuple)
 
