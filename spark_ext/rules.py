@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 import deltalog
+from spark_ext.exact import named
 from spark_ext.types import spark_type
 
 # How a refusal that is raised inside a Spark job is found again in Spark's message.
@@ -54,7 +55,7 @@ def violation(message: str, rules: Any) -> deltalog.ConstraintViolationError | N
 
 def _condition(check: Any) -> Column:
     condition = F.expr(check.text)
-    return F.col(f"`{check.generates}`").eqNullSafe(condition) if check.generates else condition
+    return named(check.generates).eqNullSafe(condition) if check.generates else condition
 
 
 def _refusal(check: Any) -> Column:

@@ -19,13 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltalog.errors import DeltaLogError
+from deltalog.errors import CallError, DeltaLogError
 from deltalog.log.columns import array_of, combined, int64s, strings
 from deltalog.spec import column_mapping, partitions
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.column_mapping import Mode
 from deltalog.spec.properties import DATA_SKIPPING_NUM_INDEXED_COLS, DATA_SKIPPING_STATS_COLUMNS_KEY
 from deltalog.spec.schema import DataType, DecimalType, StructField, StructType
+from deltalog.spec.schema_edits import parse_paths
 from deltalog.spec.timestamps import parse_iso
 
 Group = Literal["minValues", "maxValues", "nullCount"]
@@ -76,11 +77,17 @@ def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] 
 
 
 def indexed_leaves(schema: StructType, mapping: Mode, configuration: Mapping[str, str]) -> list[Leaf]:
-    """The leaves that the table's properties want statistics of. ``schema``: without the partition columns."""
+    """The leaves that the table's properties want statistics of, all where the list of names cannot be read.
+
+    ``schema``: without the partition columns.
+    """
     leaves = leaves_of(schema, mapping)
     named = configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)
     if named is not None:
-        names = {tuple(part.strip(" `") for part in name.split(".")) for name in named.split(",")}
+        try:
+            names = set(parse_paths(named))
+        except CallError:
+            return leaves
         return [leaf for leaf in leaves if any(leaf.path[:end] in names for end in range(1, len(leaf.path) + 1))]
     first = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)
     return leaves if first < 0 else leaves[:first]

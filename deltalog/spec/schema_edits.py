@@ -35,6 +35,11 @@ def parse_path(path: str | Sequence[str]) -> Path:
     return tuple(names)
 
 
+def parse_paths(text: str) -> list[Path]:
+    """The paths of a list such as ``id, a.b, `a,b```. Raises CallError."""
+    return [parse_path(part.strip()) for part in re.findall(r"(?:`[^`]*`|[^,`])+", text)]
+
+
 def path_text(path: Sequence[str]) -> str:
     """The text that ``parse_path`` takes."""
     return ".".join(name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`" for name in path)

@@ -195,22 +195,36 @@ def _prefix_above(text: str) -> str | None:
 
 def statistics_columns(table: Any) -> list[str] | bool:
     """Which columns of an Arrow table may carry footer statistics: all (True), or dotted paths without those
-    that hold NaN. Parquet writers leave NaN out of the bounds, and readers then lose the rows."""
-    paths = dict(_leaf_columns("", table))
-    without_nan = [path for path, column in paths.items() if not _has_nan(column)]
-    return True if len(without_nan) == len(paths) else without_nan
+    that hold NaN. Parquet writers leave NaN out of the bounds, and readers then lose the rows.
+
+    The writer takes dotted paths only, which a column "a.b" and the field b of a struct a share: NaN in one of them
+    leaves both without statistics.
+    """
+    columns = list(_leaf_columns((), table))
+    with_nan = {".".join(path) for path, values in columns if _has_nan(values)}
+    if not with_nan:
+        return True
+    return [name for name in dict.fromkeys(".".join(path) for path, _ in columns) if name not in with_nan]
 
 
-def _leaf_columns(prefix: str, table: Any) -> Iterator[tuple[str, Any]]:
+def has_shared_paths(table: Any) -> bool:
+    """Whether two leaves of an Arrow table have one dotted path, such as a column "a.b" and the field b of a struct a.
+
+    Spark's Parquet reader finds dictionaries by dotted path, and skips row groups by the wrong one.
+    """
+    names = [".".join(path) for path, _ in _leaf_columns((), table.schema.empty_table())]
+    return len(set(names)) < len(names)
+
+
+def _leaf_columns(above: tuple[str, ...], table: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     import pyarrow as pa
     from pyarrow import types as pt
 
     for index, column in enumerate(table.schema):
-        path = f"{prefix}{column.name}"
-        values = table.column(index)
+        path, values = (*above, column.name), table.column(index)
         if pt.is_struct(column.type):
             children = pa.table(values.combine_chunks().flatten(), names=[f.name for f in column.type.fields])
-            yield from _leaf_columns(f"{path}.", children)
+            yield from _leaf_columns(path, children)
         else:
             yield path, values
 

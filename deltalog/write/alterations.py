@@ -6,7 +6,6 @@ Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata. Operations a
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -29,7 +28,7 @@ from deltalog.spec.schema import (
     StructType,
     columns_by_path,
 )
-from deltalog.spec.schema_edits import Path, parse_path, path_text
+from deltalog.spec.schema_edits import Path, parse_path, parse_paths, path_text
 from deltalog.write.commit import CommitResult
 from deltalog.write.operations import UserMetadata, skipped
 from deltalog.write.rules import expression_of_invariant
@@ -254,8 +253,8 @@ def _rewrite_stats_columns(transaction: Transaction, change: Callable[[Path], Pa
     text = transaction.metadata.configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)
     if text is None:
         return
-    paths = [change(parse_path(part.strip())) for part in re.findall(r"(?:`[^`]*`|[^,`])+", text)]
-    kept = ",".join(path_text(path) for path in paths if path is not None)
+    changed = map(change, parse_paths(text))
+    kept = ",".join(path_text(path) for path in changed if path is not None)
     transaction.set_properties({DATA_SKIPPING_STATS_COLUMNS_KEY: kept})
 
 

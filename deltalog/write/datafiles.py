@@ -265,8 +265,11 @@ def _by_partition(table: pa.Table, layout: Layout) -> Iterator[tuple[dict[str, s
         return
     names = list(layout.partition_columns)
     logged = [column_mapping.physical_name(layout.schema.field(n), layout.mapping) for n in names]
-    indexed = table.select(names).append_column("\0row", pa.array(range(table.num_rows), pa.int64()))
-    groups = indexed.group_by(names, use_threads=False).aggregate([("\0row", "list")])
+    # Arrow takes a name such as ".x" for a path, so that the columns are grouped under numbers.
+    keys = [str(number) for number in range(len(names))]
+    columns = [table.column(name) for name in names]
+    indexed = pa.table([*columns, pa.array(range(table.num_rows), pa.int64())], names=[*keys, "row"])
+    groups = indexed.group_by(keys, use_threads=False).aggregate([("row", "list")])
     merged: dict[tuple[str | None, ...], list[int]] = {}
     try:
         found = groups.to_pylist()
@@ -275,8 +278,11 @@ def _by_partition(table: pa.Table, layout: Layout) -> Iterator[tuple[dict[str, s
             f"A value of the partition columns {', '.join(names)} lies outside the years 1 to 9999: {error}."
         ) from None
     for group in found:
-        texts = tuple(partitions.serialize(group[n], layout.schema.field(n).data_type) for n in names)
-        merged.setdefault(texts, []).extend(group["\0row_list"])
+        texts = tuple(
+            partitions.serialize(group[key], layout.schema.field(name).data_type)
+            for key, name in zip(keys, names, strict=True)
+        )
+        merged.setdefault(texts, []).extend(group["row_list"])
     data = table.drop_columns(names)
     for texts, rows in merged.items():
         yield dict(zip(logged, texts, strict=True)), data.take(pa.array(rows, pa.int64()))
@@ -301,7 +307,13 @@ def _write_file(
     table = pa.Table.from_arrays(columns, schema=schema)
     with store.open_output(path) as file:
         sink = file if layout.checksum is None else HashedFile(file)
-        writer = pq.ParquetWriter(sink, schema, compression="snappy", write_statistics=stats.statistics_columns(table))
+        writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression="snappy",
+            use_dictionary=not stats.has_shared_paths(table),
+            write_statistics=stats.statistics_columns(table),
+        )
         try:
             writer.write_table(table, row_group_size=1 << 20)
         finally:

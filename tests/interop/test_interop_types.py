@@ -76,6 +76,32 @@ def test_statistics_do_not_lose_rows_in_delta_spark(delta: DeltaSpark, tmp_path:
     assert frame.where(" AND ".join(f"{name} IS NULL" for name in names)).count() == 1
 
 
+def test_no_row_is_lost_where_columns_share_a_dotted_path(delta: DeltaSpark, tmp_path: Path) -> None:
+    """delta-spark skips by statistics of the log, and Spark by those of footers and by dictionaries."""
+    path, values = tmp_path / "table", [1.0, 2.0, float("nan")]
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("a.b", pa.float64()),
+            ("a", pa.struct([("b", pa.float64()), ("c.d", pa.struct([("e", pa.float64())]))])),
+            ("a.c", pa.struct([("d.e", pa.float64())])),
+        ]
+    )
+    rows = [
+        {"id": i, "a.b": values[i], "a": {"b": values[i - 1], "c.d": {"e": values[i - 2]}}, "a.c": {"d.e": values[i]}}
+        for i in range(3)
+    ]
+    table = DeltaTable.create(str(path), schema, data=pa.Table.from_pylist(rows, schema=schema))
+    table.append(pa.Table.from_pylist(rows[:1], schema=schema))
+    literals = ["double('nan')" if value != value else f"{value}D" for value in values]
+    for column in ("`a.b`", "a.b", "a.`c.d`.e", "`a.c`.`d.e`"):
+        counts = delta.sql(f"SELECT {column} AS v, count(*) AS n FROM delta.`{path}` GROUP BY 1").collect()
+        for value, literal in zip(values, literals, strict=True):
+            expected = next(row.n for row in counts if str(row.v) == str(value))
+            condition = f"{column} = {literal}"
+            assert delta.sql(f"SELECT id FROM delta.`{path}` WHERE {condition}").count() == expected, condition
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "ns"])
 def test_other_units_of_time_arrive_as_microseconds(delta: DeltaSpark, tmp_path: Path, unit: str) -> None:
     path = tmp_path / "table"
