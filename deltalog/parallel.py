@@ -1,4 +1,4 @@
-"""Several iterators advanced by threads, and what they give, in order."""
+"""Several iterators advanced by threads, and what they give, in order; values that threads may compute at once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,40 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # What a reader of files may hold: so many at once, and of each so many batches that wait for the caller.
 THREADS, AHEAD = 4, 2
+
+
+class Lazy(Generic[T]):
+    """A property that is computed when it is first asked for, and kept. Threads that ask at once may each compute it.
+
+    Until Python 3.12, functools.cached_property holds one lock for all objects of a class meanwhile: a table whose
+    store hangs would block every other one.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Lazy[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Lazy[T] | T:
+        if instance is None:
+            return self
+        value: T = instance.__dict__.setdefault(self._name, self._compute(instance))
+        return value
 
 
 class _Source(Generic[T]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -49,6 +50,8 @@ T = TypeVar("T")
 _WARM_MS = 10_000
 _MANIFESTS_AT_ONCE = 256  # commits whose bytes are held together
 _NO_TIME = datetime.timedelta(0)
+# Held while a handle moves from one version to another, and for nothing else.
+_MOVING = threading.Lock()
 
 log = logging.getLogger(__name__)
 
@@ -771,7 +774,10 @@ class DeltaTable:
                 self._mark_seen()
                 return latest
         fresh = load_latest(self._reader)
-        self._latest, self._tip = fresh, None
+        with _MOVING:
+            # Where another thread has moved the handle meanwhile, only a later version moves it on.
+            if self._latest is latest or fresh.version > self._latest.version:
+                self._latest, self._tip = fresh, None
         self._mark_seen()
         return fresh
 
@@ -780,7 +786,8 @@ class DeltaTable:
         self._advance(snapshot)
 
     def _advance(self, snapshot: Snapshot) -> None:
-        if snapshot.version >= self._latest.version:
-            self._latest = snapshot
-            self._tip = None
-            self._mark_seen()
+        with _MOVING:
+            if snapshot.version < self._latest.version:
+                return
+            self._latest, self._tip = snapshot, None
+        self._mark_seen()

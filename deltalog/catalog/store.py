@@ -37,6 +37,7 @@ from deltalog.spec.paths import (
 )
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
+from deltalog.write.hooks import standing
 
 log = logging.getLogger(__name__)
 
@@ -173,11 +174,9 @@ class ManagedStore(WrappedStore[LogStore]):
             return PutOutcome.EXISTS
         seen = self._known  # just below, where nobody else committed since
         head = Head(version, (*seen.unpublished, commit)) if seen.version == version - 1 else None
-        try:
+        with standing(f"{self.url}: version {version} is committed", "its publication, left to the next commit"):
             publish(self.inner, self.coordinator, self.table_id, head, {commit.file: data})
             self.note(Head(version))
-        except DeltaLogError as error:  # it is committed; whoever commits next publishes it
-            log.warning("%s: version %d is ratified and not yet published: %s", self.url, version, error)
         return PutOutcome.COMMITTED
 
     def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:

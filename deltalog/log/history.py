@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from deltalog.errors import (
@@ -20,6 +19,7 @@ from deltalog.log.bulk import without_collector
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Listing, recreatable_versions
 from deltalog.log.snapshot import Snapshot, load
+from deltalog.parallel import Lazy
 from deltalog.spec.actions import CommitInfo
 from deltalog.spec.paths import commit_path
 from deltalog.spec.timestamps import (
@@ -54,12 +54,12 @@ class LogHistory:
         # What was read to load the latest version is not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
 
-    @cached_property
+    @Lazy
     def enablement(self) -> Enablement | None:
         """Raises InvalidEnablementError."""
         return self.latest.enablement
 
-    @cached_property
+    @Lazy
     def timeline(self) -> Timeline:
         """The commits that a timestamp can name, and their clocks."""
         versions = recreatable_versions(self.listing)
@@ -127,7 +127,7 @@ class LogHistory:
             return CommitAt(version, self.ict_of(version), "in-commit")
         return CommitAt(version, self._monotonised_file_times[version], "file-modification")
 
-    @cached_property
+    @Lazy
     def _monotonised_file_times(self) -> dict[int, int]:
         versions = self.timeline.file_versions
         return dict(zip(versions, monotonised(self.file_times_of(versions)), strict=True))

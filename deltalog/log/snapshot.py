@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State,
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
 from deltalog.log.statistics import Leaf
 from deltalog.log.totals import Totals, totals_after, totals_of
-from deltalog.parallel import in_order
+from deltalog.parallel import Lazy, in_order
 from deltalog.spec import column_mapping, features, timestamps
 from deltalog.spec.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.spec.codec import CommitActions
@@ -49,12 +49,23 @@ class NewCheckpoint:
     tombstones: pa.Table | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Live files in memory: those of an earlier version, and the commits since."""
+
+    files: pa.Table
+    since: tuple[CommitActions, ...] = ()
+
+
 class Snapshot:
-    """The state of a table at one version; never changes.
+    """The state of a table at one version; never changes. Threads may share it.
 
     Protocol, metadata and totals come from the version's ``.crc`` where it is sound, else from the checkpoint
     and the commits after it; the file list is read when first asked for and kept.
     """
+
+    # What is read later replaces an attribute by one that says the same: once there, it never goes. Another thread may
+    # do so at any moment, so a method reads each of them once.
 
     def __init__(
         self,
@@ -64,7 +75,7 @@ class Snapshot:
         *,
         totals: Totals | None = None,
         commits: Commits | None = None,
-        loaded: tuple[pa.Table, tuple[CommitActions, ...]] | None = None,
+        loaded: Loaded | None = None,
         tombstones: pa.Table | None = None,
         in_commit_timestamp_ms: int | None = None,
     ) -> None:
@@ -75,7 +86,6 @@ class Snapshot:
         self._commits = commits
         # Checkpoints that turned out to be unreadable.
         self._passed_over: tuple[Checkpoint, ...] = ()
-        # Files of an earlier version and the commits since: what a commit of our own leaves behind.
         self._loaded = loaded
         # The tombstones in the checkpoint, where a handle that wrote it has kept them.
         self._tombstones = tombstones
@@ -103,7 +113,7 @@ class Snapshot:
     def metadata(self) -> Metadata:
         return self._state.metadata
 
-    @cached_property
+    @Lazy
     def schema(self) -> StructType:
         """The table's columns, partition columns included."""
         text = self.metadata.schema_string
@@ -128,7 +138,7 @@ class Snapshot:
             return None
         return timestamps.read_enablement(self.metadata.configuration, self.version)
 
-    @cached_property
+    @Lazy
     def in_commit_timestamp_ms(self) -> int | None:
         """The version's in-commit timestamp; None when they are off.
 
@@ -143,13 +153,13 @@ class Snapshot:
         """The in-commit timestamps by version that loading this one has shown. Cost: none."""
         if self.enablement is not None or not self.in_commit_timestamps_enabled:
             return {}  # commits before the enablement may carry some that do not count
-        commits = () if self._commits is None else self._commits.actions
-        infos = ((c.version, c.commit_info) for c in commits)
+        commits = self._commits
+        infos = ((c.version, c.commit_info) for c in (() if commits is None else commits.actions))
         known = {v: info.in_commit_timestamp_ms for v, info in infos if info is not None}
         known[self.version] = self._known_ict_ms if self._known_ict_ms is not None else known.get(self.version)
         return {version: ict_ms for version, ict_ms in known.items() if ict_ms is not None}
 
-    @cached_property
+    @Lazy
     def timestamp_ms(self) -> int:
         """The version's time by its own rules: in-commit, else the commit file's modification time.
 
@@ -168,7 +178,7 @@ class Snapshot:
             )
         return meta.modification_time_ms
 
-    @cached_property
+    @Lazy
     def manifest(self) -> Manifest:
         """What this version added to the one before, as its commit tells it: files, rows, times, and the metadata that
         its author gave. Cost: 1 GET. Raises MissingVersionError when the commit file was cleaned up,
@@ -226,20 +236,18 @@ class Snapshot:
 
     @property
     def totals(self) -> Totals:
-        if self._totals is None or "_files" in self.__dict__:
-            return self._counted
-        return self._totals
+        return self.known_totals or self._counted
 
-    @cached_property
+    @Lazy
     def _counted(self) -> Totals:
         """The totals by the files themselves, which count more than what a ``.crc`` says of them."""
-        files = self.files()
-        return totals_of(files)
+        return totals_of(self.files())
 
     @property
     def known_totals(self) -> Totals | None:
         """Totals when they are known without reading the files."""
-        return self._counted if "_files" in self.__dict__ else self._totals
+        loaded = self._loaded
+        return self._totals if loaded is None or loaded.since else self._counted
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
         """A row per live file; columns as deltalog.log.replay.FILES, or those of them that are named.
@@ -248,7 +256,7 @@ class Snapshot:
         commit after it; all columns are kept for the next call, and named ones are read anew.
         """
         if columns is None:
-            return self._files
+            return self._all_files()
         unknown = [name for name in columns if name not in FILES.names]
         if unknown:
             raise CallError(f"The list of files has no column {unknown[0]!r}. It has {', '.join(FILES.names)}.")
@@ -256,13 +264,16 @@ class Snapshot:
         pieces = self.file_pieces(lambda piece: piece.select(schema.names), columns)
         return pa.concat_tables([empty(schema), *pieces])
 
-    @cached_property
-    def _files(self) -> pa.Table:
-        if self._loaded is not None:
-            base, commits = self._loaded
-            self._loaded = None
-            return live_files(base, commits)
-        return pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
+    def _all_files(self) -> pa.Table:
+        loaded = self._loaded
+        if loaded is None:
+            files = pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
+        elif loaded.since:
+            files = live_files(loaded.files, loaded.since)
+        else:
+            return loaded.files
+        self._loaded = Loaded(files)
+        return files
 
     def statistics(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The statistics of the live files, a row per row of ``files``: ``num_records``, ``tight_bounds``, and the
@@ -306,7 +317,7 @@ class Snapshot:
 
         Raises InvalidCheckpointError, after some of them it may be; ``passing_over`` then has another way.
         """
-        if "_files" in self.__dict__ or self._loaded is not None:
+        if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
             return
         names = {"path", "deletion_vector", *columns}
@@ -346,11 +357,12 @@ class Snapshot:
         return load(self._reader, self._reader.list_from(), self.version, unusable=bad, failure=error)
 
     def _tail(self) -> Commits:
-        if self._commits is None:
+        commits = self._commits
+        if commits is None:
             commits = self._reader.segment_commits(self._segment)
             check_against(self._state, commits.actions, self.url, self.version)
             self._commits = commits
-        return self._commits
+        return commits
 
     def file_path(self, add_path: str) -> str:
         """Where the data file that the log names ``add_path`` lies: in the table, or in a place that
@@ -404,18 +416,18 @@ class Snapshot:
     def _commits_with(self, commit: CommitActions) -> Commits | None:
         """The commits after the checkpoint, in memory as long as they are small: the next checkpoint need not read
         them again."""
-        if self._commits is None or self._commits.added:
+        known = self._commits
+        if known is None or known.added:
             return None
-        commits = [*self._commits.actions, commit]
+        commits = [*known.actions, commit]
         small = sum(len(each.adds) + len(each.removes) for each in commits) <= FEW_FILES
         return Commits(commits) if small else None
 
-    def _loaded_after(self, commit: CommitActions) -> tuple[pa.Table, tuple[CommitActions, ...]] | None:
-        if "_files" in self.__dict__:
-            return self._files, (commit,)
-        if self._loaded is None or len(self._loaded[1]) >= _MAX_PENDING:
+    def _loaded_after(self, commit: CommitActions) -> Loaded | None:
+        loaded = self._loaded
+        if loaded is None or len(loaded.since) >= _MAX_PENDING:
             return None
-        return self._loaded[0], (*self._loaded[1], commit)
+        return Loaded(loaded.files, (*loaded.since, commit))
 
     def through(self, reader: LogReader) -> Snapshot:
         """The same version, reached through another reader of the same table. Cost: none."""
@@ -425,7 +437,7 @@ class Snapshot:
             self._state,
             totals=self._totals,
             commits=self._commits,
-            loaded=(self._files, ()) if "_files" in self.__dict__ else self._loaded,
+            loaded=self._loaded,
             tombstones=self._tombstones,
             in_commit_timestamp_ms=self._known_ict_ms,
         )
@@ -439,10 +451,36 @@ class Snapshot:
             self._state,
             totals=written.totals or self.known_totals,
             commits=Commits(),
-            loaded=(self._files, ()) if "_files" in self.__dict__ else self._loaded,
+            loaded=self._loaded,
             tombstones=written.tombstones,
             in_commit_timestamp_ms=self._known_ict_ms,
         )
+
+
+class UnreadSnapshot(Snapshot):
+    """A version that is known to be in the log and has not been read. The first look at it reads it; that raises and
+    costs as ``load_latest``."""
+
+    def __init__(self, reader: LogReader, version: int) -> None:
+        self._reader = reader
+        self._version = version
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not there: what Snapshot.__init__ would have set."""
+        if name not in _READ:
+            raise AttributeError(name)
+        found = load(self._reader, self._reader.list_from(), self._version)
+        self.__dict__.update(vars(found))
+        return self.__dict__[name]
+
+
+_READ = frozenset(
+    {"_segment", "_state", "_totals", "_commits", "_passed_over", "_loaded", "_tombstones", "_known_ict_ms"}
+)
 
 
 def _slices(files: pa.Table, convert: Callable[[pa.Table], Piece]) -> Iterator[Callable[[], Iterator[Piece]]]:

@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import enum
 import json
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,9 +49,7 @@ from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, p
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
 from deltalog.write.commit import Environment
-from deltalog.write.hooks import after_commit
-
-log = logging.getLogger(__name__)
+from deltalog.write.hooks import after_commit, standing
 
 _MS = datetime.timedelta(milliseconds=1)
 E = TypeVar("E", bound=enum.Enum)
@@ -291,7 +288,8 @@ class TransactionManager:
         except DeltaLogError:
             self._give_back(in_progress)
             raise
-        at_once(self._follow_up, targets)
+        with standing(f"Transaction {landed.id} is committed", "the publication of its commits"):
+            at_once(self._follow_up, targets)
         self._close(landed)
         return landed.status
 
@@ -477,17 +475,17 @@ class TransactionManager:
         """What is due after a commit; none of it can undo it."""
         if not target.staged:
             return
-        try:
+        fact = f"{target.store.url}: version {target.staged[-1].version} is committed"
+        with standing(fact, "its publication, left to the next commit"):
             target.publish(self.coordinator)
             for snapshot, result in target.branch.landed(target.attempts):
                 self._tables.advance(target.table_id, after_commit(snapshot, result, self._environment))
-        except DeltaLogError as error:
-            log.warning("%s: not published yet: %s", target.store.url, error)
 
     def _close(self, record: TransactionRecord) -> None:
         """Let go of a transaction that is decided, and of what it left."""
         self._let_go(record.id)
-        clean_up(self._ledger, self._tables, record)
+        with standing(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
+            clean_up(self._ledger, self._tables, record)
 
 
 def _description(record: TransactionRecord) -> TransactionDescription:

@@ -1,14 +1,17 @@
 """What follows a commit: its ``.crc``, and when one is due a checkpoint, and with that log clean-up.
 
-None of it is needed for correctness, so none of it can turn a commit into an error: failures are logged.
+None of it is needed for correctness, so none of it can turn a commit into an error: failures are logged. An interrupt
+(Ctrl-C) goes through, since a program must end when it is told to; with Python 3.11 it says that the commit stands.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
+from collections.abc import Iterator
 
 from deltalog.errors import DeltaLogError
 from deltalog.log.checkpoint import write_checkpoint
@@ -23,23 +26,36 @@ from deltalog.write.commit import CommitResult, Environment
 log = logging.getLogger(__name__)
 
 
+@contextlib.contextmanager
+def standing(fact: str, what: str) -> Iterator[None]:
+    """A block after something was decided for good, such as a commit that has landed: an error in it does not make a
+    failure of that, and is logged. ``fact``: what was decided; ``what``: what the block does."""
+    try:
+        yield
+    except Exception as error:
+        unforeseen = None if isinstance(error, DeltaLogError) else error
+        log.warning("%s. What follows failed: %s: %s", fact, what, error, exc_info=unforeseen)
+    except BaseException as interrupt:
+        if hasattr(interrupt, "add_note"):
+            interrupt.add_note(f"{fact}. What follows was interrupted: {what}.")
+        raise
+
+
 def after_commit(snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
     """Write what is due for the version just committed; the snapshot to go on from.
 
     Cost: 1 PUT of the ``.crc`` when the totals are known; at every delta.checkpointInterval versions what a
     checkpoint costs, and once a day for a table that is older than delta.logRetentionDuration log clean-up.
     """
-    try:
+    fact = f"{snapshot.url}: version {snapshot.version} is committed"
+    with standing(fact, "its .crc"):
         _write_checksum(snapshot, result)
-    except Exception as error:  # the commit stands, whatever a hook meets
-        log.warning("%s: no .crc for version %d: %s", snapshot.url, snapshot.version, error)
-    try:
+    with standing(fact, "a checkpoint of it"):
         if _is_checkpoint_due(snapshot):
             written = write_checkpoint(snapshot, environment.clock_ms(), new_uuid=environment.new_uuid)
             snapshot = snapshot.rebased_on(written)
-            _clean_up(snapshot, environment.clock_ms())
-    except Exception as error:
-        log.warning("%s: no checkpoint of version %d: %s", snapshot.url, snapshot.version, error)
+            with standing(fact, "log clean-up"):
+                _clean_up(snapshot, environment.clock_ms())
     return snapshot
 
 
@@ -47,15 +63,12 @@ def _clean_up(snapshot: Snapshot, clock_ms: int) -> None:
     """Delete expired log files, at most once a day for each table handle: the cut-off is a midnight."""
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = clock_ms // DAY_MS * DAY_MS
-    try:
-        enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
-        # A table that is younger than the retention has nothing to lose, and is not asked.
-        young = created_ms is not None and created_ms > today_ms - LOG_RETENTION_MS.read(configuration)
-        if enabled and not young and _cleaned.get(snapshot.reader) != today_ms:
-            clean_up(snapshot.reader, clock_ms)
-            _cleaned[snapshot.reader] = today_ms
-    except Exception as error:
-        log.warning("%s: the log was not cleaned up: %s", snapshot.url, error)
+    enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
+    # A table that is younger than the retention has nothing to lose, and is not asked.
+    young = created_ms is not None and created_ms > today_ms - LOG_RETENTION_MS.read(configuration)
+    if enabled and not young and _cleaned.get(snapshot.reader) != today_ms:
+        clean_up(snapshot.reader, clock_ms)
+        _cleaned[snapshot.reader] = today_ms
 
 
 # When the log of each open table was cleaned up last.

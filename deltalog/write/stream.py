@@ -23,6 +23,7 @@ from deltalog.errors import (
 )
 from deltalog.spec.paths import encode_path
 from deltalog.spec.schema import PrimitiveType, StructField, StructType
+from deltalog.write.commit import ClockDriftWarning
 from deltalog.write.datafiles import HashedFile, discard
 from deltalog.write.records import Records
 from deltalog.write.staging import (
@@ -80,7 +81,7 @@ def _commit_or_discard(
         return commit_staged(target, [staged], metadata, options, owned=True)
     except CommitStateUnknownError:
         raise
-    except (DeltaLogError, Warning) as error:
+    except (DeltaLogError, ClockDriftWarning) as error:
         keep_cleanup_errors(error, discard_staged(target, [staged]))
         raise
 
@@ -141,7 +142,7 @@ class StreamWriter:
             snapshot = commit_one(self._target, self._add_row, {**self._told, "blob": self._blob()}, self._options)
         except CommitStateUnknownError:
             raise
-        except (DeltaLogError, Warning) as error:
+        except (DeltaLogError, ClockDriftWarning) as error:
             self._give_up(error)
             raise
         self._state = "committed"

@@ -30,7 +30,7 @@ from deltalog.log.columns import strings
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import FILES, Commits, PartialState, advance, files_table, remove_actions
 from deltalog.log.segment import Segment
-from deltalog.log.snapshot import Snapshot
+from deltalog.log.snapshot import Snapshot, UnreadSnapshot
 from deltalog.log.totals import NO_FILES, totals_after
 from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, to_sql
@@ -52,7 +52,7 @@ from deltalog.spec.evolution import settled
 from deltalog.spec.partitions import check_partition_columns
 from deltalog.spec.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, ISOLATION_LEVEL, check_assignment
 from deltalog.spec.schema import PrimitiveType, StructField, StructType, check_column_names
-from deltalog.write.commit import CommitResult, Committed, Committer, Environment
+from deltalog.write.commit import ClockDriftWarning, CommitResult, Committed, Committer, Environment
 from deltalog.write.conflicts import (
     Base,
     IsolationLevel,
@@ -73,7 +73,7 @@ from deltalog.write.datafiles import (
     with_kind,
     write_rows,
 )
-from deltalog.write.hooks import after_commit
+from deltalog.write.hooks import after_commit, standing
 from deltalog.write.rules import Rules, rules_of
 from deltalog.write.validate import adds_as_read_back, as_read_back, check_prepared
 from deltalog.write.vectors import write_vectors
@@ -555,12 +555,26 @@ class Transaction:
             committed = self._run(prepared, base)
         except (CommitStateUnknownError, OperationTimeoutError):
             raise  # a commit may name the files
-        except (DeltaLogError, Warning) as error:  # a warning turned into an error comes before anything is sent
+        except (DeltaLogError, ClockDriftWarning) as error:  # as an error, that warning comes before anything is sent
             keep_cleanup_errors(error, discard(self.reader.store, self._own_files))
             raise
-        self.committed = self._engine.follow_up(self._following(committed), committed.result, self._environment)
-        self._on_commit(self.committed)
+        self._follow(committed)
         return committed.result
+
+    def _follow(self, committed: Committed) -> None:
+        """What comes after the commit. Whatever happens here, ``committed`` is its version and the handle knows it;
+        where its snapshot cannot be built, it is read when it is looked at."""
+        fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
+        snapshot: Snapshot = UnreadSnapshot(self.reader, committed.result.version)
+        try:
+            with standing(fact, "its snapshot from the one before"):
+                snapshot = self._following(committed)
+            with standing(fact, "what is due after it"):
+                snapshot = self._engine.follow_up(snapshot, committed.result, self._environment)
+        finally:
+            self.committed = snapshot
+            with standing(fact, "the handle's note of it"):
+                self._on_commit(snapshot)
 
     def _run(self, prepared: Prepared, base: Base) -> Committed:
         try:
