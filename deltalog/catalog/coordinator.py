@@ -84,7 +84,7 @@ class Coordinator(ABC):
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
         """Take over a table whose ``version`` is its latest, and published. False, and nothing changed, where the
-        name, the id or the URL is that of another table."""
+        name or the id is that of another table, or the URL is another's, lies below it or around it."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int) -> bool:

@@ -49,6 +49,7 @@ from deltalog.catalog.records import (
     TableRecord,
     TransactionRecord,
     TransactionStatus,
+    nested_with,
 )
 from deltalog.errors import (
     CallError,
@@ -156,12 +157,15 @@ class DynamoDBCoordinator(Coordinator):
             return None
         if refusal.unsettled:
             raise self._lost_answer()
-        if witness == _CATALOG and 0 in refusal.found:
+        if witness == _CATALOG and 0 in refusal.found and not self._is_this(refusal.found[0]):
             raise CoordinatorError(
                 f"The catalog {self.url} is another one than was opened: somebody replaced it. Nothing was changed.",
                 path=self._items.table.name,
             )
         return refusal
+
+    def _is_this(self, catalog: Item | None) -> bool:
+        return catalog is not None and catalog["catalog_id"] == self._catalog_id
 
     def _has_token(self, key: Key, token: str) -> bool:
         with contextlib.suppress(CoordinatorError):  # it could not be seen
@@ -179,10 +183,25 @@ class DynamoDBCoordinator(Coordinator):
     # ----------------------------------------------------------------------------------------------- tables
 
     def register(self, table: TableRecord, version: int) -> bool:
+        for number in range(1, _PASSES):
+            # What is read here is held to by the number of changes.
+            changes = (self._items.get(_CATALOG) or {}).get("changes", 0)
+            records = (msgspec.json.decode(item["record"], type=TableRecord) for item in self._items.query("names"))
+            if nested_with(table.url, records) is not None:
+                return False
+            refusal = self._registration_refused(table, version, changes)
+            if refusal is None:
+                return True
+            if set(refusal.found) != {0}:
+                return False
+            self._items.table.timing.back_off(number, 1.0)
+        raise self._moving("its tables")
+
+    def _registration_refused(self, table: TableRecord, version: int, changes: int) -> Refusal | None:
         token = _new_token()
         record = _encoded(table)
         actions = [
-            self._tables_change(token),
+            self._tables_change(token, changes),
             put(
                 _head_key(table.table_id),
                 {"record": record, "version": version, "published": version, "token": token},
@@ -191,7 +210,7 @@ class DynamoDBCoordinator(Coordinator):
             put(("names", table.name), {"record": record, "token": token}, new=True),
             put(_url_key(table.url), {"table_id": table.table_id, "token": token}, new=True),
         ]
-        return self._change(actions, token, _CATALOG)
+        return self._refused(actions, token, _CATALOG)
 
     def drop(self, table_id: str, version: int) -> bool:
         head = self._items.get(_head_key(table_id))
@@ -211,9 +230,10 @@ class DynamoDBCoordinator(Coordinator):
             self._remove(garbage)
         return done
 
-    def _tables_change(self, token: str) -> Action:
-        """Counted, so that ``cut`` can tell that its list of tables is right."""
-        return update(_CATALOG, {"token": token}, {"catalog_id": self._catalog_id}, add={"changes": 1})
+    def _tables_change(self, token: str, changes: int | None = None) -> Action:
+        """Counted, so that ``cut`` can tell that its list of tables is right. ``changes``: how many there must be."""
+        where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
+        return update(_CATALOG, {"token": token}, where, add={"changes": 1})
 
     def table(self, name: str) -> TableRecord | None:
         item = self._items.get(("names", name))

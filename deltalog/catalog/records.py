@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from deltalog.errors import (
@@ -342,6 +342,17 @@ def table_name(database: object, table: object) -> str:
     if "." in str(database):
         raise CallError(f"The name of a database has no dot in it; got {database!r}.")
     return f"{database}.{table}"
+
+
+def are_nested(url: str, other: str) -> bool:
+    """Whether one of two roots lies below the other, or they are the same; both spelled as a catalog does."""
+    first, second = sorted((f"{url.rstrip('/')}/", f"{other.rstrip('/')}/"), key=len)
+    return second.startswith(first)
+
+
+def nested_with(url: str, tables: Iterable[TableRecord]) -> TableRecord | None:
+    """The first of some tables whose root is, or lies below, or lies around a root."""
+    return next((table for table in tables if are_nested(url, table.url)), None)
 
 
 def check_table_name(name: object) -> str:

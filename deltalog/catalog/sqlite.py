@@ -28,6 +28,7 @@ from deltalog.catalog.records import (
     TableRecord,
     TransactionRecord,
     TransactionStatus,
+    are_nested,
 )
 from deltalog.catalog.sqlite_file import SQLiteFile, file_path
 
@@ -37,6 +38,7 @@ _TABLE = "SELECT table_id, name, url, created_ms FROM tables"
 _REGISTER = (
     "INSERT INTO tables (table_id, name, url, created_ms, version) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
+_URLS = "SELECT url FROM tables"
 # One statement sees one state of the file.
 _HEAD = """
 SELECT tables.version, commits.version, file, in_commit_timestamp_ms, size_bytes, txn_id
@@ -101,6 +103,8 @@ class SQLiteCoordinator(Coordinator):
 
     def register(self, table: TableRecord, version: int) -> bool:
         with self._file.writing() as execute:
+            if any(are_nested(table.url, url) for (url,) in execute(_URLS)):
+                return False
             row = (table.table_id, table.name, table.url, table.created_ms, version)
             return execute(_REGISTER, row).rowcount == 1
 

@@ -119,6 +119,29 @@ class CoordinatorTests:
         assert coordinator.tables() == [table(1)]
         assert coordinator.cut() == {"id-1": 7}
 
+    @pytest.mark.parametrize("inner", ["/x", "/x/y", "/"])
+    def test_refuses_a_root_below_or_around_that_of_another(
+        self, coordinator: Coordinator, another: Coordinator, inner: str
+    ) -> None:
+        outer = table(1).url
+        coordinator.register(table(1), 0)
+        coordinator.register(dataclasses.replace(table(2), url="file:///data/u/v"), 0)
+        for url in (f"{outer}{inner}", "file:///data", "file:///data/u", "file:///"):
+            assert another.register(dataclasses.replace(table(3), url=url), 0) is False
+        for number, url in enumerate((f"{outer}0", "file:///data/u/w", "file:///data/tt", "other:///data"), 3):
+            assert another.register(dataclasses.replace(table(number), url=url), 0) is True
+        assert len(coordinator.tables()) == 6
+
+    def test_one_of_many_registers_a_place(self, coordinator: Coordinator, another: Coordinator) -> None:
+        urls = [f"file:///data{'/x' * depth}" for depth in range(self.threads)]
+
+        def register(who: int) -> bool:
+            handle = (coordinator, another)[who % 2]
+            return handle.register(dataclasses.replace(table(who), url=urls[who]), 0)
+
+        assert sum(together(register, self.threads)) == 1
+        assert len(coordinator.tables()) == 1
+
     def test_a_refused_registration_takes_nothing(self, coordinator: Coordinator) -> None:
         coordinator.register(table(1), 0)
         for clash in (table(1).name, "sales.other"):
@@ -174,7 +197,7 @@ class CoordinatorTests:
         assert another.head("id-1") == Head(2, (new,))
 
     def test_lists_tables_by_name(self, coordinator: Coordinator) -> None:
-        records = [TableRecord(f"id-{n}", f"sales.{name}", f"file:///{name}", n) for n, name in enumerate(ODD)]
+        records = [TableRecord(f"id-{n}", f"sales.{name}", f"file:///{n}", n) for n, name in enumerate(ODD)]
         for record in random.Random(1).sample(records, len(records)):
             assert coordinator.register(record, 0)
         records.sort(key=lambda record: record.name)

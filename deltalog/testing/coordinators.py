@@ -26,6 +26,7 @@ from deltalog.catalog.records import (
     TableRecord,
     TransactionRecord,
     TransactionStatus,
+    are_nested,
 )
 from deltalog.errors import CoordinatorError, OperationTimeoutError
 from deltalog.testing.stores import Call, Decider, Fault, SimulatedKill, no_faults
@@ -218,7 +219,7 @@ class MemoryCoordinator(Coordinator):
     def register(self, table: TableRecord, version: int) -> bool:
         with self._lock:
             for other in self._tables.values():
-                if other.table_id == table.table_id or other.name == table.name or other.url == table.url:
+                if other.table_id == table.table_id or other.name == table.name or are_nested(other.url, table.url):
                     return False
             self._tables[table.table_id] = table
             self._heads[table.table_id] = Head(version)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from deltalog.catalog.ledger import Ledger
 from deltalog.catalog.prepared import added_files, written_files
-from deltalog.catalog.records import StatusFilter, TableRecord, TransactionRecord, TransactionStatus
+from deltalog.catalog.records import StatusFilter, TableRecord, TransactionRecord, TransactionStatus, are_nested
 from deltalog.errors import DeltaLogError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.actions import DeletionVector
 from deltalog.spec.deletion_vectors import relative_path
-from deltalog.spec.paths import STAGED_COMMITS_DIRECTORY, encode_path
+from deltalog.spec.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, encode_path
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
-from deltalog.transactions.objects import same_etag
+from deltalog.transactions.objects import can_be_deleted, same_etag
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import CHANGES, OBJECTS
 from deltalog.write.datafiles import discard
@@ -101,6 +101,7 @@ class _Cleaner:
         self._tables = tables
         self._known = {table.table_id: table for table in tables.all()}
         self._in_use: dict[str, _InUse] = {}
+        self._is_table: dict[tuple[str, str], bool] = {}
 
     def is_cleaned(self, key: str, part: bytes) -> bool:
         """Whether nothing of a part is left now. One that cannot be done away with must not hold up the others."""
@@ -120,6 +121,9 @@ class _Cleaner:
     def _is_gone(self, table: TableRecord, store: LogStore, path: str, etag: str | None) -> bool:
         """Delete an object, unless the table has it or has had it, or it is not the one that was named. False where
         that is not known, because a transaction may yet add it."""
+        if (reason := self._foreign(table, store, path)) is not None:
+            log.warning("%s: %s stays: %s", table.url, path, reason)
+            return True
         in_use = self._in_use.get(table.table_id) or self._look(table)
         try:
             in_use.files.find(encode_path(path))
@@ -134,6 +138,29 @@ class _Cleaner:
         elif etag is None or same_etag(etag, store.etag(path)):
             store.delete(path)
         return True
+
+    def _foreign(self, table: TableRecord, store: LogStore, path: str) -> str | None:
+        """Why a path is none of a data file of this table, whoever named it; None where it may be one. Cost: 1 LIST for
+        each directory that was not yet looked at."""
+        if not can_be_deleted(path):
+            return "that is not the name of a Parquet file"
+        place = f"{table.url.rstrip('/')}/{path}"
+        for other in self._known.values():
+            is_inside = other.table_id != table.table_id and are_nested(other.url, table.url)
+            if is_inside and len(other.url) > len(table.url) and are_nested(other.url, place):
+                return f"it lies in the table {other.name}"
+        names = path.split("/")[:-1]
+        for depth in range(1, len(names) + 1):
+            directory = "/".join(names[:depth])
+            if self._has_log(table, store, directory):
+                return f"{directory} is a table of its own"
+        return None
+
+    def _has_log(self, table: TableRecord, store: LogStore, directory: str) -> bool:
+        key = table.table_id, directory
+        if key not in self._is_table:
+            self._is_table[key] = bool(store.list_names(f"{directory}/{LOG_DIRECTORY}"))
+        return self._is_table[key]
 
     def _look(self, table: TableRecord) -> _InUse:
         """Cost: 1 call of the coordinator for each transaction that is not decided, and 1 for each 1,000; as

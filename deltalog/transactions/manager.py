@@ -45,7 +45,7 @@ from deltalog.spec.schema import StructType
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions import objects, ratified, times
 from deltalog.transactions.leftovers import clean_up, recover
-from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, path_below
+from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, deletable_path
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
 from deltalog.write.commit import Environment
@@ -128,8 +128,9 @@ class TransactionManager:
         """Create a table that this catalog manages. ``name``: ``database.table``. ``options``: as for
         ``DeltaTable.create``.
 
-        Raises TableExistsError where the name or the location is taken. Cost: as ``DeltaTable.create`` and an open,
-        2 HEADs, and 3 calls of the coordinator.
+        Raises TableExistsError where the name or the location is taken, or the location lies below or around the root
+        of another table. Cost: as ``DeltaTable.create`` and an open, 2 HEADs, and 3 calls of the coordinator, and 1 for
+        each 1,000 tables.
         """
         return self._tables.create(name, url, schema, properties or {}, options)
 
@@ -139,9 +140,9 @@ class TransactionManager:
         to ask.
 
         What was begun before and not ended is ended. Raises TableExistsError for a name that is taken, and for a
-        table that is in the catalog under another, however its place is written; ResourceNotReadyError for a table of
-        another catalog; TimestampAheadError for one whose last in-commit timestamp is too far ahead. Cost: as two opens
-        and a commit, 2 HEADs, and 3 calls of the coordinator, and 1 for each 1,000
+        table that is in the catalog under another, or below or around one, however its place is written;
+        ResourceNotReadyError for a table of another catalog; TimestampAheadError for one whose last in-commit timestamp
+        is too far ahead. Cost: as two opens and a commit, 2 HEADs, and 3 calls of the coordinator, and 1 for each 1,000
         tables.
         """
         return self._tables.register(name, url)
@@ -328,7 +329,8 @@ class TransactionManager:
 
     def delete_objects_on_cancel(self, transaction_id: str, name: str, objects: Sequence[VirtualObject]) -> None:
         """Name 1 to 100 objects of a table that are about to be written, to be deleted if the transaction is aborted;
-        before they are written, so that none is forgotten.
+        before they are written, so that none is forgotten. An object is a Parquet file: its name ends with ".parquet",
+        and no name on the way to it begins with "_" or ".", but for partition directories.
 
         Raises CallError, EntityNotFoundError, and what the state of the transaction makes of it.
         """
@@ -336,7 +338,7 @@ class TransactionManager:
             raise CallError(f"delete_objects_on_cancel takes 1 to 100 objects; got {len(objects)}.")
         self._allowed(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL)
         table = self._tables.record(name)
-        named = {path_below(table, each.uri): each.etag for each in objects}
+        named = {deletable_path(table, each.uri): each.etag for each in objects}
         parts = {f"{OBJECTS}/{table.table_id}/{path}": json.dumps(etag).encode() for path, etag in named.items()}
         self._ledger.change(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL, parts=lambda record: parts)
 

@@ -24,17 +24,14 @@ from deltalog.read.predicates import columns_of
 from deltalog.spec import column_mapping, partitions
 from deltalog.spec.actions import Metadata
 from deltalog.spec.arrow import schema_from_arrow
-from deltalog.spec.paths import LOG_DIRECTORY, are_ordinary, canonical_url, encode_path, is_plain
+from deltalog.spec.paths import are_ordinary, canonical_url, encode_path, is_plain
 from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
-from deltalog.write.datafiles import CHANGES_DIRECTORY
-from deltalog.write.stream import BLOBS_DIRECTORY
 from deltalog.write.transaction import Transaction
 
 ETAG = "deltalog.etag"
-# Below them lies what versions need although no action names it, or what deltalog itself takes care of.
-_OWN_DIRECTORIES = (LOG_DIRECTORY, CHANGES_DIRECTORY, BLOBS_DIRECTORY)
+_DATA_FILE = ".parquet"
 # What a key of S3 may have in all, and a name on a local disk.
 _MAX_URI_BYTES = 1024
 _MAX_NAME_BYTES = 255
@@ -80,8 +77,8 @@ class ObjectPage:
 
 
 def path_below(table: TableRecord, uri: object) -> str:
-    """The path of an object below the root of its table. Raises CallError for one that lies elsewhere, is none of the
-    caller's, or has a name that no object there can have."""
+    """The path of an object below the root of its table. Raises CallError for one that lies elsewhere, is hidden, or
+    has a name that no object there can have."""
     if not isinstance(uri, str) or not 1 <= _byte_count(uri) <= _MAX_URI_BYTES:
         raise CallError(f"The URI of an object is text of 1 to {_MAX_URI_BYTES} bytes; got {uri!r}.")
     root = f"{table.url.rstrip('/')}/"
@@ -89,11 +86,37 @@ def path_below(table: TableRecord, uri: object) -> str:
     path = _local_path(uri, root) if is_local else canonical_url(uri)
     below = path.removeprefix(root)
     names = below.split("/")
-    if not path.startswith(root) or not is_plain(below) or names[0] in _OWN_DIRECTORIES:
+    if not path.startswith(root) or not is_plain(below) or is_hidden(below):
         raise CallError(f"{uri!r} is no data file of {table.name}, whose root is {table.url}.")
     if is_local and any(_byte_count(name) > _MAX_NAME_BYTES for name in names):
         raise CallError(f"{uri!r} is no data file of {table.name}: a name in it has more than {_MAX_NAME_BYTES} bytes.")
     return below
+
+
+def deletable_path(table: TableRecord, uri: object) -> str:
+    """As ``path_below``, of an object that may be deleted. Raises CallError for others too."""
+    below = path_below(table, uri)
+    if not can_be_deleted(below):
+        raise CallError(
+            f"{uri!r} is not the name of a Parquet file, and only those are deleted when a transaction is cancelled: "
+            f'name objects of {table.name} that end with "{_DATA_FILE}".'
+        )
+    return below
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a path below a table is none of a data file: a name in it begins with "_" or ".", as the directories do
+    that a table keeps for itself (``_delta_log``, ``_change_data``, ``_blobs``, ...), at whatever depth. A directory of
+    a partition column may begin so."""
+    *directories, name = path.split("/")
+    names = [name, *(each for each in directories if "=" not in each)]
+    return any(each.startswith(("_", ".")) for each in names)
+
+
+def can_be_deleted(path: str) -> bool:
+    """Whether a path below a table is, by its name, that of a Parquet file of a caller: nothing else is deleted when a
+    transaction is cancelled."""
+    return path.lower().endswith(_DATA_FILE) and not is_hidden(path)
 
 
 def _local_path(uri: str, root: str) -> str:

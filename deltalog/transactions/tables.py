@@ -56,8 +56,7 @@ class ManagedTables:
     ) -> DeltaTable:
         """See ``TransactionManager.create_table``."""
         full, root = records.check_table_name(name), self._root(url)
-        if self.coordinator.table(full) is not None:
-            raise self._taken(full)
+        self._check_free(full, root)
         marks = {
             **properties,
             f"{FEATURE_PREFIX}{CATALOG_MANAGED}": "supported",
@@ -72,11 +71,7 @@ class ManagedTables:
         """See ``TransactionManager.register_table``."""
         full, root = records.check_table_name(name), self._root(url)
         # Before the log is read: the version that is found must not become old by commits that go through the catalog.
-        for known in self.all():
-            if known.name == full:
-                raise self._taken(full)
-            if known.url == root:
-                raise TableExistsError(f"{root} is the table {known.name} of the catalog {self.coordinator.url}.")
+        self._check_free(full, root)
         store = AdoptedStore(self.plain_store(root), self.coordinator.url)
         table = DeltaTable.open(store, environment=self._environment)
         table.retrying(self._mark)
@@ -88,8 +83,22 @@ class ManagedTables:
         store = self.plain_store(url)
         return canonical_url(store.link_target("") or store.url)
 
-    def _taken(self, name: str) -> TableExistsError:
-        return TableExistsError(f"The catalog {self.coordinator.url} has a table {name} already.")
+    def _check_free(self, name: str, root: str) -> None:
+        """Raises TableExistsError for a name that is taken, and a root that is, or lies below, or lies around that of
+        another table: the files of one would be below the other. Cost: as ``all``."""
+        known = self.all()
+        if any(table.name == name for table in known):
+            raise TableExistsError(f"The catalog {self.coordinator.url} has a table {name} already.")
+        other = records.nested_with(root, known)
+        if other is None:
+            return
+        if other.url == root:
+            raise TableExistsError(f"{root} is the table {other.name} of the catalog {self.coordinator.url}.")
+        raise TableExistsError(
+            f"{root} and {other.url}, the root of {other.name} in the catalog {self.coordinator.url}, lie one below "
+            "the other, so files of one table would be taken for files of both. Nothing was changed: choose a place "
+            "beside it."
+        )
 
     def _mark(self, table: DeltaTable) -> None:
         """Commit that the table is this catalog's, unless it says so already."""
@@ -128,7 +137,8 @@ class ManagedTables:
             version = table.version
             if not self.coordinator.register(record, version):
                 raise TableExistsError(
-                    f"The catalog {self.coordinator.url} has another table {name}, or {table.url} under another name."
+                    f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
+                    f"{table.url}."
                 )
             # Where it cannot be dropped at this version, what is new came through the catalog since.
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):

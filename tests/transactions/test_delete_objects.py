@@ -38,7 +38,7 @@ def name_objects(manager, transaction, paths, etag=None, name=A):
 @pytest.mark.parametrize("end", ["cancel", "commit", "leave"])
 def test_objects_go_when_it_is_cancelled_and_stay_when_it_is_committed(manager, end):
     transaction, (_, store) = manager.transaction(), place(manager)
-    name_objects(manager, transaction, ["x.parquet", "day=1/y z.parquet", "never-written"])
+    name_objects(manager, transaction, ["x.parquet", "day=1/y z.parquet", "never-written.parquet"])
     for path in ("x.parquet", "day=1/y z.parquet"):
         store.put(path, b"rows")
     if end != "leave":
@@ -133,8 +133,9 @@ def test_what_is_no_file_is_not_there_to_be_deleted(catalog, tmp_path, etag):
     """Else it would be tried again for ever."""
     manager = bank(catalog, root=tmp_path)
     transaction, (_, store) = manager.transaction(), place(manager)
-    name_objects(manager, transaction, ["day=1", "day=1/x/y"], etag)
+    name_objects(manager, transaction, ["day=1.parquet", "day=1/x/y.parquet"], etag)
     store.put("day=1/x", b"rows")
+    store.put("day=1.parquet/x", b"rows")
     transaction.cancel()
     assert catalog.parts(transaction.id) == {}
     assert store.get("day=1/x") == b"rows"
@@ -143,22 +144,22 @@ def test_what_is_no_file_is_not_there_to_be_deleted(catalog, tmp_path, etag):
 @pytest.mark.parametrize("quotes", ["", '"'])
 def test_the_etag_decides(manager, quotes):
     transaction, (_, store) = manager.transaction(), place(manager)
-    for path, data in (("same", b"as named"), ("other", b"changed since")):
+    for path, data in (("same.parquet", b"as named"), ("other.parquet", b"changed since")):
         etag = hashlib.md5(b"as named").hexdigest()
         name_objects(manager, transaction, [path], f"{quotes}{etag}{quotes}")
         store.put(path, data)
     transaction.cancel()
-    assert (store.head("same"), store.head("other") is not None) == (None, True)
+    assert (store.head("same.parquet"), store.head("other.parquet") is not None) == (None, True)
 
 
 def test_the_last_etag_that_was_named_counts_and_an_object_is_named_once(manager):
     transaction, (_, store) = manager.transaction(), place(manager)
-    name_objects(manager, transaction, ["x"], "0" * 32)
-    name_objects(manager, transaction, ["x"])
-    store.put("x", b"rows")
+    name_objects(manager, transaction, ["x.parquet"], "0" * 32)
+    name_objects(manager, transaction, ["x.parquet"])
+    store.put("x.parquet", b"rows")
     assert len(manager.coordinator.parts(transaction.id)) == 1
     transaction.cancel()
-    assert store.head("x") is None
+    assert store.head("x.parquet") is None
 
 
 OUTSIDE = [
@@ -176,13 +177,15 @@ def test_what_is_no_object_of_the_table_is_refused(manager, uri):
     transaction = manager.transaction()
     named = uri.format(root=url) if isinstance(uri, str) else uri
     with pytest.raises(CallError):
-        manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(f"{url}/fine"), VirtualObject(named)])
+        manager.delete_objects_on_cancel(
+            transaction.id, A, [VirtualObject(f"{url}/fine.parquet"), VirtualObject(named)]
+        )
     assert manager.coordinator.parts(transaction.id) == {}
     transaction.cancel()
     assert store.head("_delta_log/00000000000000000000.json") is not None
 
 
-@pytest.mark.parametrize("path", ["x" * 256, "é" * 128, f"day=1/{'x' * 256}/y"])
+@pytest.mark.parametrize("path", ["x" * 248 + ".parquet", "é" * 124 + ".parquet", f"day=1/{'x' * 256}/y.parquet"])
 def test_a_name_that_no_file_can_have_is_refused(tmp_path, path):
     """To delete it would fail for ever, and the transaction would be kept for ever."""
     manager = bank(str(tmp_path / "catalog.db"), root=tmp_path)
@@ -193,7 +196,7 @@ def test_a_name_that_no_file_can_have_is_refused(tmp_path, path):
 
 
 def test_the_longest_names_are_allowed_and_can_be_deleted(manager):
-    paths = ["x" * 255, "é" * 127, f"day=1/{'x' * 255}"]
+    paths = ["x" * 247 + ".parquet", "é" * 123 + ".parquet", f"day=1/{'x' * 247}.parquet"]
     transaction, (_, store) = manager.transaction(), place(manager)
     name_objects(manager, transaction, paths, "0" * 32)
     name_objects(manager, transaction, paths[:2])
@@ -210,13 +213,13 @@ def test_an_object_is_found_by_any_name_of_its_place(tmp_path, scheme):
     manager = bank(str(tmp_path / "catalog.db"), root=tmp_path)
     transaction, (root, store) = manager.transaction(), place(manager)
     url = scheme.format(link=tmp_path / "link", root=root)
-    store.put("day=1/x", b"rows")
-    manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(f"{url}/day=1/x")])
-    for outside in (f"{url}/../x", f"{url}-2/x", f"{url}/_blobs/x"):
+    store.put("day=1/x.parquet", b"rows")
+    manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(f"{url}/day=1/x.parquet")])
+    for outside in (f"{url}/../x.parquet", f"{url}-2/x.parquet", f"{url}/_blobs/x"):
         with pytest.raises(CallError, match="no data file"):
             manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(outside)])
     transaction.cancel()
-    assert store.head("day=1/x") is None
+    assert store.head("day=1/x.parquet") is None
 
 
 @pytest.mark.parametrize("url", ["s3://b/t", "s3a://b/t"])
@@ -233,8 +236,8 @@ def test_an_object_on_s3_is_found_by_each_of_its_schemes(url):
 def test_how_many_objects(manager, number):
     transaction = manager.transaction()
     with pytest.raises(CallError, match="1 to 100"):
-        name_objects(manager, transaction, [f"x{n}" for n in range(number)])
-    name_objects(manager, transaction, [f"x{n}" for n in range(100)])
+        name_objects(manager, transaction, [f"x{n}.parquet" for n in range(number)])
+    name_objects(manager, transaction, [f"x{n}.parquet" for n in range(100)])
 
 
 @pytest.mark.parametrize("name", ["bank.none", "none.a", "none"])
@@ -247,26 +250,26 @@ def test_what_cannot_be_deleted_now_is_tried_again_by_recover():
     coordinator = MemoryCoordinator()
     plain = bank(coordinator)
     _, store = place(plain)
-    faulty = FaultyStore(store, nth(1, Fault.FAIL_BEFORE, method="delete", path="x"))
+    faulty = FaultyStore(store, nth(1, Fault.FAIL_BEFORE, method="delete", path="x.parquet"))
     other = place(plain, B)[1]
     stores = {store.url: faulty, other.url: other}
     manager = SimulatedManager(coordinator, environment(Clock()), stores.__getitem__)
     transaction = manager.transaction()
-    name_objects(plain, transaction, ["x", "y"])
-    for path in ("x", "y"):
+    name_objects(plain, transaction, ["x.parquet", "y.parquet"])
+    for path in ("x.parquet", "y.parquet"):
         store.put(path, b"rows")
     transaction.cancel()
-    assert (store.head("x") is not None, store.head("y")) == (True, None)
+    assert (store.head("x.parquet") is not None, store.head("y.parquet")) == (True, None)
     assert manager.recover()["cleaned"] == 1
-    assert store.head("x") is None
+    assert store.head("x.parquet") is None
 
 
 def test_a_table_whose_log_is_gone_does_not_hold_up_the_others(catalog, tmp_path):
     manager = bank(catalog, root=tmp_path)
     transaction, (_, store) = manager.transaction(), place(manager, B)
     transaction.table(B).append(rows((3, 7)))
-    name_objects(manager, transaction, ["x", "y"])
-    for path in ("w", "z"):
+    name_objects(manager, transaction, ["x.parquet", "y.parquet"])
+    for path in ("w.parquet", "z.parquet"):
         name_objects(manager, transaction, [path], name=B)
         store.put(path, b"rows")
     shutil.rmtree(tmp_path / "a")
@@ -274,7 +277,7 @@ def test_a_table_whose_log_is_gone_does_not_hold_up_the_others(catalog, tmp_path
     other.cancel_transaction(transaction.id)
     assert store.list_names("") == []
     lost = next(table.table_id for table in other.list_tables() if table.name == A)
-    assert list(catalog.parts(transaction.id)) == [f"object/{lost}/x", f"object/{lost}/y"]
+    assert list(catalog.parts(transaction.id)) == [f"object/{lost}/x.parquet", f"object/{lost}/y.parquet"]
     other.drop_table(A)
     assert other.recover(datetime.timedelta(days=-1)) == {"published": 0, "aborted": 0, "cleaned": 2, "forgotten": 1}
 
@@ -283,18 +286,18 @@ def test_a_transaction_is_not_forgotten_before_its_objects_are_gone():
     coordinator, clock = MemoryCoordinator(), Clock()
     plain = bank(coordinator, clock)
     _, store = place(plain)
-    faulty = FaultyStore(store, lambda call: Fault.FAIL_BEFORE if call.path == "x" else None)
+    faulty = FaultyStore(store, lambda call: Fault.FAIL_BEFORE if call.path == "x.parquet" else None)
     stores = {store.url: faulty, place(plain, B)[0]: place(plain, B)[1]}
     manager = SimulatedManager(coordinator, environment(clock), stores.__getitem__)
     transaction = manager.transaction()
-    name_objects(plain, transaction, ["x"])
-    store.put("x", b"rows")
+    name_objects(plain, transaction, ["x.parquet"])
+    store.put("x.parquet", b"rows")
     transaction.cancel()
     clock.pass_(days=100)
     assert manager.recover(datetime.timedelta(days=1))["forgotten"] == 0
     faulty.decide = lambda call: None
     assert manager.recover(datetime.timedelta(days=1)) == {"published": 0, "aborted": 0, "cleaned": 1, "forgotten": 1}
-    assert store.head("x") is None
+    assert store.head("x.parquet") is None
 
 
 def test_files_that_its_own_operations_wrote_go_without_being_named(manager):

@@ -62,7 +62,7 @@ def test_whoever_is_at_work_is_not_idle(clock, keeps):
         elif keeps == "write":
             table.append(rows((number, number)))
         else:
-            manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(f"{table.url}/x")])
+            manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(f"{table.url}/x.parquet")])
     clock.now_ms += IDLE_MS
     assert transaction.commit() == "COMMITTED"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable
 from dataclasses import replace
@@ -309,7 +310,8 @@ def test_no_file_that_a_version_needs_is_deleted_on_cancel(tmp_path: Path, manag
     files = [path for path in (tmp_path / "v").rglob("*") if path.is_file() and "_delta_log" not in path.parts]
     assert sum(path.suffix == ".bin" for path in files) == 2
     for path in files:
-        cancelled(manager, "sales.v", path)
+        with pytest.raises(CallError, match="Parquet") if path.suffix == ".bin" else contextlib.nullcontext():
+            cancelled(manager, "sales.v", path)
     assert all(path.exists() for path in files)
     assert [table.snapshot(version).scan().to_arrow().num_rows for version in (0, 1, 2)] == [30_000, 20_000, 16_000]
 

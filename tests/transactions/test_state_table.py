@@ -77,7 +77,9 @@ class Place:
             "cancel": lambda: manager.cancel_transaction(transaction_id),
             "extend": lambda: manager.extend_transaction(transaction_id),
             "describe": lambda: manager.describe_transaction(transaction_id).status,
-            "delete objects": lambda: manager.delete_objects_on_cancel(transaction_id, A, [VirtualObject(f"{url}/x")]),
+            "delete objects": lambda: manager.delete_objects_on_cancel(
+                transaction_id, A, [VirtualObject(f"{url}/x.parquet")]
+            ),
             "write": self._write if transaction_id == self.id else lambda: manager.transaction(transaction_id),
             "read": lambda: manager.transaction(transaction_id).table(A).version * 0 or None,
         }[name]()
