@@ -130,7 +130,7 @@ def conformed(
         if given is None:
             column = _null(field.data_type)
         else:
-            column = _value(F.col(_quoted(given.name)), given.data_type, field.data_type)
+            column = _value(F.col(quoted(given.name)), given.data_type, field.data_type)
             column = _length_checked(column, field)
         columns.append(column.alias(field.name))
     frame = df.select(*columns)
@@ -141,13 +141,13 @@ def conformed(
 
 
 def _stored(field: deltalog.StructField, in_path: bool) -> Column:
-    column = F.col(_quoted(field.name))
+    column = F.col(quoted(field.name))
     if in_path:
         column = _partition_value(column, field)
     return _checked_not_null(column, field, field.name, in_path).alias(field.name)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

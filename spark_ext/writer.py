@@ -6,10 +6,12 @@ the commit leaves the log untouched, and the directory is removed again.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,8 @@ from pyspark.sql import DataFrame
 
 import deltalog
 from spark_ext import mapped, paths, rules
-from spark_ext.conform import as_table, check_unique, conformed, problems, stored_schema
+from spark_ext.conform import as_table, check_unique, conformed, problems, quoted, stored_schema
+from spark_ext.defaults import PROPERTY_DEFAULTS, SessionDefaults
 from spark_ext.files import JobDirectory, collect, rows_of
 from spark_ext.paths import Location
 from spark_ext.session import session_settings, spark_version
@@ -38,6 +41,7 @@ _OPTIONS = {
         "compression",
         "maxRecordsPerFile",
         "mergeSchema",
+        "optimizeWrite",
         "overwriteSchema",
         "partitionOverwriteMode",
         "replaceWhere",
@@ -103,6 +107,7 @@ class Writer:
         self._partition_by: tuple[str, ...] | None = None
         self._options: dict[str, Any] = {}
         self._properties: dict[str, str] = {}
+        self._defaults = SessionDefaults()
 
     def mode(self, mode: str) -> Writer:
         """``append``, ``overwrite``, ``error`` (or ``errorifexists``), ``ignore``."""
@@ -148,7 +153,18 @@ class Writer:
         are removed, best effort. CommitStateUnknownError: the outcome is open and no file is removed.
         Cost: a Spark job, a footer read for each file in threads, one commit.
         """
-        self._check()
+        self._check(self._options)
+        spark = self._df.sparkSession
+        settled = copy.copy(self)
+        settled._defaults = SessionDefaults.of(spark)
+        settled._options = settled._defaults.options(self._mode, self._options)
+        result = settled._save(path)
+        if settled._defaults.gives_transaction(self._options):
+            with contextlib.suppress(Exception):  # what is committed is not undone
+                settled._defaults.forget_transaction(spark)
+        return result
+
+    def _save(self, path: Location) -> WriteResult:
         data = stored_schema(from_spark(self._df.schema))
         check_unique(data)
         table = _existing(path)
@@ -174,8 +190,7 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------ planning
 
-    def _check(self) -> None:
-        options = self._options
+    def _check(self, options: Mapping[str, Any]) -> None:
         if ("txnAppId" in options) != ("txnVersion" in options):
             raise deltalog.CallError("txnAppId and txnVersion belong together. Give both, or none.")
         if options.get("overwriteSchema") and self._mode != "overwrite":
@@ -192,9 +207,19 @@ class Writer:
         if self._options.get("replaceWhere"):
             raise deltalog.CallError(f"There is no table at {url} in which replaceWhere could replace rows.")
         columns = self._partition_by or ()
-        transaction = deltalog.DeltaTable.create_transaction(
-            url, data, partition_by=columns, properties=self._properties
-        )
+        self._check_dynamic(columns)
+        defaults = self._defaults.properties
+        try:
+            transaction = deltalog.DeltaTable.create_transaction(
+                url, data, partition_by=columns, properties={**defaults, **self._properties}
+            )
+        except deltalog.InvalidPropertyError as error:
+            key = str(error.facts.get("key"))
+            if key not in defaults or key in self._properties:
+                raise
+            setting = PROPERTY_DEFAULTS + key.removeprefix("delta.")
+            message = f"{setting} in this session is a default for new tables that cannot be followed. {error.message}"
+            raise deltalog.InvalidPropertyError(message, key=key) from error
         names = [data.field(name).name for name in columns]
         return _Plan(transaction, data, transaction.schema, names)
 
@@ -209,10 +234,12 @@ class Writer:
             )
         if self._options.get("overwriteSchema"):
             names = [data.field(name).name for name in self._partition_by or ()]
+            self._check_dynamic(names)
             if data != snapshot.schema or names != list(snapshot.partition_columns):
                 transaction.set_schema(data, partition_by=names)
             return _Plan(transaction, data, transaction.schema, names)
         names = list(snapshot.partition_columns)
+        self._check_dynamic(names)
         given = names if self._partition_by is None else list(self._partition_by)
         if [name.lower() for name in given] != [name.lower() for name in names]:
             raise deltalog.SchemaMismatchError(
@@ -232,6 +259,10 @@ class Writer:
             if target != snapshot.schema:
                 transaction.set_schema(target)
         return _Plan(transaction, data, transaction.schema, names)
+
+    def _check_dynamic(self, partition_columns: Sequence[str]) -> None:
+        if partition_columns and self._mode == "overwrite":
+            self._defaults.check_dynamic(self._options)
 
     def _check_properties(self, snapshot: deltalog.Snapshot) -> None:
         for key, value in self._properties.items():
@@ -330,13 +361,21 @@ class Writer:
     def _replaces_partitions(self, plan: _Plan) -> bool:
         """As in Spark, a table without partitions is overwritten whole."""
         dynamic = self._options.get("partitionOverwriteMode") and plan.transaction.snapshot is not None
-        return bool(dynamic and plan.partition_columns)
+        return bool(self._mode == "overwrite" and dynamic and plan.partition_columns)
+
+    def _optimizes(self, plan: _Plan) -> bool:
+        """As in delta-spark: the option, else the session, else the table."""
+        if "optimizeWrite" in self._options:
+            return bool(self._options["optimizeWrite"])
+        return plan.transaction.metadata.configuration.get("delta.autoOptimize.optimizeWrite", "").lower() == "true"
 
     def _write_parquet(self, plan: _Plan, directory: str) -> None:
         demands = plan.transaction.rules()
         frame = conformed(self._df, plan.data, plan.target, plan.partition_columns, demands)
         if mapped.is_mapped(plan.transaction):
             frame = mapped.under_stored_names(frame, plan.target)
+        if self._optimizes(plan):
+            frame = frame.hint("rebalance", *(quoted(name) for name in plan.stored_partition_columns))
         options: dict[str, Any] = dict(_WRITE_OPTIONS)
         for name in ("compression", "maxRecordsPerFile"):
             if name in self._options:
@@ -401,7 +440,7 @@ def _text(value: Any) -> str:
 
 def _parsed(name: str, value: Any) -> Any:
     text = _text(value)
-    if name in ("mergeSchema", "overwriteSchema"):
+    if name in ("mergeSchema", "optimizeWrite", "overwriteSchema"):
         if text.lower() not in ("true", "false"):
             raise deltalog.CallError(f"The option {name} is {value!r}, but must be true or false.")
         return text.lower() == "true"

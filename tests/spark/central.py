@@ -14,6 +14,7 @@ import pytest
 
 import deltalog
 import spark_ext
+from tests.spark.settings import session_of
 from tests.spark.tables import action, actions, data_files, history, litter, make, rows, schema, versions
 
 EVERY_TYPE = """
@@ -64,6 +65,20 @@ class Central:
         removed = {each["path"] for each in action(table, 2, "remove")}
         assert removed == {a["path"] for v in (0, 1) for a in action(table, v, "add")}
         assert litter(table) == []
+
+    def test_the_session_says_what_options_do_not(self, spark: Any, table: str) -> None:
+        spark_ext.write(spark.sql("select 1L id, 'a' p union all select 2L, 'b'")).partitionBy("p").save(table)
+        delta = "spark.databricks.delta."
+        settings = {
+            "spark.sql.sources.partitionOverwriteMode": "dynamic",
+            delta + "schema.autoMerge.enabled": "true",
+            delta + "commitInfo.userMetadata": "of the session",
+            delta + "optimizeWrite.enabled": "true",
+        }
+        with session_of(spark, settings):
+            spark_ext.write(spark.sql("select 3L id, 'a' p, 'x' extra")).mode("overwrite").save(table)
+        assert rows(spark_ext.read(spark).load(table)) == [(2, "b", None), (3, "a", "x")]
+        assert action(table, 1, "commitInfo")[0]["userMetadata"] == "of the session"
 
     def test_partitions_survive_the_way_through_directory_names(self, spark: Any, table: str, zone: Any) -> None:
         zone("America/New_York")

@@ -1,0 +1,145 @@
+"""What a session says where a write does not.
+
+delta-spark's writer takes defaults from its session, and an option of the write comes before them. Each of them is
+followed here in the same order of precedence, or refused by its name, so that a script that leaves delta-spark does not
+write something else than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import deltalog
+
+PROPERTY_DEFAULTS = "spark.databricks.delta.properties.defaults."
+_PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+_MERGE_SCHEMA = "spark.databricks.delta.schema.autoMerge.enabled"
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_OPTIMIZE_WRITE = "spark.databricks.delta.optimizeWrite.enabled"
+_TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
+_TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+_TXN_VERSION_RESET = "spark.databricks.delta.write.txnVersion.autoReset.enabled"
+_DYNAMIC_ENABLED = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
+_AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
+_KEYS = frozenset(
+    {
+        _PARTITION_OVERWRITE_MODE,
+        _MERGE_SCHEMA,
+        _USER_METADATA,
+        _OPTIMIZE_WRITE,
+        _TXN_APP_ID,
+        _TXN_VERSION,
+        _TXN_VERSION_RESET,
+        _DYNAMIC_ENABLED,
+        _AUTO_COMPACT,
+    }
+)
+# The least versions of a new table. Those up to these are what every new table has anyway.
+_BASE_VERSIONS = {"delta.minReaderVersion": 1, "delta.minWriterVersion": 2}
+_IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDefaults:
+    """The settings of a session that a write follows, as text by name; only those that are set."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> SessionDefaults:
+        """Cost: one command, which starts no job, and a look-up for each of them that is set."""
+        # Names only: where a value looks like a secret this command shows another one.
+        names = [row[0] for row in spark.sql("SET").collect()]
+        wanted = [name for name in names if name in _KEYS or name.startswith(PROPERTY_DEFAULTS)]
+        found = {name: spark.conf.get(name, None) for name in wanted}
+        return cls({name: value for name, value in found.items() if value is not None})
+
+    def options(self, mode: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a write: those that are ``given``, and what the session says of the others.
+
+        Raises CallError, by the name of the setting, for what cannot be followed.
+        """
+        self._check_compaction()
+        options = dict(given)
+        if "mergeSchema" not in options and not options.get("overwriteSchema") and self._flag(_MERGE_SCHEMA):
+            options["mergeSchema"] = True
+        if "userMetadata" not in options and _USER_METADATA in self.settings:
+            options["userMetadata"] = self.settings[_USER_METADATA]
+        if "optimizeWrite" not in options and _OPTIMIZE_WRITE in self.settings:
+            options["optimizeWrite"] = self._flag(_OPTIMIZE_WRITE)
+        if not self.gives_transaction(given):
+            return self._with_overwrite_mode(mode, options)
+        if not (_TXN_APP_ID in self.settings and _TXN_VERSION in self.settings):
+            raise deltalog.CallError(f"{_TXN_APP_ID} and {_TXN_VERSION} belong together. Set both, or none.")
+        version = self.settings[_TXN_VERSION]
+        if not (version.isascii() and version.isdigit()):
+            raise deltalog.CallError(f"{_TXN_VERSION} is {version!r}, but must be a number that is not negative.")
+        options.update(txnAppId=self.settings[_TXN_APP_ID], txnVersion=int(version))
+        return self._with_overwrite_mode(mode, options)
+
+    def _with_overwrite_mode(self, mode: str, options: dict[str, Any]) -> dict[str, Any]:
+        """A condition that is given says what is replaced, whatever the session has."""
+        if mode != "overwrite":
+            return options
+        if "partitionOverwriteMode" not in options and not options.get("replaceWhere"):
+            text = self.settings.get(_PARTITION_OVERWRITE_MODE, "static")
+            options["partitionOverwriteMode"] = text.lower() == "dynamic"
+        return options
+
+    def check_dynamic(self, options: Mapping[str, Any]) -> None:
+        """Whether a write of a partitioned table may replace the partitions that occur in the data, if it is to.
+
+        Raises CallError, as delta-spark does."""
+        if not options.get("partitionOverwriteMode"):
+            return
+        if not self._flag(_DYNAMIC_ENABLED, True):
+            raise deltalog.CallError(
+                f"This write is to replace only the partitions that occur in the data, and {_DYNAMIC_ENABLED} is false "
+                "in this session. Set it to true, or option('partitionOverwriteMode', 'static') to replace all rows."
+            )
+        if options.get("overwriteSchema"):
+            raise deltalog.CallError(
+                f"overwriteSchema replaces the whole table, and {_PARTITION_OVERWRITE_MODE} is dynamic in this "
+                "session, which replaces partitions. Set option('partitionOverwriteMode', 'static') to replace all."
+            )
+
+    def _check_compaction(self) -> None:
+        if self.settings.get(_AUTO_COMPACT, "false").strip().lower() != "false":
+            raise deltalog.CallError(
+                f"{_AUTO_COMPACT} is {self.settings[_AUTO_COMPACT]} in this session, and deltalog does not compact "
+                "files after a write. Set it to false to write without."
+            )
+
+    def gives_transaction(self, given: Mapping[str, Any]) -> bool:
+        """Whether the application id and version of a write come from the session."""
+        is_given = "txnAppId" in given or "txnVersion" in given
+        return not is_given and (_TXN_APP_ID in self.settings or _TXN_VERSION in self.settings)
+
+    def forget_transaction(self, spark: SparkSession) -> None:
+        """After a write under the session's ``txnVersion``: unset it, where the session asks for that."""
+        if self._flag(_TXN_VERSION_RESET):
+            spark.conf.unset(_TXN_VERSION)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of a table that is created."""
+        prefix = len(PROPERTY_DEFAULTS)
+        named = {f"delta.{name[prefix:]}": v for name, v in self.settings.items() if name.startswith(PROPERTY_DEFAULTS)}
+        ignores_protocol = named.pop(_IGNORE_PROTOCOL, "false").lower() == "true"
+        return {name: value for name, value in named.items() if not _is_no_default(name, value, ignores_protocol)}
+
+    def _flag(self, name: str, default: bool = False) -> bool:
+        text = self.settings.get(name, str(default)).strip().lower()
+        if text not in ("true", "false"):
+            raise deltalog.CallError(f"{name} is {self.settings[name]!r} in this session, but must be true or false.")
+        return text == "true"
+
+
+def _is_no_default(name: str, value: str, ignores_protocol: bool) -> bool:
+    if name in _BASE_VERSIONS:
+        return ignores_protocol or (value.isascii() and value.isdigit() and int(value) <= _BASE_VERSIONS[name])
+    return ignores_protocol and name.startswith("delta.feature.")
