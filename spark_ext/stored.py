@@ -7,7 +7,7 @@ footer is read on the driver, so that Spark scans each file under the names and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -127,11 +127,12 @@ def _struct(
     fields: Sequence[spark_types.StructField], layout: Layout, stored: Sequence[Any] | None
 ) -> spark_types.StructType:
     """The fields of one level. ``stored``: the Arrow fields of that level in the file, None when not looked at."""
+    find = None if stored is None else _finder(layout, stored)
     found = []
     for number, field in enumerate(fields):
         name, arrow = layout.physical_name(field), None
-        if stored is not None:
-            match = _find(field, name, layout, stored)
+        if find is not None:
+            match = find(field, name)
             # A name that no file has, since another column can have the physical name here.
             name, arrow = (f"{_ABSENT}{number}", None) if match is None else (match.name, match.type)
         data_type = _type(field.dataType, layout, arrow)
@@ -139,12 +140,13 @@ def _struct(
     return spark_types.StructType(found)
 
 
-def _find(field: spark_types.StructField, name: str, layout: Layout, stored: Sequence[Any]) -> Any:
+def _finder(layout: Layout, stored: Sequence[Any]) -> Callable[[spark_types.StructField, str], Any]:
+    """What finds a column, and its physical name, among the Arrow fields of one level of a file."""
     if layout.mapping == "id":
-        wanted = str(field.metadata.get(_ID)).encode()
-        return next((f for f in stored if (f.metadata or {}).get(_FIELD_ID) == wanted), None)
-    exact = next((f for f in stored if f.name == name), None)
-    return exact or next((f for f in stored if f.name.lower() == name.lower()), None)
+        ids = {(f.metadata or {}).get(_FIELD_ID): f for f in reversed(stored)}
+        return lambda field, name: ids.get(str(field.metadata.get(_ID)).encode())
+    exact, folded = {f.name: f for f in reversed(stored)}, {f.name.lower(): f for f in reversed(stored)}
+    return lambda field, name: exact.get(name) or folded.get(name.lower())
 
 
 def _type(data_type: Any, layout: Layout, arrow: Any) -> spark_types.DataType:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -155,14 +156,14 @@ def _table(rows: int, columns: dict[str, Any], leaves: Sequence[Leaf]) -> pa.Tab
 
 def _from_structs(values: Any, leaves: Sequence[Leaf]) -> pa.Table:
     values = combined(values)
-    columns = {}
+    tree, columns = _Tree(values), {}
     for name, kind in (("numRecords", pa.int64()), ("tightBounds", pa.bool_())):
-        found = _child(values, (name,))
+        found = tree.at((name,))
         if found is not None:
             columns[name] = _fit(found, kind)
     for leaf in leaves:
         for group in leaf.groups:
-            found = _child(values, (group, *leaf.physical))
+            found = tree.at((group, *leaf.physical))
             if found is not None:
                 columns[column_name(group, leaf)] = _fit(found, leaf.kind(group))
     return _table(len(values), columns, leaves)
@@ -178,13 +179,31 @@ def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
     return True
 
 
-def _child(values: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
-        if index < 0:
-            return None
-        values = values.flatten()[index] if values.null_count else values.field(index)
-    return values
+class _Tree:
+    """A struct array whose fields are taken apart once, however many are asked for."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self._fields: dict[str, _Tree] | None = None
+
+    def at(self, path: tuple[str, ...]) -> Any:
+        """The values at the end of a path of names, null where a struct on the way is; None where there are none."""
+        tree = self
+        for name in path:
+            child = tree._children().get(name)
+            if child is None:
+                return None
+            tree = child
+        return tree._values
+
+    def _children(self) -> dict[str, _Tree]:
+        if self._fields is None:
+            kind = self._values.type
+            names = [field.name for field in kind.fields] if pa.types.is_struct(kind) else []
+            children = self._values.flatten() if names else []
+            unique = Counter(names)
+            self._fields = {n: _Tree(c) for n, c in zip(names, children, strict=True) if unique[n] == 1}
+        return self._fields
 
 
 def _fit(values: Any, kind: pa.DataType) -> Any:
@@ -230,10 +249,10 @@ def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
     for group in GROUPS:
         if group not in parsed.schema.names:
             continue
-        values = combined(parsed.column(group))
+        tree = _Tree(combined(parsed.column(group)))
         for leaf in leaves:
             if group in leaf.groups:
-                found = _child(values, leaf.physical)
+                found = tree.at(leaf.physical)
                 columns[column_name(group, leaf)] = found if group == "nullCount" else _typed(found, leaf, group)
     return _table(len(lines), columns, leaves)
 

@@ -68,7 +68,7 @@ class FileLayout:
 class Reading:
     """How stored values become the table's: under what names fields lie, and by which calendar dates count."""
 
-    find: Lookup = _BY_NAME
+    lookup: Lookup = _BY_NAME
     calendars: Calendars = calendars.GREGORIAN
 
 
@@ -207,7 +207,8 @@ class _Assembly:
             for column in layout.schema
             if column.name.lower() in partitioned
         }
-        found = {c.name: self._reading.find(c, fields) for c in layout.schema if c.name not in self._partitions}
+        find = self._reading.lookup(fields)
+        found = {c.name: find(c) for c in layout.schema if c.name not in self._partitions}
         self._stored = {name: fields[index].name for name, index in found.items() if index is not None}
         held = {field.name for field in fields}
         self._tracked = {c.name: c.stored_as for c in layout.tracking if c.stored_as in held}
@@ -218,25 +219,26 @@ class _Assembly:
         return list(dict.fromkeys((*self._stored.values(), *filter(None, self._tracked.values()))))
 
     def __call__(self, start: int, rows: int, stored: pa.RecordBatch | None) -> pa.RecordBatch:
-        columns = [self._column(column, rows, stored) for column in self._layout.schema]
-        tracked = [self._tracking(column, start, rows, stored) for column in self._layout.tracking]
+        held = {} if stored is None else dict(zip(reversed(stored.schema.names), reversed(stored.columns), strict=True))
+        columns = [self._column(column, rows, held) for column in self._layout.schema]
+        tracked = [self._tracking(column, start, rows, held) for column in self._layout.tracking]
         if not columns and not tracked:
             # A batch without columns has its number of rows from an empty struct only.
             return pa.RecordBatch.from_struct_array(pa.repeat(pa.scalar({}, pa.struct([])), rows))
         return pa.RecordBatch.from_arrays([*columns, *tracked], schema=self._schema)
 
-    def _column(self, column: StructField, rows: int, stored: pa.RecordBatch | None) -> pa.Array:
+    def _column(self, column: StructField, rows: int, stored: Mapping[str, Any]) -> pa.Array:
         name = self._stored.get(column.name)
-        if name is not None and stored is not None:
-            return conform(_named(stored, name), column.data_type, self._reading)
+        if name is not None and stored:
+            return conform(stored[name], column.data_type, self._reading)
         arrow = self._schema.field(column.name).type
         if column.name in self._partitions:
             return pa.repeat(pa.scalar(self._partitions[column.name], arrow), rows)
         return pa.nulls(rows, arrow)
 
-    def _tracking(self, column: RowTrackingColumn, start: int, rows: int, stored: pa.RecordBatch | None) -> pa.Array:
+    def _tracking(self, column: RowTrackingColumn, start: int, rows: int, stored: Mapping[str, Any]) -> pa.Array:
         name = self._tracked.get(column.name)
-        kept = None if name is None or stored is None else _named(stored, name).cast(pa.int64())
+        kept = None if name is None or not stored else stored[name].cast(pa.int64())
         if kept is not None and not kept.null_count:
             return kept
         file = self._file
@@ -253,10 +255,6 @@ class _Assembly:
         else:
             fresh = pa.repeat(pa.scalar(base, pa.int64()), rows)
         return fresh if kept is None else pc.coalesce(kept, fresh)
-
-
-def _named(stored: pa.RecordBatch, name: str) -> Any:
-    return stored.column(stored.schema.names.index(name))
 
 
 def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
@@ -328,11 +326,11 @@ def _conform_timestamp(values: Any, wanted: Any, reading: Reading) -> Any:
 
 def _conform_struct(values: Any, data_type: StructType, reading: Reading) -> Any:
     wanted = type_to_arrow(data_type)
-    stored = list(values.type.fields)
+    find = reading.lookup(list(values.type.fields))
     children = values.flatten()
     conformed = []
     for column in data_type.fields:
-        index = reading.find(column, stored)
+        index = find(column)
         if index is None:
             conformed.append(pa.nulls(len(values), type_to_arrow(column.data_type)))
         else:

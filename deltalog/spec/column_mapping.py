@@ -22,8 +22,9 @@ _PARQUET_FIELD_ID = b"PARQUET:field_id"
 
 Mode = Literal["none", "name", "id"]
 _MODES: Mapping[str, Mode] = {"none": "none", "name": "name", "id": "id"}
-# From a column of the table and the stored fields of one struct level to an index among them.
-Lookup = Callable[[StructField, Sequence[Any]], "int | None"]
+# From a column of the table to its index among the stored fields of one struct level; what makes it of these fields.
+Find = Callable[[StructField], "int | None"]
+Lookup = Callable[[Sequence[Any]], Find]
 
 
 def mode_of(configuration: Mapping[str, str]) -> Mode:
@@ -119,24 +120,29 @@ def _identity(column: StructField) -> dict[str, Any]:
 
 
 def _origins(schema: StructType, before: StructType) -> list[StructField | None]:
-    left = list(before.fields)
+    left = dict(enumerate(before.fields))
+    by_identity: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
+    for place, column in left.items():
+        by_identity.setdefault(_identity_text(column), []).append(place)
+        by_name.setdefault(column.name.lower(), []).append(place)
 
-    def take(fits: Callable[[StructField], bool]) -> StructField | None:
-        found = next((each for each in left if fits(each)), None)
-        if found is not None:
-            left.remove(found)
-        return found
+    def take(places: Sequence[int], fits: Callable[[StructField], bool] = lambda each: True) -> StructField | None:
+        place = next((each for each in places if each in left and fits(left[each])), None)
+        return None if place is None else left.pop(place)
 
-    def by_identity(column: StructField) -> StructField | None:
-        identity = _identity(column)
-        return take(lambda each: _identity(each) == identity) if identity else None
+    def same_name(column: StructField) -> StructField | None:
+        places = by_name.get(column.name.lower(), ())
+        return take(places, lambda each: _is_alike(column.data_type, each.data_type))
 
-    def by_name(column: StructField) -> StructField | None:
-        name = column.name.lower()
-        return take(lambda each: each.name.lower() == name and _is_alike(column.data_type, each.data_type))
+    found = [
+        take(by_identity.get(_identity_text(column), ())) if _identity(column) else None for column in schema.fields
+    ]
+    return [same_name(column) if each is None else each for column, each in zip(schema.fields, found, strict=True)]
 
-    found = [by_identity(column) for column in schema.fields]
-    return [by_name(column) if each is None else each for column, each in zip(schema.fields, found, strict=True)]
+
+def _identity_text(column: StructField) -> str:
+    return json.dumps(_identity(column), sort_keys=True)
 
 
 def _is_alike(one: DataType, other: DataType) -> bool:
@@ -215,29 +221,32 @@ def parquet_id(column: StructField, mode: Mode) -> dict[bytes, bytes] | None:
 
 
 def lookup(mode: Mode) -> Lookup:
-    """How a column is found among the fields (pyarrow) that a file stores."""
+    """How columns are found among the fields (pyarrow) that a file stores."""
     if mode == "id":
         return _by_id
     if mode == "name":
-        return lambda column, stored: _by_name(physical_name(column, "name"), stored)
-    return lambda column, stored: _by_name(column.name, stored)
+        return lambda stored: _by_name(stored, lambda column: physical_name(column, "name"))
+    return lambda stored: _by_name(stored, lambda column: column.name)
 
 
-def _by_name(name: str, stored: Sequence[Any]) -> int | None:
-    folded = None
-    for index, field in enumerate(stored):
-        if field.name == name:
-            return index
-        if folded is None and field.name.lower() == name.lower():
-            folded = index
-    return folded
+def _by_name(stored: Sequence[Any], name_of: Callable[[StructField], str]) -> Find:
+    exact = {field.name: index for index, field in reversed(list(enumerate(stored)))}
+    folded = {field.name.lower(): index for index, field in reversed(list(enumerate(stored)))}
+
+    def find(column: StructField) -> int | None:
+        name = name_of(column)
+        return exact[name] if name in exact else folded.get(name.lower())
+
+    return find
 
 
-def _by_id(column: StructField, stored: Sequence[Any]) -> int | None:
-    if ID_KEY not in column.metadata:
-        return _by_name(column.name, stored)  # a column of the change data feed, not of the table
-    wanted = str(column.metadata[ID_KEY]).encode()
-    for index, field in enumerate(stored):
-        if field.metadata and field.metadata.get(_PARQUET_FIELD_ID) == wanted:
-            return index
-    return None
+def _by_id(stored: Sequence[Any]) -> Find:
+    ids = {(field.metadata or {}).get(_PARQUET_FIELD_ID): index for index, field in reversed(list(enumerate(stored)))}
+    by_name = _by_name(stored, lambda column: column.name)
+
+    def find(column: StructField) -> int | None:
+        if ID_KEY not in column.metadata:
+            return by_name(column)  # a column of the change data feed, not of the table
+        return ids.get(str(column.metadata[ID_KEY]).encode())
+
+    return find

@@ -78,6 +78,10 @@ class StructType:
     """An ordered list of columns; also the schema of a table."""
 
     fields: tuple[StructField, ...] = ()
+    # Exact names and folded ones, made when the first column is looked for.
+    _index: tuple[Mapping[str, StructField], Mapping[str, StructField]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def __str__(self) -> str:
         return "struct<" + ",".join(f"{f.name}:{f.data_type}" for f in self.fields) + ">"
@@ -98,9 +102,13 @@ class StructType:
 
     def find(self, name: str) -> StructField | None:
         """Like ``field``, with None for an absent column."""
-        folded = [f for f in self.fields if f.name.lower() == name.lower()]
-        exact = [f for f in folded if f.name == name]
-        return next(iter(exact or folded), None)
+        index = self._index
+        if index is None:
+            # Of names that are the same, the first counts.
+            index = ({f.name: f for f in reversed(self.fields)}, {f.name.lower(): f for f in reversed(self.fields)})
+            object.__setattr__(self, "_index", index)
+        exact, folded = index
+        return exact.get(name) or folded.get(name.lower())
 
     def to_json(self) -> str:
         """The text that ``metaData.schemaString`` holds. Raises SchemaMismatchError for what readers could not read."""

@@ -206,8 +206,13 @@ def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
         found = schema_from_arrow(file.schema_arrow)
         for column in _checked_columns(metadata, found, where):
             stored = found.find(column.name)
-            if stored is None or any(batch[0].null_count for batch in file.iter_batches(columns=[stored.name])):
+            if stored is None or _has_nulls(file, stored.name):
                 raise SchemaMismatchError(f"{where}: column {column.name} is NOT NULL, and the file has nulls for it.")
+
+
+def _has_nulls(file: pq.ParquetFile, name: str) -> bool:
+    # Of a name such as "a.b", the field b of a struct a is read too.
+    return any(batch.column(name).null_count for batch in file.iter_batches(columns=[name]))
 
 
 def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[StructField]:
