@@ -7,6 +7,7 @@
     │   ├── SchemaMismatchError             the data does not fit the table
     │   ├── ConstraintViolationError        rows that the table does not allow
     │   ├── InvalidActionError              an action that must not be committed
+    │   │   └── FilesCommittedError         the files are the table's already
     │   ├── UnsafeStoreError                the store cannot promise exclusive creation
     │   ├── CodecConfiguredError            a stream of bytes, for a table of rows
     │   ├── CodecNotStreamableError         a stream of rows, for a table of blobs
@@ -128,6 +129,15 @@ class InvalidActionError(CallError):
     """An action that would break the table was staged."""
 
     code = "INVALID_ACTION"
+
+
+class FilesCommittedError(InvalidActionError):
+    """Files were to be committed, or discarded, that a version of the table has named before. Has ``path``, one of
+    them, and ``version``, the one that added it; None where only later ones could be looked at."""
+
+    code = "FILES_COMMITTED"
+    path: str
+    version: int | None
 
 
 class UnsafeStoreError(CallError):

@@ -429,15 +429,22 @@ class DeltaTable:
     ) -> Snapshot:
         """Make files that were staged, here or elsewhere, one version. When it fails they stay, to be committed again
         or given to ``discard_staged``; and when a transaction over several tables that has them is cancelled: they are
-        those of whoever staged them. Raises SnapshotConflictError, MetadataChangedError where the table has other
-        columns now, and as Transaction.commit. Cost: 1 PUT."""
+        those of whoever staged them. Files are committed once: FilesCommittedError where a version has named one, of
+        whatever process, live or removed since. So after a CommitStateUnknownError the same call is safe: it commits,
+        or that error tells the version. Raises SnapshotConflictError, MetadataChangedError where the table has other
+        columns now, and as Transaction.commit. Cost: 1 PUT, and 1 GET for each version since they were staged (where
+        these are more than a hundred, the live files instead)."""
         given = list(staged)
         staging.check_of_table(given, self._latest.metadata, self.url)
         return staging.commit_staged(self.target, given, metadata, staging.options_of(options))
 
     def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
-        """Delete files that were staged and will not be committed, best effort; what went wrong is returned. Cost: 1
-        DELETE for each."""
+        """Delete files that were staged and will not be committed, best effort; what went wrong is returned.
+
+        Raises FilesCommittedError when a version has named one of them, and CommitStateUnknownError when a commit of
+        them by this process may yet land: nothing is deleted then. A commit of them that another process, or an open
+        transaction over several tables, is about to make is not seen. Cost: 2 HEADs, 1 GET for each version since they
+        were staged, 1 DELETE for each file."""
         return staging.discard_staged(self.target, staged)
 
     def open_blob(self, path: str | None = None, *, version: int | None = None) -> Any:

@@ -58,6 +58,8 @@ class LogStore(ABC):
     is_remote: bool = False
     #: The catalog that says which commits there are; None where the files themselves do.
     catalog: str | None = None
+    #: Of what a transaction has done to the table and nobody else sees: the version that this is on top of.
+    base_version: int | None = None
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:

@@ -19,6 +19,7 @@ class WrappedStore(LogStore, Generic[S]):
         self.url = inner.url
         self.is_remote = inner.is_remote
         self.catalog = inner.catalog
+        self.base_version = inner.base_version
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

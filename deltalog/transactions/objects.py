@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
-from deltalog.log.columns import strings
 from deltalog.log.snapshot import Snapshot
 from deltalog.read.predicates import columns_of
 from deltalog.spec import column_mapping, partitions
 from deltalog.spec.actions import Metadata
 from deltalog.spec.arrow import schema_from_arrow
-from deltalog.spec.paths import are_ordinary, canonical_url, encode_path, is_plain
+from deltalog.spec.paths import canonical_url, encode_path, is_plain
 from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
+from deltalog.write.known_files import live_rows
 from deltalog.write.transaction import Transaction
 
 ETAG = "deltalog.etag"
@@ -151,7 +151,7 @@ def update(table: DeltaTable, record: TableRecord, operations: Sequence[AddObjec
     added = {path: each for path, each in named if isinstance(each, AddObject)}
     with table.transaction() as transaction:
         assert transaction.snapshot is not None
-        live = _live(transaction.snapshot, paths)
+        live = live_rows(transaction.snapshot, paths)
         for path, each in added.items():
             if path in live:
                 raise CallError(f"{each.uri} is a file of {record.name} already.")
@@ -167,17 +167,6 @@ def _check_inside(snapshot: Snapshot, path: str) -> None:
         snapshot.reader.files.find(encode_path(path))
     except UnsafePathError as error:
         raise CallError(error.message) from None
-
-
-def _live(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
-    """Which of these paths, as they are in the store, are live files: the numbers of their rows in ``files``."""
-    names = snapshot.files()["path"]
-    if are_ordinary(paths) and are_ordinary(names.to_pylist()):
-        rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()
-        return {path: row for path, row in zip(paths, rows, strict=True) if row is not None}
-    wanted = set(paths)
-    found = {snapshot.reader.files.find(name)[1]: row for row, name in enumerate(names.to_pylist())}
-    return {path: row for path, row in found.items() if path in wanted}
 
 
 def _stage_adds(transaction: Transaction, record: TableRecord, added: Mapping[str, AddObject]) -> None:

@@ -24,6 +24,7 @@ from deltalog.errors import (
     CallError,
     CodecNotStreamableError,
     CommitConflictError,
+    CommitStateUnknownError,
     DeltaLogError,
     MetadataChangedError,
     NilIteratorError,
@@ -38,6 +39,7 @@ from deltalog.storage.base import LogStore
 from deltalog.write.commit import Environment
 from deltalog.write.conflicts import files_still_fit
 from deltalog.write.datafiles import Checksum, check_checksum, discard
+from deltalog.write.known_files import check_never_named
 from deltalog.write.operations import fitting
 from deltalog.write.records import Records, record_batches
 from deltalog.write.transaction import Transaction
@@ -179,8 +181,9 @@ class StagedFiles:
     """Files below a table that no version names yet. ``DeltaTable.commit_staged`` makes them one, of any number of
     these together; made by threads, or by other processes and brought here by pickle or as JSON.
 
-    ``table``: the table's metadata when they were written. ``first_us`` and ``last_us``: the smallest and the largest
-    value of the column ``timestamp_column``, in microseconds since 1970.
+    They become part of one version, once. ``table``: the table's metadata when they were written, and ``version`` its
+    latest one then (-1: there was no table; None: not known). ``first_us`` and ``last_us``: the smallest and the
+    largest value of the column ``timestamp_column``, in microseconds since 1970.
     """
 
     files: tuple[AddFile, ...]
@@ -189,6 +192,7 @@ class StagedFiles:
     timestamp_column: str | None = None
     first_us: int | None = None
     last_us: int | None = None
+    version: int | None = None
 
     def to_json(self) -> str:
         """As text, for another process."""
@@ -201,7 +205,7 @@ class StagedFiles:
         """What ``to_json`` has written. Raises CallError."""
         try:
             body = json.loads(text)
-            plain = msgspec.convert({name: body[name] for name in _PLAIN_FIELDS}, _PlainFields)
+            plain = msgspec.convert({name: body[name] for name in _PLAIN_FIELDS if name in body}, _PlainFields)
             files = tuple(AddFile.from_json(file) for file in body["files"])
             return cls(files, table=Metadata.from_json(body["table"]), **msgspec.structs.asdict(plain))
         except (ValueError, TypeError, KeyError, DeltaLogError) as error:
@@ -213,6 +217,7 @@ class _PlainFields(msgspec.Struct):
     timestamp_column: str | None
     first_us: Long | None
     last_us: Long | None
+    version: Long | None = None
 
 
 _PLAIN_FIELDS = _PlainFields.__struct_fields__
@@ -247,7 +252,8 @@ def _staged(transaction: Transaction, batches: Iterable[pa.RecordBatch], options
     span = _Span(transaction.schema, options.timestamp_column)
     rows = transaction.write(span.watch(batches), checksum=options.checksum)
     files, metadata = transaction.hand_over(), transaction.metadata
-    return StagedFiles(files, rows, metadata, options.timestamp_column, span.first_us, span.last_us)
+    version = -1 if transaction.snapshot is None else _shared_version(transaction.snapshot)
+    return StagedFiles(files, rows, metadata, options.timestamp_column, span.first_us, span.last_us, version)
 
 
 class _Span:
@@ -293,9 +299,11 @@ def commit_staged(
     owned: bool = False,
 ) -> Snapshot:
     """Make staged files one version. They stay when it fails, to be committed again or given to ``discard_staged``.
+    Those that a version has named before are refused: FilesCommittedError.
 
     They stay, too, when it is part of a transaction over several tables that is cancelled: whoever staged them may
-    commit them in another one. Those that are ``owned`` were staged for this commit alone, and go then.
+    commit them in another one. Those that are ``owned`` were staged for this commit alone, and go then. Cost: as the
+    commit, and unless they are ``owned`` as ``check_never_named``.
     """
     told = {"metadata": as_metadata(metadata), **_times(staged)}
     rows = sum(each.row_count for each in staged)
@@ -303,11 +311,35 @@ def commit_staged(
     def add_files(transaction: Transaction) -> dict[str, str]:
         for each in staged:
             _check_fits(each, transaction)
+            if not owned:
+                _check_is_new(each, transaction.snapshot, "Nothing was committed.")
             transaction.add(*each.files, known=each.table == transaction.metadata)
             transaction.written_before(file.path for file in each.files if owned)
         return {"numOutputRows": str(rows), **transaction.staged_metrics()}
 
-    return commit_one(target, add_files, told, options)
+    try:
+        return commit_one(target, add_files, told, options)
+    except CommitStateUnknownError as error:
+        if target.store.base_version is None:
+            _in_doubt.update(((target.store.url, file.path), error) for each in staged for file in each.files)
+        raise
+
+
+# Commits of staged files that may yet land, by table and path, as long as this process does not know better.
+_in_doubt: dict[tuple[str, str], CommitStateUnknownError] = {}
+
+
+def _shared_version(snapshot: Snapshot) -> int:
+    """The version, as others have it: that which a transaction over several tables is on top of."""
+    base = snapshot.reader.store.base_version
+    return snapshot.version if base is None else base
+
+
+def _check_is_new(staged: StagedFiles, snapshot: Snapshot | None, outcome: str) -> None:
+    """Whether no version has named these files. Raises FilesCommittedError."""
+    if snapshot is not None:
+        since = None if staged.version is None else min(staged.version, _shared_version(snapshot))
+        check_never_named(snapshot, since, [file.path for file in staged.files], outcome)
 
 
 def check_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> None:
@@ -317,8 +349,24 @@ def check_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> 
 
 
 def discard_staged(target: Target, staged: Iterable[StagedFiles]) -> list[Exception]:
-    """Delete staged files, best effort; what could not be deleted, and why, is returned."""
-    return discard(target.store, [file.path for each in staged for file in each.files])
+    """Delete staged files, best effort; what could not be deleted, and why, is returned.
+
+    Raises FilesCommittedError when a version has named one of them, and the CommitStateUnknownError of a commit of them
+    that may yet land; nothing is deleted then. Cost: as a snapshot and ``check_never_named``, 1 DELETE for each file.
+    """
+    given = list(staged)
+    target.forget()
+    with target.begin(Options()) as transaction:
+        snapshot = transaction.snapshot
+        for each in given:
+            _check_is_new(each, snapshot, "Nothing was deleted.")
+    paths = [file.path for each in given for file in each.files]
+    for path in paths:
+        error = _in_doubt.get((target.store.url, path))
+        if error is not None and (snapshot is None or snapshot.version < error.version):
+            raise error
+        _in_doubt.pop((target.store.url, path), None)
+    return discard(target.store, paths)
 
 
 def commit_one(

@@ -33,7 +33,6 @@ from deltalog.write.staging import (
     as_metadata,
     commit_one,
     commit_staged,
-    discard_staged,
     holds_blobs,
     stage,
     stage_records,
@@ -82,7 +81,7 @@ def _commit_or_discard(
     except CommitStateUnknownError:
         raise
     except (DeltaLogError, ClockDriftWarning) as error:
-        keep_cleanup_errors(error, discard_staged(target, [staged]))
+        keep_cleanup_errors(error, discard(target.store, [file.path for file in staged.files]))
         raise
 
 

@@ -74,6 +74,7 @@ from deltalog.write.datafiles import (
     write_rows,
 )
 from deltalog.write.hooks import after_commit, standing
+from deltalog.write.known_files import check_not_live
 from deltalog.write.rules import Rules, rules_of
 from deltalog.write.validate import adds_as_read_back, as_read_back, check_prepared
 from deltalog.write.vectors import write_vectors
@@ -148,6 +149,7 @@ class Transaction:
         self._read_files: set[str] = set()
         self._own_files: list[str] = []
         self._written_before: list[str] = []  # of whoever commits this, and deletes them when that fails
+        self._given: dict[str, str] = {}  # files of the caller's, as the log names them: their paths in the store
         self._unseen: list[AddFile] = []  # whose rows nobody has checked
         self._seen_under: Rules | None = None  # the rules that written rows were checked by
         self._seen_as: tuple[Metadata, Protocol] | None = None  # what these rules are those of
@@ -237,7 +239,8 @@ class Transaction:
         """Stage add actions for files that lie below the table already. Raises InvalidActionError.
 
         Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them;
-        ``known``: they are rows of this version or an earlier one, and are not checked again.
+        ``known``: they are rows of this version or an earlier one, and are not checked again. That no version has
+        named the files before is for the caller to know; ``add_parquet_files`` looks.
         """
         self._check_open()
         lines, adds = adds_as_read_back(files)
@@ -258,9 +261,10 @@ class Transaction:
         as the log has them). Statistics come from the footers; the files are made durable.
 
         Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them,
-        unless who wrote the files has ``checked`` them. Files that are ``owned`` are nobody else's, and are deleted
-        when this fails. ``tags``: those of the files, by path. Raises InvalidDataFileError. Cost: a HEAD and 1 or 2
-        ranged GETs for each file, in threads.
+        unless who wrote the files has ``checked`` them. Files that are ``owned`` were made for this transaction and are
+        nobody else's; they are deleted when this fails. For others ``commit`` raises FilesCommittedError where one is
+        live already. ``tags``: those of the files, by path. Raises InvalidDataFileError. Cost: a HEAD and 1 or 2
+        ranged GETs for each file, in threads; and for those that are not ``owned`` as ``Snapshot.files``.
         """
         self._check_open()
         listed = list(files)
@@ -270,7 +274,10 @@ class Transaction:
             adds = [msgspec.structs.replace(add, tags=each) for add, each in zip(adds, of_files, strict=True)]
         adds = list(adds_as_read_back(adds)[1])
         self._adds.extend(adds)
-        self._own_files.extend(add.path for add in adds if owned)
+        if owned:
+            self._own_files.extend(add.path for add in adds)
+        else:
+            self._given.update((add.path, path) for add, (path, _) in zip(adds, listed, strict=True))
         self._unseen.extend(() if checked else adds)
         return adds
 
@@ -548,6 +555,7 @@ class Transaction:
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
         check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
         self._check_catalog()
+        self._check_given()
         self._check_unseen()
         base = self._base()
         self._finished = True
@@ -693,6 +701,12 @@ class Transaction:
         features.check_reached(self.protocol, url, catalog)
         if self.snapshot is not None and features.is_catalog_managed(self.snapshot.protocol):
             features.check_stays_managed(self.snapshot.metadata, self.protocol, self.metadata, url)
+
+    def _check_given(self) -> None:
+        """Files of the caller's are new, or take the place of themselves."""
+        if self._given and self.snapshot is not None:
+            removed = {remove.path for remove in self._removes}
+            check_not_live(self.snapshot, [path for name, path in self._given.items() if name not in removed])
 
     def _check_unseen(self) -> None:
         """Rows of files that nobody has looked at under the rules that will hold."""

@@ -109,9 +109,11 @@ def _check_removes(removes: Iterable[RemoveFile], metadata: Metadata, table: str
 def _check_unique(prepared: Prepared, table: str) -> None:
     files: tuple[AddFile | RemoveFile, ...] = (*prepared.adds, *prepared.removes)
     keys = [file_key(action.path, action.deletion_vector) for action in files]
+    # A path is live once, whatever vectors it is seen through.
+    keys += [f"{add.path}\0" for add in prepared.adds]
     if len(set(keys)) < len(keys):
         twice = collections.Counter(keys)
-        path = next(action.path for action, key in zip(files, keys, strict=True) if twice[key] > 1)
+        path = next(key for key in keys if twice[key] > 1).partition("\0")[0]
         raise InvalidActionError(f"{table}: {path} is staged twice in one transaction.", path=path)
     app_ids = [t.app_id for t in prepared.transactions]
     if len(set(app_ids)) != len(app_ids):
