@@ -23,7 +23,7 @@ import pyarrow.json as pj
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.log.columns import array_of, combined, int64s, strings
 from deltalog.spec import column_mapping, partitions
-from deltalog.spec.arrow import type_to_arrow
+from deltalog.spec.arrow import as_micros, type_to_arrow
 from deltalog.spec.column_mapping import Mode
 from deltalog.spec.properties import DATA_SKIPPING_NUM_INDEXED_COLS, DATA_SKIPPING_STATS_COLUMNS_KEY
 from deltalog.spec.schema import DataType, DecimalType, StructField, StructType
@@ -213,7 +213,7 @@ def _fit(values: Any, kind: pa.DataType) -> Any:
     try:
         if pa.types.is_timestamp(values.type) and pa.types.is_timestamp(kind):
             # A timestamp without a zone in a file is UTC in Delta; what is below a microsecond is cut.
-            return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(kind)
+            return as_micros(values, exact=False).cast(kind)
         return values.cast(kind, safe=not pa.types.is_floating(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.nulls(len(values), kind)

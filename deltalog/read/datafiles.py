@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
 from deltalog.spec import calendars, column_mapping, deletion_vectors, partitions, variant
 from deltalog.spec.actions import DeletionVector
-from deltalog.spec.arrow import VARIANT, VARIANT_TEXT, VOID, type_to_arrow
+from deltalog.spec.arrow import VARIANT, VARIANT_TEXT, VOID, as_micros, plain_layout, type_to_arrow
 from deltalog.spec.calendars import Calendars
 from deltalog.spec.column_mapping import Lookup, Mode
 from deltalog.spec.row_tracking import RowTrackingColumn
@@ -66,13 +66,17 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How stored values become the table's: under what names fields lie, and by which calendar dates count."""
+    """How stored values become the table's: under what names fields lie, and by which calendar dates count.
+
+    ``exact``, for new rows: what is below a microsecond is an error and not cut, and so is text that is not UTF-8.
+    """
 
     lookup: Lookup = _BY_NAME
     calendars: Calendars = calendars.GREGORIAN
+    exact: bool = False
 
 
-PLAIN = Reading()
+PLAIN, EXACT = Reading(), Reading(exact=True)
 
 
 def read_file(
@@ -298,8 +302,7 @@ def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
         return binary if data_type == VARIANT else _variant_text(binary)
     if data_type == VOID:
         return pa.nulls(len(values))
-    if types.is_dictionary(values.type):
-        return conform(values.dictionary_decode(), data_type, reading)
+    values = plain_layout(values)
     if isinstance(data_type, StructType) and types.is_struct(values.type):
         return _conform_struct(values, data_type, reading)
     if isinstance(data_type, MapType) and types.is_map(values.type):
@@ -313,11 +316,14 @@ def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
         return reading.calendars.dates(values).cast(wanted)
     if types.is_timestamp(values.type) and types.is_timestamp(wanted):
         return _conform_timestamp(values, wanted, reading)
-    return values if values.type == wanted else values.cast(wanted)
+    values = values if values.type == wanted else values.cast(wanted)
+    if reading.exact and types.is_string(wanted):
+        values.validate(full=True)  # Arrow writes bytes that are not UTF-8 as they are, and no reader takes them
+    return values
 
 
 def _conform_timestamp(values: Any, wanted: Any, reading: Reading) -> Any:
-    micros = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+    micros = as_micros(values, reading.exact)
     if wanted.tz is None:
         return micros.cast(wanted)
     # A timestamp without a zone in a file is UTC in Delta: INT96, or one that is not adjusted to UTC.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from deltalog.errors import SchemaMismatchError, UnsupportedFeatureError
@@ -51,7 +52,12 @@ def schema_to_arrow(schema: StructType) -> pa.Schema:
 
 
 def _field_to_arrow(column: StructField) -> pa.Field:
-    return pa.field(column.name, type_to_arrow(column.data_type), column.nullable)
+    return _arrow_field(column.name, column.data_type, column.nullable)
+
+
+def _arrow_field(name: str, data_type: DataType, nullable: bool) -> pa.Field:
+    # Arrow has no field of nothing but nulls that is NOT NULL.
+    return pa.field(name, type_to_arrow(data_type), nullable or data_type == VOID)
 
 
 def type_to_arrow(data_type: DataType) -> pa.DataType:
@@ -59,10 +65,11 @@ def type_to_arrow(data_type: DataType) -> pa.DataType:
     if isinstance(data_type, StructType):
         return pa.struct([_field_to_arrow(f) for f in data_type.fields])
     if isinstance(data_type, ArrayType):
-        element = pa.field("element", type_to_arrow(data_type.element_type), data_type.contains_null)
-        return pa.list_(element)
+        return pa.list_(_arrow_field("element", data_type.element_type, data_type.contains_null))
     if isinstance(data_type, MapType):
-        value = pa.field("value", type_to_arrow(data_type.value_type), data_type.value_contains_null)
+        if data_type.key_type == VOID:
+            raise UnsupportedFeatureError(f"{data_type} is not read or written: its keys have no type.", features=())
+        value = _arrow_field("value", data_type.value_type, data_type.value_contains_null)
         return pa.map_(type_to_arrow(data_type.key_type), value)
     if isinstance(data_type, DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
@@ -103,7 +110,7 @@ def _field_from_arrow(column: Any, where: str) -> StructField:
 
 
 def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
-    if pt.is_dictionary(arrow):
+    if pt.is_dictionary(arrow) or pt.is_run_end_encoded(arrow):
         return _type_from_arrow(arrow.value_type, name)
     if pt.is_struct(arrow):
         return StructType(tuple(_field_from_arrow(f, f"{name}.") for f in arrow.fields))
@@ -111,7 +118,7 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
         value_nullable = arrow.item_field.nullable
         key, value = _type_from_arrow(arrow.key_type, f"{name}.key"), _type_from_arrow(arrow.item_type, name)
         return MapType(key, value, value_nullable)
-    if pt.is_list(arrow) or pt.is_large_list(arrow) or pt.is_fixed_size_list(arrow):
+    if any(is_one(arrow) for is_one in _LISTS):
         return ArrayType(_type_from_arrow(arrow.value_type, f"{name}.element"), arrow.value_field.nullable)
     if pt.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return DecimalType(arrow.precision, arrow.scale)
@@ -121,7 +128,7 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
     if primitive is None:
         raise SchemaMismatchError(
             f"Column {name} has the Arrow type {arrow}, which Delta has not. "
-            "Cast it: unsigned integers to the next wider signed type, time to string or long."
+            "Cast it: uint64 to int64 or decimal128(20, 0), time to string or int64, an extension type to its storage."
         )
     return PrimitiveType(primitive)
 
@@ -135,4 +142,44 @@ def _primitive_from_arrow(arrow: pa.DataType) -> str | None:
         return "date"
     if pt.is_float16(arrow):
         return "float"
+    if arrow in _SIGNED:
+        return _SIGNED[arrow]
     return next((name for name, candidate in _TO_ARROW.items() if candidate == arrow), None)
+
+
+_LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
+# The narrowest type of Delta that holds every value.
+_SIGNED = {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}
+_VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
+
+
+def plain_layout(values: Any) -> Any:
+    """The same values in the layout that Delta's types have in Arrow, at the top: neither dictionaries nor runs, and
+    lists with 32-bit offsets. Raises pyarrow.ArrowInvalid where these are too short."""
+    kind = values.type
+    if pt.is_dictionary(kind):
+        if str(kind.value_type) in _VIEWS:  # which Arrow cannot take by index
+            words = values.dictionary.cast(_VIEWS[str(kind.value_type)])
+            values = pa.DictionaryArray.from_arrays(values.indices, words)
+        return plain_layout(values.dictionary_decode())
+    if pt.is_run_end_encoded(kind):
+        return plain_layout(pc.run_end_decode(values))
+    if pt.is_list_view(kind) or pt.is_large_list_view(kind):
+        # Arrow's cast makes an invalid list where the views have nulls.
+        lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int32())
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+        return pa.ListArray.from_arrays(offsets, pc.list_flatten(values), mask=values.is_null())
+    if pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return values.cast(pa.list_(kind.value_field))
+    return values
+
+
+def as_micros(values: Any, exact: bool) -> Any:
+    """Timestamps of any unit in microseconds. What is below one is an error when they are to be ``exact``, else rounded
+    down. Raises pyarrow.ArrowInvalid for that, and for what is too large."""
+    wanted = pa.timestamp("us", values.type.tz)
+    if exact or values.type.unit != "ns":
+        return values.cast(wanted)
+    nanos = values.cast(pa.int64())
+    micros = pc.divide(nanos, 1000)  # towards zero
+    return pc.subtract(micros, pc.greater(pc.multiply(micros, 1000), nanos).cast(pa.int64())).cast(wanted)

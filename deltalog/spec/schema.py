@@ -324,7 +324,8 @@ def _check_nested_names(data_type: DataType, mapped: bool, where: str) -> None:
 
 
 def check_writable(table: StructType, data: StructType) -> None:
-    """Refuse data whose columns or types do not fit the table; absent nullable columns are allowed.
+    """Refuse data whose columns or types do not fit the table; absent nullable columns are allowed, and types of which
+    the table's hold every value.
 
     Raises SchemaMismatchError that names the column, both types and what to do.
     """
@@ -359,11 +360,37 @@ def _check_type(table: DataType, data: DataType, name: str) -> None:
     elif isinstance(table, MapType) and isinstance(data, MapType):
         _check_type(table.key_type, data.key_type, f"{name}.key")
         _check_type(table.value_type, data.value_type, f"{name}.value")
-    elif table != data and data != PrimitiveType("void"):
+    elif table == PrimitiveType("void") and data != table:
         raise SchemaMismatchError(
-            f"Column {name} is {table} in the table and {data} in the data. "
+            f"Column {name} has no type yet (void) in the table and is {data} in the data. Write with mergeSchema "
+            "(merge_schema=True), which gives it this type."
+        )
+    elif table != data and data != PrimitiveType("void") and not holds_all(table, data):
+        raise SchemaMismatchError(
+            f"Column {name} is {table} in the table and {data} in the data, of which it does not hold every value. "
             f"Cast it to {table} before writing, or replace the schema with overwriteSchema (overwrite_schema=True)."
         )
+
+
+# Of which types a type holds every value, exactly.
+_HELD: Mapping[str, tuple[str, ...]] = {
+    "short": ("byte",),
+    "integer": ("byte", "short"),
+    "long": ("byte", "short", "integer"),
+    "float": ("byte", "short"),
+    "double": ("byte", "short", "integer", "float"),
+    "timestamp_ntz": ("date",),
+}
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+
+
+def holds_all(wide: DataType, narrow: DataType) -> bool:
+    """Whether rows of one primitive type can be written to a column of another one, with nothing lost of any value."""
+    if not isinstance(wide, DecimalType):
+        return str(narrow) in _HELD.get(str(wide), ())
+    if isinstance(narrow, DecimalType):
+        return 0 <= wide.scale - narrow.scale <= wide.precision - narrow.precision
+    return wide.precision - wide.scale >= _DIGITS.get(str(narrow), 39)
 
 
 def merge_schemas(
@@ -396,7 +423,7 @@ def _merge_types(
     if isinstance(table, MapType) and isinstance(data, MapType):
         key = _merge_types(table.key_type, data.key_type, name, widens)
         return MapType(key, _merge_types(table.value_type, data.value_type, name, widens), table.value_contains_null)
-    if widens is not None and widens(table, data):
+    if table == PrimitiveType("void") or (widens is not None and widens(table, data)):
         return data
     _check_type(table, data, name)
     return table

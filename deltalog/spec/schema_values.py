@@ -24,6 +24,7 @@ from deltalog.spec.schema import (
     StructType,
 )
 
+VOID = PrimitiveType("void")
 # Readers ask for these as what they are, and fail where they are something else.
 _METADATA_TYPES: Mapping[str, type] = {
     "comment": str,
@@ -67,7 +68,13 @@ def _check_type(data_type: Any, name: str, depth: int) -> None:
     if depth > limits.MAX_SCHEMA_DEPTH:
         raise SchemaMismatchError(f"Column {name[:200]}: the depth {limits.over('MAX_SCHEMA_DEPTH', depth)}.")
     if isinstance(data_type, StructType):
+        if not data_type.fields:
+            raise SchemaMismatchError(f"Column {name} is a struct without fields, which Parquet files cannot hold.")
         _check_struct(data_type, f"{name}.", depth)
+    elif isinstance(data_type, (ArrayType, MapType)) and VOID in _parts(data_type):
+        raise SchemaMismatchError(
+            f"Column {name} is {data_type}, and Delta has no void in arrays and maps. Give the values a type."
+        )
     elif isinstance(data_type, ArrayType):
         _check_flag(data_type.contains_null, f"contains_null of {name}")
         _check_type(data_type.element_type, f"{name}.element", depth + 1)
@@ -84,6 +91,10 @@ def _check_type(data_type: Any, name: str, depth: int) -> None:
             f"Column {name} is of the type {data_type!a}, which Delta has not. Types are StructType, ArrayType, "
             f"MapType, DecimalType, and PrimitiveType of one of {', '.join(sorted(PRIMITIVES))}."
         )
+
+
+def _parts(data_type: ArrayType | MapType) -> tuple[Any, ...]:
+    return (data_type.element_type,) if isinstance(data_type, ArrayType) else (data_type.key_type, data_type.value_type)
 
 
 def _check_flag(value: Any, what: str) -> None:

@@ -25,7 +25,7 @@ from deltalog.errors import (
 from deltalog.log.columns import combined
 from deltalog.log.manifest import CHECKSUM_TAG
 from deltalog.read.changes import CHANGE_TYPE_FIELD
-from deltalog.read.datafiles import DataFile, FileLayout, conform, read_file, with_child
+from deltalog.read.datafiles import EXACT, DataFile, FileLayout, conform, read_file, with_child
 from deltalog.spec import column_mapping, partitions, stats
 from deltalog.spec.actions import AddCDCFile, AddFile, Metadata
 from deltalog.spec.arrow import type_to_arrow
@@ -227,7 +227,7 @@ def conformed(table: pa.Table, schema: StructType, rules: Rules = NO_RULES) -> p
             absent.append(column)
             continue
         try:
-            columns.append(conform(values.combine_chunks(), column.data_type))
+            columns.append(conform(values.combine_chunks(), column.data_type, EXACT))
         except pa.ArrowException as error:
             raise SchemaMismatchError(
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
@@ -341,6 +341,8 @@ def _stored_field(column: StructField, held: pa.Field, mode: Mode) -> pa.Field:
 
 def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataType:
     if isinstance(data_type, StructType):
+        if not data_type.fields:
+            raise SchemaMismatchError("A column of the table is a struct without fields, which Parquet cannot hold.")
         pairs = zip(data_type.fields, held.fields, strict=True)
         return pa.struct([_stored_field(column, field, mode) for column, field in pairs])
     if isinstance(data_type, MapType):

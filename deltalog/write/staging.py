@@ -32,7 +32,7 @@ from deltalog.errors import (
     SnapshotConflictError,
     TableExistsError,
 )
-from deltalog.read.datafiles import conform
+from deltalog.read.datafiles import EXACT, conform
 from deltalog.spec.actions import AddFile, Long, Metadata, Size
 from deltalog.spec.schema import StructField, StructType
 from deltalog.storage.base import LogStore
@@ -278,7 +278,7 @@ class _Span:
             if name.lower() == column.name.lower():
                 # What does not fit is refused where the rows are written.
                 with contextlib.suppress(pa.ArrowException):
-                    found = pc.min_max(conform(values, column.data_type).cast(pa.int64())).as_py()
+                    found = pc.min_max(conform(values, column.data_type, EXACT).cast(pa.int64())).as_py()
                     self._include(found["min"], found["max"])
 
     def _include(self, low: int | None, high: int | None) -> None:

@@ -283,7 +283,7 @@ def test_a_feature_that_comes_while_we_write(root: Path) -> None:
     [
         (pa.table({"id": ["x"], "name": ["y"]}), ("id", "long", "string", "Cast")),
         (pa.table({"id": [1], "other": [1]}), ("other", "id, name", "merge_schema=True")),
-        (pa.table({"id": pa.array([1], pa.uint8())}), ("id", "uint8", "Cast")),
+        (pa.table({"id": pa.array([1], pa.uint64())}), ("id", "uint64", "Cast")),
         (pa.table({"id": [1], "name": [[1]]}), ("name", "string", "array<long>")),
     ],
     ids=["type", "column", "unsigned", "nested"],

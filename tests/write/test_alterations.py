@@ -333,7 +333,7 @@ def test_types_stay_while_widening_is_off() -> None:
         (pa.decimal128(5, 2), pa.decimal128(7, 3), True),
         (pa.int32(), pa.float64(), False),
         (pa.int32(), pa.decimal128(12, 0), False),
-        (pa.int64(), pa.int32(), False),
+        (pa.int64(), pa.float64(), False),
     ],
     ids=str,
 )
