@@ -5,9 +5,11 @@ import typing
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Isolation, StatusFilter, TableRecord, TransactionStatus, TransactionType
+from deltalog.catalog.store import CatalogBehindLogWarning
 from deltalog.dataset import Dataset
 from deltalog.errors import (
     CallError,
+    CatalogBehindLogError,
     CodecConfiguredError,
     CodecNotStreamableError,
     CommitAttemptsExhaustedError,
@@ -106,6 +108,8 @@ __all__ = [
     "AddObject",
     "ArrayType",
     "CallError",
+    "CatalogBehindLogError",
+    "CatalogBehindLogWarning",
     "ChangeFile",
     "Changes",
     "CleanupReport",

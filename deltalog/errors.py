@@ -46,6 +46,7 @@
     │   └── TransactionContentionError
     ├── TimestampAheadError                 set the clock right, or let the table's times go on from now
     ├── ResourceNotReadyError               the table cannot take part in transactions yet
+    │   └── CatalogBehindLogError           the log has commits that the catalog does not know: tables resync
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
     └── StoreError (OSError)                look at the store
@@ -392,6 +393,14 @@ class ResourceNotReadyError(DeltaLogError):
     """The table is not managed by the catalog, or lacks a feature that transactions need."""
 
     code = "RESOURCE_NOT_READY"
+
+
+class CatalogBehindLogError(ResourceNotReadyError):
+    """The log of a table has versions that its catalog does not know, as after the catalog was restored from a backup.
+    Nothing was written. Has ``version``, the catalog's latest."""
+
+    code = "CATALOG_BEHIND_LOG"
+    version: int
 
 
 class CommitAttemptsExhaustedError(DeltaLogError):

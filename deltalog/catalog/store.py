@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import logging
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import BinaryIO
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Head, Proposal, Ratification, RatifiedCommit
 from deltalog.errors import (
+    CatalogBehindLogError,
     CorruptTableError,
     DeltaLogError,
     ObjectNotFoundError,
@@ -53,11 +55,16 @@ _NEEDS_PUBLISHED = {
 }
 
 
+class CatalogBehindLogWarning(UserWarning):
+    """The log of a table has versions that its catalog does not know."""
+
+
 class ManagedStore(WrappedStore[LogStore]):
     """See the module. ``pin``: the last version that is seen, for reading at one instant; None for the latest.
 
     Beyond what a call costs in the store: a listing, and looking for a version that was not yet known, ask the
-    coordinator once; a commit asks it twice, and makes 1 PUT of the staged file, 1 PUT and 1 DELETE to publish it.
+    coordinator once; a commit asks it twice, and makes 1 HEAD of its version, 1 PUT of the staged file, 1 PUT and 1
+    DELETE to publish it.
     """
 
     def __init__(
@@ -80,12 +87,16 @@ class ManagedStore(WrappedStore[LogStore]):
     # -------------------------------------------------------------------------------------------- reading
 
     def look(self) -> Head:
-        """How far the table is now, or at the instant of the pin. Cost: 1 call of the coordinator."""
+        """How far the table is now, or at the instant of the pin. Raises CatalogBehindLogError where the catalog knows
+        less than it did before. Cost: 1 call of the coordinator."""
+        before = self._known.version
         head = self.coordinator.head(self.table_id)
         if head is None:
             raise ResourceNotReadyError(
                 f"{self.url} is no longer managed by the catalog {self.catalog}: it was dropped. Open it anew."
             )
+        if head.version < before:
+            raise _behind(self.inner, self.catalog, head.version, f"this process has seen version {before} in it")
         self._known = head if self._pin is None else _up_to(head, self._pin)
         return self._known
 
@@ -125,6 +136,7 @@ class ManagedStore(WrappedStore[LogStore]):
         head = self.look()
         found = {meta.name: meta for meta in self.inner.list_from(directory, start, stat=stat)}
         kept = {name: meta for name, meta in found.items() if _is_within(name, head.version)}
+        self._warn_of(found.keys() - kept.keys())
         kept.update((meta.name, meta) for meta in map(_meta, head.unpublished) if meta.name >= start)
         return [kept[name] for name in sorted(kept)]
 
@@ -132,8 +144,25 @@ class ManagedStore(WrappedStore[LogStore]):
         if directory != LOG_DIRECTORY:
             return self.inner.list_names(directory, start)
         head = self.look()
-        kept = {name for name in self.inner.list_names(directory, start) if _is_within(name, head.version)}
+        found = set(self.inner.list_names(directory, start))
+        kept = {name for name in found if _is_within(name, head.version)}
+        self._warn_of(found - kept)
         return [*kept.union(name for name in map(_name, head.unpublished) if name >= start)]
+
+    def _warn_of(self, later: Iterable[str]) -> None:
+        """Warn of commits in the log that the catalog does not know. Cost: none, as a rule; 1 call of the coordinator
+        where the listing has later ones, which may have been committed since the head was read."""
+        versions = [commit_version(f"{LOG_DIRECTORY}/{name}") for name in later]
+        last = max((version for version in versions if version is not None), default=-1)
+        if self._pin is not None or last < 0 or last <= self.look().version:
+            return
+        warnings.warn(
+            f"{self.url}: _delta_log has version {last}, and the catalog {self.catalog} knows versions up to "
+            f"{self._known.version}, which is what is read. If the catalog was restored from a backup, commits are "
+            "missing here: deltalog tables resync --dry-run shows which.",
+            CatalogBehindLogWarning,
+            stacklevel=2,
+        )
 
     def _staged_path(self, path: str) -> str | None:
         """Where the commit that ``path`` names lies as long as it is not published; None for what lies at ``path``.
@@ -161,6 +190,8 @@ class ManagedStore(WrappedStore[LogStore]):
         if version is None:
             self._check_published(path)
             return self.inner.put_if_absent(path, data)
+        if is_in_log(self.inner, self.coordinator, self.table_id, version):
+            return PutOutcome.EXISTS
         commit = stage(self.inner, version, data, self._new_uuid)
         try:
             decision = self.coordinator.ratify(Proposal({self.table_id: (commit,)}))
@@ -214,6 +245,30 @@ class AdoptedStore(WrappedStore[LogStore]):
     def __init__(self, inner: LogStore, catalog: str) -> None:
         super().__init__(inner)
         self.catalog = catalog
+
+
+def is_in_log(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> bool:
+    """Whether another writer has published a version that is about to be proposed. Every proposal asks this first: of a
+    version that is in the log and not in the catalog, the commit that the catalog knew has been acknowledged.
+
+    Raises CatalogBehindLogError where the catalog does not know the version; StoreError, CoordinatorError. Cost: 1
+    HEAD; 1 call of the coordinator where the version is there.
+    """
+    if store.head(commit_path(version)) is None:
+        return False
+    head = coordinator.head(table_id)
+    if head is not None and head.version < version:
+        raise _behind(store, coordinator.url, head.version, f"_delta_log has version {version}")
+    return True
+
+
+def _behind(store: LogStore, catalog: str, version: int, seen: str) -> CatalogBehindLogError:
+    return CatalogBehindLogError(
+        f"{store.url}: the catalog {catalog} knows versions up to {version}, but {seen}. The catalog is older than the "
+        "log: was it restored from a backup? Nothing was written. Run deltalog tables resync, or "
+        "TransactionManager.resync(), which show the difference and bring the catalog up to its logs.",
+        version=version,
+    )
 
 
 def stage(store: LogStore, version: int, data: bytes, new_uuid: Callable[[], str]) -> RatifiedCommit:
@@ -287,8 +342,9 @@ def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> 
         return
     if store.get(path) != data:  # ObjectNotFoundError after UNKNOWN: the next try may do better
         raise CorruptTableError(
-            f"{store.url}: {path} was written past the catalog, which has ratified another version {commit.version}. "
-            "Move that file away; nothing of it counts."
+            f"{store.url}: {path} was written past the catalog, which has ratified another version {commit.version}, "
+            f"{staged_commit_path(commit.file)}. Both may have been acknowledged: stop the writers, keep both files, "
+            "and run deltalog tables resync --dry-run, which shows where the histories part."
         )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from deltalog.catalog.ledger import Ledger
 from deltalog.catalog.prepared import added_files, written_files
 from deltalog.catalog.records import StatusFilter, TableRecord, TransactionRecord, TransactionStatus, are_nested
+from deltalog.catalog.store import is_in_log
 from deltalog.errors import DeltaLogError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.actions import DeletionVector
@@ -74,6 +75,7 @@ def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
         done = list(parts)
         if parts and record.status is TransactionStatus.ABORTED:
             cleaner = _Cleaner(ledger, tables)
+            cleaner.check_known(dict.fromkeys(key.split("/", 2)[1] for key in parts))
             done = [key for key, part in parts.items() if cleaner.is_cleaned(key, part)]
         if done:
             coordinator.delete_parts(record.id, done)
@@ -102,6 +104,16 @@ class _Cleaner:
         self._known = {table.table_id: table for table in tables.all()}
         self._in_use: dict[str, _InUse] = {}
         self._is_table: dict[tuple[str, str], bool] = {}
+
+    def check_known(self, table_ids: Iterable[str]) -> None:
+        """Whether the catalog knows all that is in the logs of these tables: a restored one takes for aborted what was
+        committed after its backup, and its files must stay. Raises CatalogBehindLogError. Cost: 1 call of the
+        coordinator and 1 HEAD for each table."""
+        coordinator = self._ledger.coordinator
+        for table in filter(None, map(self._known.get, table_ids)):
+            head = coordinator.head(table.table_id)
+            if head is not None:
+                is_in_log(self._tables.plain_store(table.url), coordinator, table.table_id, head.version + 1)
 
     def is_cleaned(self, key: str, part: bytes) -> bool:
         """Whether nothing of a part is left now. One that cannot be done away with must not hold up the others."""
@@ -206,14 +218,14 @@ def _vector_file(vector: DeletionVector | None) -> Iterator[str]:
 
 def _sweep_staged(ledger: Ledger, tables: ManagedTables, table: TableRecord) -> int:
     """Delete staged commits of versions that others got. Those of later versions can still be ratified, by a process
-    that was stopped for however long, so no clock is asked. Cost: 1 LIST and 1 call of the coordinator."""
+    that was stopped for however long, so no clock is asked. Raises CatalogBehindLogError. Cost: 1 call of the
+    coordinator, 1 HEAD and 1 LIST."""
     store = tables.plain_store(table.url)
-    listed = store.list_names(STAGED_COMMITS_DIRECTORY)
-    if not listed:
-        return 0
     head = ledger.coordinator.head(table.table_id)
     if head is None:
         return 0
+    is_in_log(store, ledger.coordinator, table.table_id, head.version + 1)
+    listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}
     dead = [name for name in listed if name not in wanted and _staged_version(name) <= head.version]
     for name in dead:

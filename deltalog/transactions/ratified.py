@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from deltalog.catalog.records import Head, Proposal, Ratification, RatifiedCommit, TableRecord
-from deltalog.catalog.store import publish
+from deltalog.catalog.store import is_in_log, publish
 from deltalog.errors import (
     CallError,
     CommitConflictError,
@@ -86,9 +86,12 @@ def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
 
 
 def _staged(tables: ManagedTables, record: TableRecord, head: Head, version: int, file: str) -> RatifiedCommit:
-    """A staged commit as the catalog keeps it, looked through. Raises InvalidActionError, CallError."""
+    """A staged commit as the catalog keeps it, looked through. Raises InvalidActionError, CallError,
+    CatalogBehindLogError."""
+    store = tables.plain_store(record.url)
+    is_in_log(store, tables.coordinator, record.table_id, version)
     try:
-        data = tables.plain_store(record.url).get(staged_commit_path(file))
+        data = store.get(staged_commit_path(file))
     except ObjectNotFoundError:
         raise CallError(f"{record.url} has no {staged_commit_path(file)}. Write it, then propose it.") from None
     try:

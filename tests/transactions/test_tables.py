@@ -10,6 +10,7 @@ from deltalog import DeltaTable
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import (
     CallError,
+    CatalogBehindLogError,
     CorruptTableError,
     EntityNotFoundError,
     InvalidPropertyError,
@@ -312,17 +313,21 @@ def alien(manager, name, version):
     return store
 
 
-def test_what_is_written_past_the_catalog_is_not_seen(manager):
+@pytest.mark.filterwarnings("ignore::deltalog.CatalogBehindLogWarning")
+def test_what_is_written_past_the_catalog_is_not_seen_and_nothing_is_put_on_top_of_it(manager):
     alien(manager, A, 1)
     for each in (manager, manager_of(manager.coordinator)):
         assert content(each.table(A)) == [(1, 100), (2, 50)]
+        with pytest.raises(CatalogBehindLogError):
+            each.table(A).append(rows((3, 7)))
         assert each.table(A).snapshot().version == 0
         assert [entry.version for entry in each.table(A).history()] == [0]
 
 
 def test_what_is_ratified_counts_where_something_else_is_written_and_the_file_is_named(manager):
+    unnoted = FaultyCoordinator(manager.coordinator, nth(1, Fault.FAIL_BEFORE, method="published"))
+    manager_of(unnoted).table(A).append(rows((3, 7)))
     alien(manager, A, 1)
-    manager.table(A).append(rows((3, 7)))  # ratified, and cannot be published
     fresh = manager_of(manager.coordinator)
     assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 7)]
     with pytest.raises(CorruptTableError, match=r"00000000000000000001\.json.*past the catalog"):
