@@ -101,6 +101,7 @@ from deltalog.write.transaction import Transaction
 if typing.TYPE_CHECKING:
     from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject
     from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
+    from deltalog.transactions.resync import Resync, TableResync
     from deltalog.transactions.transaction import ManagedTransaction
 
 __all__ = [
@@ -180,6 +181,7 @@ __all__ = [
     "PutOutcome",
     "ResourceNotReadyError",
     "RestoreResult",
+    "Resync",
     "RetryPolicy",
     "S3DynamoDBCommit",
     "Scan",
@@ -196,6 +198,7 @@ __all__ = [
     "TableNotFoundError",
     "TableObject",
     "TableRecord",
+    "TableResync",
     "TimestampAheadError",
     "TimestampExplanation",
     "TimestampOutOfRangeError",
@@ -233,7 +236,9 @@ _LATER = {
     "DeleteObject": "deltalog.transactions.objects",
     "ManagedTransaction": "deltalog.transactions.transaction",
     "ObjectPage": "deltalog.transactions.objects",
+    "Resync": "deltalog.transactions.resync",
     "TableObject": "deltalog.transactions.objects",
+    "TableResync": "deltalog.transactions.resync",
     "TransactionDescription": "deltalog.transactions.manager",
     "TransactionManager": "deltalog.transactions.manager",
     "TransactionPage": "deltalog.transactions.manager",

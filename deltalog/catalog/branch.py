@@ -310,12 +310,21 @@ def _numbered_as(action: A, add: AddFile | None) -> A:
 
 def place_in_transaction(info: CommitInfo | None) -> tuple[int, int]:
     """Which of how many commits to its table, of one transaction, a commit is: (1, 1) for one by itself."""
-    told: Any = {} if info is None else info.body.get(TOLD_KEY)
-    place = told.get(TRANSACTION) if isinstance(told, dict) else None
-    if not isinstance(place, dict):
-        return 1, 1
+    place = _place(info)
     part, parts = place.get("part"), place.get("parts")
     return (part, parts) if isinstance(part, int) and isinstance(parts, int) and 0 < part <= parts else (1, 1)
+
+
+def transaction_of(info: CommitInfo | None) -> str | None:
+    """The id of the transaction that a commit is part of; None for one by itself."""
+    found = _place(info).get("id")
+    return found if isinstance(found, str) else None
+
+
+def _place(info: CommitInfo | None) -> Mapping[str, Any]:
+    told: Any = {} if info is None else info.body.get(TOLD_KEY)
+    place = told.get(TRANSACTION) if isinstance(told, dict) else None
+    return place if isinstance(place, dict) else {}
 
 
 def result_of(prepared: Prepared, attempt: Attempt) -> CommitResult:

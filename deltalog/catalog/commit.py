@@ -28,7 +28,7 @@ from deltalog.catalog.records import (
     check_allowed,
     committed,
 )
-from deltalog.catalog.store import ManagedStore, discard_commits, is_in_log, publish, stage
+from deltalog.catalog.store import ManagedStore, discard_commits, publish, stage
 from deltalog.errors import (
     CoordinatorError,
     DeltaLogError,
@@ -64,15 +64,15 @@ class Target:
         self.branch.catch_up(self.reader, self.head.version)
 
     def stage(self, transaction_id: str, last_ms: int, environment: Environment) -> None:
-        """Raises CatalogBehindLogError. Cost: 1 PUT for each commit, and 1 HEAD."""
+        """Raises CatalogBehindLogError. Cost: 1 HEAD and 1 PUT for each commit."""
         self.staged = ()  # what an attempt in doubt has staged stays as it is
         self.attempts = self.branch.attempts(transaction_id, last_ms)
-        if self.attempts:  # where another was faster, the ratification will tell
-            first = self.attempts[0].actions.version
-            is_in_log(self.store.inner, self.store.coordinator, self.table_id, first)
         for attempt in self.attempts:
             version = attempt.actions.version
-            self.staged = (*self.staged, stage(self.store.inner, version, attempt.data, environment.new_uuid))
+            made = stage(
+                self.store.inner, self.store.coordinator, self.table_id, version, attempt.data, environment.new_uuid
+            )
+            self.staged = (*self.staged, made)
 
     def publish(self, coordinator: Coordinator) -> None:
         """Once the last attempt is ratified. Raises as ``store.publish``. Cost: as that, head and contents known."""

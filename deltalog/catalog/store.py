@@ -96,7 +96,9 @@ class ManagedStore(WrappedStore[LogStore]):
                 f"{self.url} is no longer managed by the catalog {self.catalog}: it was dropped. Open it anew."
             )
         if head.version < before:
-            raise _behind(self.inner, self.catalog, head.version, f"this process has seen version {before} in it")
+            raise _behind(
+                self.inner, self.coordinator.url, head.version, f"this process has seen version {before} in it"
+            )
         self._known = head if self._pin is None else _up_to(head, self._pin)
         return self._known
 
@@ -190,9 +192,7 @@ class ManagedStore(WrappedStore[LogStore]):
         if version is None:
             self._check_published(path)
             return self.inner.put_if_absent(path, data)
-        if is_in_log(self.inner, self.coordinator, self.table_id, version):
-            return PutOutcome.EXISTS
-        commit = stage(self.inner, version, data, self._new_uuid)
+        commit = stage(self.inner, self.coordinator, self.table_id, version, data, self._new_uuid)
         try:
             decision = self.coordinator.ratify(Proposal({self.table_id: (commit,)}))
         except OperationTimeoutError:
@@ -247,19 +247,18 @@ class AdoptedStore(WrappedStore[LogStore]):
         self.catalog = catalog
 
 
-def is_in_log(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> bool:
-    """Whether another writer has published a version that is about to be proposed. Every proposal asks this first: of a
-    version that is in the log and not in the catalog, the commit that the catalog knew has been acknowledged.
+def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> None:
+    """Whether the catalog knows all that is in the log, before a version is proposed to it: a catalog that was restored
+    from a backup would ratify what is another commit in the log, and acknowledged.
 
-    Raises CatalogBehindLogError where the catalog does not know the version; StoreError, CoordinatorError. Cost: 1
-    HEAD; 1 call of the coordinator where the version is there.
+    Raises CatalogBehindLogError where the log has the version and the catalog has not; StoreError, CoordinatorError.
+    Cost: 1 HEAD; 1 call of the coordinator where the version is there, as when another writer was faster.
     """
     if store.head(commit_path(version)) is None:
-        return False
+        return
     head = coordinator.head(table_id)
     if head is not None and head.version < version:
         raise _behind(store, coordinator.url, head.version, f"_delta_log has version {version}")
-    return True
 
 
 def _behind(store: LogStore, catalog: str, version: int, seen: str) -> CatalogBehindLogError:
@@ -271,8 +270,17 @@ def _behind(store: LogStore, catalog: str, version: int, seen: str) -> CatalogBe
     )
 
 
-def stage(store: LogStore, version: int, data: bytes, new_uuid: Callable[[], str]) -> RatifiedCommit:
-    """Write a staged commit; what a coordinator is then told of it. Raises StoreError. Cost: 1 PUT."""
+def stage(
+    store: LogStore,
+    coordinator: Coordinator,
+    table_id: str,
+    version: int,
+    data: bytes,
+    new_uuid: Callable[[], str],
+) -> RatifiedCommit:
+    """Write a staged commit; what a coordinator is then told of it. Raises StoreError; CatalogBehindLogError, and then
+    nothing was written. Cost: 1 PUT, and as ``check_next``."""
+    check_next(store, coordinator, table_id, version)
     info = first_commit_info(data, whole=True)
     file = staged_commit_name(version, new_uuid())
     path = staged_commit_path(file)

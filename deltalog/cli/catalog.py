@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import sys
@@ -15,7 +16,7 @@ from deltalog.cli.options import storage_options, taking_options
 from deltalog.cli.output import Output, facts_of, plain, report_warning, table_of
 
 if TYPE_CHECKING:
-    from deltalog import TransactionDescription, TransactionManager
+    from deltalog import Resync, TransactionDescription, TransactionManager
     from deltalog.catalog.records import Head, TableRecord
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
@@ -291,6 +292,57 @@ def recover(
             f"{done['published']} commits published, {done['aborted']} transactions aborted, {done['cleaned']} "
             f"leftovers deleted, {done['forgotten']} transactions forgotten."
         )
+
+
+@tables.command()
+@taking_options
+def resync(
+    catalog: _Catalog,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what differs, and change nothing.")] = False,
+    staged: Annotated[
+        list[str] | None,
+        typer.Option("--staged", metavar="FILE", help="A staged commit in doubt that is to count. May be repeated."),
+    ] = None,
+    keep_log: Annotated[
+        list[str] | None,
+        typer.Option("--keep-log", metavar="NAME", help="Of this table the log counts where it and the catalog part."),
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Bring a catalog that was restored from a backup up to the logs of its tables.
+
+    Commits that the logs have and the catalog does not know are taken over. A table for which that cannot be done is
+    named with the reason, and the exit status is 1.
+    """
+    manager, out = _manager(catalog), Output(as_json)
+    with out.working("Comparing the catalog with its logs"):
+        done = manager.resync(dry_run=dry_run, staged=staged or (), keep_log=keep_log or ())
+    if as_json:
+        out.document({"in_step": done.is_in_step, "dry_run": dry_run, **dataclasses.asdict(done)})
+    else:
+        _show_resync(out, done, dry_run)
+    if any(each.problem for each in done.tables):
+        raise typer.Exit(1)
+
+
+def _show_resync(out: Output, done: Resync, dry_run: bool) -> None:
+    would = "would be " if dry_run else ""
+    for each in done.tables:
+        if each.problem is not None:
+            out.print(f"{each.name}: {each.problem}")
+        elif each.added:
+            out.print(
+                f"{each.name}: {each.added} commits {would}taken over, versions {each.catalog_version + 1} to "
+                f"{each.catalog_version + each.added}."
+            )
+        for file in each.in_doubt:
+            out.print(f"{each.name}: {file} is staged; whether it was ratified is not known. --staged makes it count.")
+    for id_ in done.committed:
+        out.print(f"Transaction {id_} is {would}recorded as committed.")
+    for id_ in done.aborted:
+        out.print(f"Transaction {id_} is {would}aborted: it was at work when the backup was made.")
+    if done.is_in_step:
+        out.print("The catalog and its logs agree.")
 
 
 def _shown(record: TableRecord, head: Head) -> dict[str, Any]:

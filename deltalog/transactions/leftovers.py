@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from deltalog.catalog.ledger import Ledger
 from deltalog.catalog.prepared import added_files, written_files
 from deltalog.catalog.records import StatusFilter, TableRecord, TransactionRecord, TransactionStatus, are_nested
-from deltalog.catalog.store import is_in_log
+from deltalog.catalog.store import check_next
 from deltalog.errors import DeltaLogError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.actions import DeletionVector
@@ -113,7 +113,7 @@ class _Cleaner:
         for table in filter(None, map(self._known.get, table_ids)):
             head = coordinator.head(table.table_id)
             if head is not None:
-                is_in_log(self._tables.plain_store(table.url), coordinator, table.table_id, head.version + 1)
+                check_next(self._tables.plain_store(table.url), coordinator, table.table_id, head.version + 1)
 
     def is_cleaned(self, key: str, part: bytes) -> bool:
         """Whether nothing of a part is left now. One that cannot be done away with must not hold up the others."""
@@ -224,7 +224,7 @@ def _sweep_staged(ledger: Ledger, tables: ManagedTables, table: TableRecord) -> 
     head = ledger.coordinator.head(table.table_id)
     if head is None:
         return 0
-    is_in_log(store, ledger.coordinator, table.table_id, head.version + 1)
+    check_next(store, ledger.coordinator, table.table_id, head.version + 1)
     listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}
     dead = [name for name in listed if name not in wanted and _staged_version(name) <= head.version]

@@ -11,7 +11,7 @@ import datetime
 import enum
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,6 +46,7 @@ from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions import objects, ratified, times
 from deltalog.transactions.leftovers import clean_up, recover
 from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, deletable_path
+from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
 from deltalog.write.commit import Environment
@@ -440,6 +441,23 @@ class TransactionManager:
         for transaction_id in opened - active:  # ended by another process, or too long silent
             self._let_go(transaction_id)
         return done
+
+    def resync(self, *, dry_run: bool = False, staged: Collection[str] = (), keep_log: Collection[str] = ()) -> Resync:
+        """Bring a catalog that is older than the logs of its tables up to them, as after it was restored from a backup:
+        take over the commits that they have and it has not, and say of transactions how they ended. What differed;
+        with ``dry_run`` nothing is changed.
+
+        ``staged``: names of staged commits that are to count, of those that an earlier call named as in doubt.
+        ``keep_log``: names of tables whose catalog knows commits that the log has not, or has others in the place of:
+        the log's history is to count. What only the catalog had is set aside as
+        ``_delta_log/_staged_commits/set-aside.*``, never deleted; its writers must be stopped.
+
+        Done again, it changes nothing; others may write meanwhile. A table for which nothing can be done has a
+        ``problem`` and is left as it is. Raises CoordinatorError; ConcurrentModificationError. Cost: as
+        ``list_tables``; for each table 1 call of the coordinator and 2 LISTs, and 1 GET for each commit that it does
+        not know to be published; for each transaction that is not decided 1 call, and 1 GET for each version since.
+        """
+        return resync(self._ledger, self._tables, dry_run, staged, keep_log)
 
     # ---------------------------------------------------------------------------------------------- parts
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from deltalog.catalog.records import Head, Proposal, Ratification, RatifiedCommit, TableRecord
-from deltalog.catalog.store import is_in_log, publish
+from deltalog.catalog.store import check_next, publish
 from deltalog.errors import (
     CallError,
     CommitConflictError,
@@ -89,7 +89,7 @@ def _staged(tables: ManagedTables, record: TableRecord, head: Head, version: int
     """A staged commit as the catalog keeps it, looked through. Raises InvalidActionError, CallError,
     CatalogBehindLogError."""
     store = tables.plain_store(record.url)
-    is_in_log(store, tables.coordinator, record.table_id, version)
+    check_next(store, tables.coordinator, record.table_id, version)
     try:
         data = store.get(staged_commit_path(file))
     except ObjectNotFoundError:
@@ -110,11 +110,12 @@ def _staged(tables: ManagedTables, record: TableRecord, head: Head, version: int
     txn_id = actions.commit_info.txn_id if actions.commit_info and actions.commit_info_first else None
     if not txn_id:
         raise InvalidActionError(f"{file} cannot be ratified: it does not begin with a commitInfo that has a txnId.")
-    _check_stays_managed(tables, file, actions)
+    check_stays_managed(tables, file, actions)
     return RatifiedCommit(version, file, ict_ms, len(data), txn_id)
 
 
-def _check_stays_managed(tables: ManagedTables, file: str, actions: CommitActions) -> None:
+def check_stays_managed(tables: ManagedTables, file: str, actions: CommitActions) -> None:
+    """Raises InvalidActionError for a commit that takes its table from the catalog."""
     protocol, metadata = actions.protocol, actions.metadata
     if protocol is not None and not _is_managed(protocol):
         raise InvalidActionError(

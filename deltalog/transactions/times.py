@@ -37,7 +37,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
         attempt = _attempt(snapshot, store, environment)
         assert attempt.in_commit_timestamp_ms is not None
         coordinator.check_time(record.url, attempt.in_commit_timestamp_ms)
-        commit = stage(store, snapshot.version + 1, attempt.data, environment.new_uuid)
+        commit = stage(store, coordinator, record.table_id, snapshot.version + 1, attempt.data, environment.new_uuid)
         try:
             decision = coordinator.ratify(Proposal({record.table_id: (commit,)}))
         except OperationTimeoutError:

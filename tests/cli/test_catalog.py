@@ -13,6 +13,7 @@ import pytest
 
 from deltalog import DeltaTable, Environment, TransactionManager
 from tests.cli_env import Cli
+from tests.restored_env import OnSQLite
 
 ROWS = pa.table({"id": [1, 2]})
 
@@ -208,3 +209,27 @@ def test_times_that_are_ahead_are_restarted(cli: Cli, catalog: Path) -> None:
     done = cli("tables", "restart-timestamps", catalog, "bank.a", "--json")
     assert (json.loads(done.out)["restartedAt"], json.loads(done.out)["version"]) == (2, 2)
     TransactionManager(str(catalog)).table("bank.a").append(ROWS)
+
+
+def test_a_restored_catalog_is_brought_up_to_its_logs(cli: Cli, catalog: Path, tmp_path: Path) -> None:
+    kept = OnSQLite(tmp_path)
+    assert "agree" in cli("tables", "resync", catalog).out
+    restore = kept.backup()
+    manager = TransactionManager(str(catalog))
+    manager.table("bank.a").append(ROWS)
+    with manager.transaction() as transaction:
+        transaction.table("bank.a").append(ROWS)
+        transaction.commit()
+    restore().close()
+    planned = cli("tables", "resync", catalog, "--dry-run")
+    assert planned.status == 0 and "bank.a: 2 commits would be taken over, versions 1 to 2." in planned.out
+    done = cli("tables", "resync", catalog)
+    assert "2 commits taken over" in done.out and f"{transaction.id} is recorded as committed" in done.out
+    assert TransactionManager(str(catalog)).table("bank.a").snapshot().version == 2
+    again = json.loads(cli("tables", "resync", catalog, "--json").out)
+    assert again["in_step"] is True and again["tables"][0]["added"] == 0
+    (tmp_path / "a" / "_delta_log" / f"{2:020d}.json").unlink()
+    failed = cli("tables", "resync", catalog)
+    assert failed.status == 1 and "the log is the older one" in failed.out
+    assert cli("tables", "resync", catalog, "--keep-log", "bank.a").status == 0
+    assert TransactionManager(str(catalog)).table("bank.a").snapshot().version == 1

@@ -3,17 +3,23 @@ was acknowledged is lost."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import itertools
 import uuid
 import warnings
 
 import pytest
 
-from deltalog import CatalogBehindLogError, CatalogBehindLogWarning
+from deltalog import CatalogBehindLogError, CatalogBehindLogWarning, TransactionStatus
 from deltalog.catalog.records import RatifiedCommit
 from deltalog.errors import CorruptTableError
+from deltalog.spec.codec import first_commit_info
 from deltalog.spec.paths import commit_path
 from deltalog.storage.registry import open_store
-from tests.restored_env import InMemory
+from deltalog.testing.coordinators import FaultyCoordinator
+from deltalog.testing.stores import Fault, SimulatedKill, nth
+from tests.restored_env import InMemory, OnDynamoDB, OnSQLite
 from tests.transaction_env import A, B, Clock, Meddling, bank, content, manager_of, rows
 
 STAGED = "_delta_log/_staged_commits"
@@ -182,3 +188,240 @@ def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root)
         manager.publish(A)
     assert "keep both files" in str(found.value) and "nothing of it counts" not in str(found.value)
     assert f"{STAGED}/{1:020d}.x.json" in str(found.value)
+
+
+# ------------------------------------------------------------------------------------------------------- resync
+
+
+@pytest.mark.parametrize("kept", [InMemory, OnSQLite, OnDynamoDB], ids=["memory", "sqlite", "dynamodb"])
+def test_the_backup_procedure(kept, clock, tmp_path, request):
+    """As docs/transactions.md has it: back up while others write, restore, resync; then all goes on."""
+    given = {"InMemory": (), "OnSQLite": (tmp_path,), "OnDynamoDB": ()}[kept.__name__]
+    kept = kept(*given) if kept is not OnDynamoDB else kept(request.getfixturevalue("ministack"))
+    manager = bank(kept.coordinator, clock, tmp_path / "tables")
+    manager.table(A).append(rows((3, 3)))
+    in_flight, idle = manager.transaction(), manager.transaction()
+    for each in (in_flight, idle):
+        each.table(A).append(rows((4, 4)))
+        each.table(B).append(rows((4, 4)))
+    restore = kept.backup()
+    clock.pass_(seconds=1)
+    for number in (5, 6):
+        manager.table(A).append(rows((number, number)))
+    in_flight.commit()
+    later = transfer(manager)
+    clock.pass_(seconds=1)
+
+    after = reopened(restore, clock)
+    expected = {"name": A, "catalog_version": 1, "log_version": 5, "added": 4, "in_doubt": (), "problem": None}
+    for dry_run in (True, False):
+        done = after.resync(dry_run=dry_run)
+        found = dataclasses.asdict(done.tables[0])
+        assert {name: found[name] for name in expected} == expected
+        assert (done.tables[1].catalog_version, done.tables[1].log_version, done.tables[1].added) == (0, 2, 2)
+        assert (sorted(done.committed), done.aborted) == (sorted([in_flight.id, later]), [idle.id])
+        assert not done.is_in_step
+    warnings.simplefilter("error")
+    fresh = manager_of(after.coordinator, clock)
+    assert fresh.resync().is_in_step and after.resync(dry_run=True).is_in_step
+    assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 3), (4, 4), (5, 5), (6, 6), (7, 1)]
+    assert content(fresh.table(B)) == [(4, 4), (7, 1)]
+    for id_ in (in_flight.id, later):
+        assert fresh.commit_transaction(id_) is TransactionStatus.COMMITTED
+    clock.pass_(hours=1)
+    assert fresh.recover() == {"published": 0, "aborted": 0, "cleaned": 0, "forgotten": 0}
+    transfer(fresh, 8)
+    assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 3), (4, 4), (5, 5), (6, 6), (7, 1), (8, 1)]
+    assert len(list((tmp_path / "tables" / "b").rglob("*.parquet"))) == 3  # those of the idle transaction are gone
+
+
+def test_one_that_was_taken_for_aborted_is_committed(kept, manager, clock, root):
+    """Somebody has cancelled it in the restored catalog, before the resync."""
+    transaction = manager.transaction()
+    transaction.table(A).append(rows((7, 1)))
+    restore = kept.backup()
+    transaction.commit()
+    after = reopened(restore, clock)
+    after.cancel_transaction(transaction.id)
+    assert after.resync().committed == [transaction.id]
+    assert after.describe_transaction(transaction.id).status is TransactionStatus.COMMITTED
+    assert after.recover()["cleaned"] == 0
+    assert content(manager_of(after.coordinator, clock).table(A)) == [(1, 100), (2, 50), (7, 1)]
+
+
+def test_what_was_ratified_and_not_published_is_found_by_the_other_tables_of_its_transaction(
+    kept, manager, clock, root
+):
+    restore = kept.backup()
+    staged = keep_staged(f"{root}/b")
+    transfer(manager)
+    open_store(f"{root}/b").delete(commit_path(1))
+    staged()
+    after = reopened(restore, clock)
+    done = after.resync()
+    assert [(each.added, each.problem) for each in done.tables] == [(1, None), (1, None)]
+    fresh = manager_of(after.coordinator, clock)
+    assert content(fresh.table(B)) == [(7, 1)]
+    assert open_store(f"{root}/b").head(commit_path(1)) is not None
+
+
+def keep_staged(url):
+    """Puts what is staged from here on back, as if it had not been published."""
+    store = open_store(url)
+    kept, real = {}, type(store).put_if_absent
+
+    def put(self, path, data):
+        if self.url == url and path.startswith(STAGED):
+            kept[path] = data
+        return real(self, path, data)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(type(store), "put_if_absent", put)
+
+    def undo():
+        patch.undo()
+        for path, data in kept.items():
+            store.put(path, data)
+
+    return undo
+
+
+def test_a_single_staged_commit_is_in_doubt_and_counts_when_it_is_named(kept, manager, clock, root):
+    restore = kept.backup()
+    staged = keep_staged(f"{root}/a")
+    manager.table(A).append(rows((3, 3)))
+    open_store(f"{root}/a").delete(commit_path(1))
+    staged()
+    after = reopened(restore, clock)
+    done = after.resync()
+    (name,) = done.tables[0].in_doubt
+    assert done.is_in_step and content(after.table(A)) == [(1, 100), (2, 50)]
+    assert after.resync(staged=[name]).tables[0].added == 1
+    assert content(manager_of(after.coordinator, clock).table(A)) == [(1, 100), (2, 50), (3, 3)]
+
+
+def test_commits_that_log_clean_up_has_removed_are_made_up_for_by_a_checkpoint(kept, manager, clock, root):
+    restore = kept.backup()
+    for number in range(3, 8):
+        manager.table(A).append(rows((number, number)))
+    table = manager.table(A)
+    table.checkpoint()
+    manager.table(A).append(rows((8, 8)))
+    store = open_store(f"{root}/a")
+    for version in range(5):
+        store.delete(commit_path(version))
+    after = reopened(restore, clock)
+    assert after.resync().tables[0].added == 6
+    assert after.resync().is_in_step
+    fresh = manager_of(after.coordinator, clock)
+    assert len(content(fresh.table(A))) == 8
+    fresh.table(A).append(rows((9, 9)))
+
+
+PROBLEMS = {
+    "no log": (lambda root: [f"_delta_log/{n:020d}.json" for n in range(3)], "There is no log"),
+    "log older": (lambda root: [f"_delta_log/{n:020d}.json" for n in (1, 2)], "the log is the older one"),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_cannot_be_mended_is_named_and_the_other_tables_are_mended(kept, manager, clock, root, problem):
+    names, says = PROBLEMS[problem]
+    for number in (3, 4):
+        manager.table(A).append(rows((number, number)))
+    restore = kept.backup()
+    manager.table(B).append(rows((3, 3)))
+    store = open_store(f"{root}/a")
+    for name in names(root):
+        store.delete(name)
+    after = reopened(restore, clock)
+    first, second = after.resync().tables
+    assert says in first.problem and first.added == 0
+    assert (second.added, second.problem) == (1, None)
+    assert not after.resync().is_in_step
+
+
+def test_a_commit_of_a_stranger_is_not_taken_over(kept, manager, clock, root):
+    store = open_store(f"{root}/a")
+    store.put(commit_path(1), b'{"commitInfo":{"operation":"WRITE"}}\n')
+    after = reopened(kept.backup(), clock)
+    assert "is no commit that this catalog had ratified" in after.resync().tables[0].problem
+    store.put(commit_path(1), b'{"commit')
+    assert "is no commit that this catalog had ratified" in after.resync().tables[0].problem
+
+
+def test_two_histories_are_named_and_left_alone(kept, manager, clock, root):
+    """As a deltalog has left them that wrote on after a restore."""
+    unnoted = manager_of(FaultyCoordinator(kept.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")), clock)
+    unnoted.table(A).append(rows((3, 3)))
+    store = open_store(f"{root}/a")
+    data = store.get(commit_path(1))
+    txn_id = first_commit_info(data, whole=True).txn_id
+    store.put(commit_path(1), data.replace(txn_id.encode(), str(uuid.uuid4()).encode()))
+    before = manager.resync()
+    assert "Two histories" in before.tables[0].problem and txn_id in before.tables[0].problem
+    assert manager.resync(dry_run=True) == before
+    assert manager.resync(keep_log=[A]).tables[0].added == 1
+    assert [name for name in store.list_names(STAGED) if name.startswith("set-aside.")]
+    for each in (manager, manager_of(kept.coordinator, clock)):
+        assert each.resync().is_in_step
+        each.recover()
+        each.table(A).append(rows((4, 4)))
+    assert [name for name in store.list_names(STAGED) if name.startswith("set-aside.")]
+
+
+def test_a_catalog_goes_back_to_a_log_that_was_restored(kept, manager, clock, root):
+    manager.table(A).append(rows((3, 3)))
+    manager.table(A).append(rows((4, 4)))
+    store = open_store(f"{root}/a")
+    store.delete(commit_path(2))
+    store.delete("_delta_log/00000000000000000002.crc")
+    assert "the log is the older one" in manager.resync(dry_run=True, keep_log=[A]).tables[0].problem
+    assert manager.resync(keep_log=[A, B]).is_in_step
+    fresh = manager_of(kept.coordinator, clock)
+    assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 3)]
+    fresh.table(A).append(rows((5, 5)))
+
+
+def test_others_may_write_while_the_catalog_is_brought_up(kept, manager, clock, root):
+    """Each moment of a writer at work is a moment at which the logs are looked at."""
+    for method, number in [("head", 1), ("head", 2), ("ratify", 1), ("published", 1)]:
+        slow = manager_of(Meddling(kept.coordinator, method, lambda: transfer(manager), number), clock)
+        assert slow.resync().is_in_step or method != "head"
+        assert manager.resync().is_in_step
+
+
+def test_others_may_bring_it_up_at_the_same_time(kept, manager, clock, root):
+    restore = kept.backup()
+    for number in range(3):
+        manager.table(A).append(rows((number, number)))
+        transfer(manager, number)
+    for method, number in [("ratify", 1), ("ratify", 3), ("published", 1), ("published", 2), ("insert", 1)]:
+        after = reopened(restore, clock)
+        other = manager_of(after.coordinator, clock)
+        meddled = manager_of(Meddling(after.coordinator, method, other.resync, number), clock)
+        meddled.resync()
+        assert other.resync().is_in_step
+        assert content(manager_of(after.coordinator, clock).table(A)) == content(manager.table(A))
+        assert len(after.list_transactions("COMMITTED").transactions) == 3
+
+
+def test_whoever_dies_while_it_is_brought_up_is_followed_by_another(kept, manager, clock, root):
+    transaction = manager.transaction()
+    transaction.table(A).append(rows((7, 1)))
+    restore = kept.backup()
+    manager.table(A).append(rows((3, 3)))
+    transaction.commit()
+    transfer(manager, 8)
+    for number in itertools.count(1):
+        after = reopened(restore, clock)
+        dying = manager_of(FaultyCoordinator(after.coordinator, nth(number, Fault.KILL_AFTER)), clock)
+        with contextlib.suppress(SimulatedKill):
+            dying.resync()
+            break
+        after.resync()
+        fresh = manager_of(after.coordinator, clock)
+        assert fresh.resync().is_in_step
+        assert content(fresh.table(A)) == content(manager.table(A))
+        assert fresh.describe_transaction(transaction.id).status is TransactionStatus.COMMITTED
+    assert number > 10
