@@ -72,6 +72,14 @@ class DeltaTable:
         self._seen_ms = 0  # when the log was last seen to be this table's, where that saves requests
         self._mark_seen()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process: the table is opened anew there, with the storage options and all that is secret in them,
+        at the version that is latest then. Cost: as ``open``. Raises CallError for a table of a transaction, and for
+        a store that was not opened by a URL or a path."""
+        if self._engine is not LOG:
+            raise CallError(f"{self.url}: a table of a transaction stays in the process that the transaction is in.")
+        return _opened_again, (type(self), self._reader, self._environment)
+
     def __repr__(self) -> str:
         return f"DeltaTable(url={self.url!r}, version={self.version})"
 
@@ -798,3 +806,7 @@ class DeltaTable:
                 return
             self._latest, self._tip = snapshot, None
         self._mark_seen()
+
+
+def _opened_again(cls: type[DeltaTable], reader: LogReader, environment: Environment) -> DeltaTable:
+    return cls(reader, environment, load_latest(reader))

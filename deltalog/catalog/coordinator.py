@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from deltalog.catalog.records import (
     Head,
@@ -31,7 +32,7 @@ from deltalog.catalog.records import (
     TransactionRecord,
     TransactionStatus,
 )
-from deltalog.errors import TimestampAheadError
+from deltalog.errors import CallError, TimestampAheadError
 from deltalog.spec.timestamps import describe
 
 MOST_AHEAD_MS = 60 * 60 * 1000
@@ -43,6 +44,13 @@ class Coordinator(ABC):
 
     url: str
     most_ahead_ms: int = MOST_AHEAD_MS
+    #: How another process gets the same coordinator, with all that the caller gave to open it; None where none can.
+    reopen: Callable[[], Coordinator] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.reopen is None:
+            raise CallError(f"The catalog {self.url} cannot be pickled: it was not opened by its URL.")
+        return self.reopen, ()
 
     def clock_ms(self) -> int:
         """The clock that in-commit timestamps are held against: that of this machine."""

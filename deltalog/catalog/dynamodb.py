@@ -23,6 +23,7 @@ import hashlib
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -96,6 +97,9 @@ class DynamoDBCoordinator(Coordinator):
         create: bool = True,
     ) -> None:
         self.url = f"dynamodb://{name}"
+        self.reopen = partial(
+            DynamoDBCoordinator, name, options, endpoint_url=endpoint_url, timing=timing, create=False
+        )
         table = DynamoTable(name, options or {}, endpoint_url=endpoint_url, timing=timing)
         self._items = ItemTable(table, self.url)
         self._table_ids: tuple[int, list[str]] = (-1, [])

@@ -15,6 +15,7 @@ import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -84,6 +85,7 @@ class SQLiteCoordinator(Coordinator):
         self.path = file_path(path)
         self.url = f"sqlite:///{self.path}"
         self._file = SQLiteFile(self.path, busy_seconds, create)
+        self.reopen = partial(SQLiteCoordinator, self.path, busy_seconds=busy_seconds, create=False)
 
     def __repr__(self) -> str:
         return f"SQLiteCoordinator({self.path!r})"

@@ -12,11 +12,12 @@ import logging
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Head, Proposal, Ratification, RatifiedCommit
 from deltalog.errors import (
+    CallError,
     CatalogBehindLogError,
     CorruptTableError,
     DeltaLogError,
@@ -83,6 +84,11 @@ class ManagedStore(WrappedStore[LogStore]):
         self._pin = pin
         self._new_uuid = new_uuid
         self._known = Head(-1)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._pin is not None:
+            raise CallError(f"{self.url}: a table of a transaction stays in the process that the transaction is in.")
+        return ManagedStore, (self.inner, self.coordinator, self.table_id)
 
     # -------------------------------------------------------------------------------------------- reading
 

@@ -88,6 +88,9 @@ class LogReader:
         self.store = store
         self.files = TableFiles(store, allowed_paths)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LogReader, (self.store, self.files.allowed_paths)
+
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
         """The log from a version on. Cost: 1 LIST."""
         start = version_prefix(version) if version > 0 else ""

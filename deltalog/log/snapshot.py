@@ -94,6 +94,10 @@ class Snapshot:
     def __repr__(self) -> str:
         return f"Snapshot(table={self.url!r}, version={self.version})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process: the version is loaded anew there. Cost: as ``DeltaTable.snapshot(version)``."""
+        return _loaded_again, (self._reader, self.version)
+
     # ------------------------------------------------------------------------------------- description
 
     @property
@@ -507,6 +511,10 @@ def load_latest(reader: LogReader) -> Snapshot:
     Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError.
     """
     return load(reader, reader.list_latest(), None)
+
+
+def _loaded_again(reader: LogReader, version: int) -> Snapshot:
+    return load(reader, reader.list_from(), version)
 
 
 def load(

@@ -56,10 +56,21 @@ class LogStore(ABC):
     url: str
     #: Whether each call is a request over a network, so that a call saved is time saved.
     is_remote: bool = False
+    #: How another process gets the same store, with all that the caller gave to open it; None where none can.
+    reopen: Callable[[], LogStore] | None = None
     #: The catalog that says which commits there are; None where the files themselves do.
     catalog: str | None = None
     #: Of what a transaction has done to the table and nobody else sees: the version that this is on top of.
     base_version: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled is how the store was opened, with its options and any secrets in them; connections are made anew."""
+        if self.reopen is None:
+            raise CallError(
+                f"{self.url}: this store cannot be pickled, since it was not opened by a URL or a path. Open it where "
+                "it is needed, as open_store(url, **options)."
+            )
+        return self.reopen, ()
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:

@@ -35,6 +35,9 @@ _NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno
 class LocalStore(LogStore):
     """A directory of the local file system. ``root`` is made absolute; symbolic links in it are kept."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalStore, (self.root,)  # the other process may have another working directory
+
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.abspath(os.fspath(root))
         self.url = self.root

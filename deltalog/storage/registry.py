@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -42,6 +43,13 @@ def open_store(url: Location, **options: Any) -> LogStore:
     if isinstance(url, LogStore):
         _refuse(options, "an open store")
         return url
+    store = _opened(url, **options)
+    if store.reopen is None:
+        store.reopen = functools.partial(open_store, url, **options)
+    return store
+
+
+def _opened(url: Location, **options: Any) -> LogStore:
     if not isinstance(url, (str, os.PathLike)):
         if type(url).__module__.partition(".")[0] != "obstore":
             raise CallError(f"{type(url).__name__} is no table location. Give a path, a URL or an open store.")

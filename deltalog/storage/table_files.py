@@ -26,6 +26,11 @@ class TableFiles:
         self._stores = [store, *(store.sibling(path) for path in allowed_paths)]
         self._places = [place_of(each.url) for each in self._stores]
 
+    @property
+    def allowed_paths(self) -> tuple[str, ...]:
+        """The places besides the table, as their stores name them."""
+        return tuple(store.url for store in self._stores[1:])
+
     def find(self, named: str) -> tuple[LogStore, str]:
         """The store and the path in it of a file that the log names.
 

@@ -81,14 +81,27 @@ class RetryPolicy:
         return limit_ms * (1 - self.retry_jitter * (1 - random))
 
 
+# By name, so that an environment can be pickled; the state of a generator would travel with it otherwise.
+def _share_of_chance() -> float:
+    return random.random()
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _random_uuid() -> str:
+    return str(uuid.uuid4())
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Everything a commit takes from the outside world but the store. Tests pass their own."""
 
-    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    new_uuid: Callable[[], str] = lambda: str(uuid.uuid4())
+    clock_ms: Callable[[], int] = _wall_clock_ms
+    new_uuid: Callable[[], str] = _random_uuid
     sleep: Callable[[float], None] = time.sleep
-    random: Callable[[], float] = random.random
+    random: Callable[[], float] = _share_of_chance
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     drift_warning_ms: int = 3_600_000
 
