@@ -28,6 +28,7 @@ from deltalog.catalog.records import (
     Head,
     Proposal,
     Ratification,
+    StatusFilter,
     TableRecord,
     TransactionRecord,
     TransactionStatus,
@@ -145,6 +146,12 @@ class Coordinator(ABC):
         self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
     ) -> list[TransactionRecord]:
         """Transactions in some states by (start, id), from the one after ``after`` on, at most ``limit``."""
+
+    def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
+        """Transactions that are decided and have had their parts not yet deleted, all of them by one ``delete_parts``
+        without keys; by (start, id), from the one after ``after`` on, at most ``limit``. Others may be among them:
+        here all that are decided, which a coordinator that keeps account of it overrides."""
+        return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod
     def delete(self, transaction_id: str) -> None:

@@ -10,6 +10,7 @@ The items, by partition and sort key:
     transaction <id>         record          its record and which batches of parts are its own
     transaction <id>         part …          a piece of a part
     open, done               <start> <id>    in which order transactions are listed, apart by whether they are decided
+    left                     <start> <id>    those that are decided and may have parts yet
 
 A proposal is one TransactWriteItems over the record and the heads. Its answer can get lost, and it is then told from
 the items what became of it. Garbage that a killed process leaves, pieces of parts and commits of dropped tables, is
@@ -64,6 +65,7 @@ from deltalog.storage.dynamodb_client import DynamoTable, Timing
 
 FORMAT = 1
 _CATALOG: Key = ("catalog", "catalog")
+_LEFT = "left"
 _PIECE_BYTES = 256 << 10  # of a part; an item has at most 400 KB
 # Of the item of a transaction: what its record may have, and what it may have with its batches. With what is left of
 # 400 KB it can always be ended.
@@ -79,7 +81,7 @@ class DynamoDBCoordinator(Coordinator):
     """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` makes.
 
     ``options`` and ``endpoint_url`` are those of ``DynamoTable``. Any number of threads and processes may use it. One
-    transaction changes at most 48 tables: 100 items, of which its record takes 3, each table 1 and each commit 1. Its
+    transaction changes at most 48 tables: 100 items, of which its record takes 4, each table 1 and each commit 1. Its
     record has the version of each table that it may read, and an id for each change: some 8,000 tables, 9,000 changes.
 
     Raises CoordinatorError when there is no such table, or it is used for something else or by a newer deltalog;
@@ -131,7 +133,7 @@ class DynamoDBCoordinator(Coordinator):
                     f"There is no catalog at {self.url}: the table is there, and empty. Check its name and region; "
                     "TransactionManager(url) and deltalog tables register make a new one."
                 )
-            new = {"catalog_id": str(uuid.uuid4()), "format": FORMAT, "changes": 0}
+            new = {"catalog_id": str(uuid.uuid4()), "format": FORMAT, "changes": 0, "left": 1}
             self._items.transact([put(_CATALOG, new, new=True)], _new_token())
             found = self._items.get(_CATALOG)
         if found is None or found.get("format", 0) > FORMAT:
@@ -302,7 +304,7 @@ class DynamoDBCoordinator(Coordinator):
         if len(actions) > MOST_ACTIONS:
             raise CallError(
                 f"A catalog in DynamoDB changes at most {MOST_ACTIONS} items in one transaction; this one needs "
-                f"{len(actions)}: 1 for each table, 1 for each commit, 3 for its record. Commit fewer tables at once."
+                f"{len(actions)}: 1 for each table, 1 for each commit, 4 for its record. Commit fewer tables at once."
             )
         try:
             refusal = self._items.transact(actions, token)
@@ -424,12 +426,36 @@ class DynamoDBCoordinator(Coordinator):
             # The open ones first: what is decided meanwhile is then found among the done.
             pages = [self._after(name, last, limit, some) for name, some in wanted.items() if some]
             keys = sorted({item["sk"] for page in pages for item in page})[:limit]
-            records = map(_record, self._items.get_many([_record_key(key.partition(" ")[2]) for key in keys]))
-            found += [record for record in records if record.status in statuses]
+            found += [record for record in self._records(keys) if record.status in statuses]
             if len(keys) < limit:
                 break
             last = keys[-1]
         return found[:limit]
+
+    def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
+        catalog = self._items.get(_CATALOG)
+        if catalog is not None and "left" not in catalog:
+            self._note_all()
+        last = _order(*after) if after else ""
+        found: list[TransactionRecord] = []
+        while len(found) < limit:
+            keys = [item["sk"] for item in self._after(_LEFT, last, limit)]
+            records = {_order(*record.key): record for record in self._records(keys)}
+            self._items.delete_each((_LEFT, key) for key in keys if key not in records)  # forgotten
+            found += records.values()
+            if len(keys) < limit:
+                break
+            last = keys[-1]
+        return found[:limit]
+
+    def _note_all(self) -> None:
+        """Once, of a catalog that an earlier deltalog has made: any transaction that is decided may have parts. Cost: 1
+        request for each 16 of them."""
+        self._items.put_each([{"pk": _LEFT, "sk": item["sk"]} for item in self._items.query("done")])
+        self._items.transact([update(_CATALOG, {"left": 1}, {"catalog_id": self._catalog_id})], _new_token())
+
+    def _records(self, keys: Sequence[str]) -> Iterator[TransactionRecord]:
+        return map(_record, self._items.get_many([_record_key(key.partition(" ")[2]) for key in keys]))
 
     def _after(self, partition: str, last: str, limit: int, statuses: Sequence[TransactionStatus] = ()) -> list[Item]:
         """The first items after a sort key, of some statuses if any are given."""
@@ -448,7 +474,7 @@ class DynamoDBCoordinator(Coordinator):
         self._items.delete_each(pieces)
         if found is not None:
             order = _order(*_record(found).key)
-            keys = [_record_key(transaction_id), ("open", order), ("done", order)]
+            keys = [_record_key(transaction_id), ("open", order), ("done", order), (_LEFT, order)]
             self._items.transact([delete(key) for key in keys], _new_token())
 
     # ------------------------------------------------------------------------------------------------ parts
@@ -483,7 +509,7 @@ class DynamoDBCoordinator(Coordinator):
         return False
 
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
-        batches = self._batches(transaction_id)
+        batches = _batches(self._items.get(_record_key(transaction_id)))
         found: dict[str, dict[int, dict[int, Item]]] = {}
         for item in self._pieces(transaction_id, f"part {prefix[:_SHOWN_OF_KEY]}"):
             if item["batch"] in batches and item["key"].startswith(prefix):
@@ -498,7 +524,8 @@ class DynamoDBCoordinator(Coordinator):
 
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
         """The oldest batch first, so that no older part comes to light in between."""
-        batches = self._batches(transaction_id)
+        kept = self._items.get(_record_key(transaction_id))
+        batches = _batches(kept)
         found: dict[int, list[Key]] = {}
         for key in [None] if keys is None else keys:
             for item in self._pieces(transaction_id, "part " if key is None else _sort_key(key)):
@@ -506,10 +533,8 @@ class DynamoDBCoordinator(Coordinator):
                     found.setdefault(batches[item["batch"]], []).append((item["pk"], item["sk"]))
         for batch in sorted(found):
             self._items.delete_each(found[batch])
-
-    def _batches(self, transaction_id: str) -> dict[str, int]:
-        item = self._items.get(_record_key(transaction_id))
-        return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
+        if keys is None and kept is not None and (record := _record(kept)).status.is_final:
+            self._items.delete_each([(_LEFT, _order(*record.key))])
 
     def _pieces(self, transaction_id: str, begin: str) -> Iterator[Item]:
         return self._items.query(_record_key(transaction_id)[0], "begins_with(sk, :begin)", {":begin": begin})
@@ -525,6 +550,10 @@ def _encoded(record: TableRecord | RatifiedCommit | TransactionRecord) -> str:
 
 def _record(item: Item) -> TransactionRecord:
     return msgspec.json.decode(item["record"], type=TransactionRecord)
+
+
+def _batches(item: Item | None) -> dict[str, int]:
+    return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
 
 
 def _commit(item: Item) -> RatifiedCommit:
@@ -566,7 +595,7 @@ def _replacement(
     item = {"record": _encoded(record), "revision": record.revision, "token": token}
     actions = [update(_record_key(record.id), item, {"revision": revision}, append=append, room=room)]
     if record.status.is_final:
-        actions += [delete(("open", _order(*record.key))), _listing(record)]
+        actions += [delete(("open", _order(*record.key))), _listing(record), put((_LEFT, _order(*record.key)), {})]
     return actions
 
 

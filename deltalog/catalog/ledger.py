@@ -121,10 +121,17 @@ class Ledger:
 
     # ------------------------------------------------------------------------------------------- listings
 
-    def all(self, wanted: StatusFilter) -> Iterator[TransactionRecord]:
-        """Every record in some states. Cost: 1 call of the coordinator for each 1,000."""
+    def all(self, wanted: StatusFilter, at_once: int = 1000) -> Iterator[TransactionRecord]:
+        """Every record in some states. Cost: 1 call of the coordinator for each ``at_once``."""
         after = None
-        while page := self.coordinator.transactions(wanted.statuses, after):
+        while page := self.coordinator.transactions(wanted.statuses, after, at_once):
+            yield from page
+            after = page[-1].key
+
+    def uncleaned(self) -> Iterator[TransactionRecord]:
+        """Those that are decided and may have left something. Cost: 1 call of the coordinator for each 1,000, and 1."""
+        after = None
+        while page := self.coordinator.uncleaned(after):
             yield from page
             after = page[-1].key
 

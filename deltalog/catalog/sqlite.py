@@ -59,6 +59,11 @@ _REPLACE = "UPDATE transactions SET status = ?, start_ms = ?, revision = ?, reco
 _PAGE = """
 SELECT start_ms, id, record FROM transactions WHERE status = ? AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
 """
+# What has parts is little; what is decided may be much.
+_UNCLEANED = """
+SELECT record FROM (SELECT DISTINCT transaction_id FROM parts) CROSS JOIN transactions ON id = transaction_id
+WHERE status IN ('COMMITTED', 'ABORTED') AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
+"""
 _PUT_PART = """
 INSERT INTO parts VALUES (?, ?, ?) ON CONFLICT (transaction_id, key) DO UPDATE SET part = excluded.part
 """
@@ -179,6 +184,9 @@ class SQLiteCoordinator(Coordinator):
             pages = [execute(_PAGE, (status.value, *start, limit)) for status in sorted(statuses)]
             rows = list(itertools.islice(heapq.merge(*pages), limit))
         return [_record(record) for _, _, record in rows]
+
+    def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
+        return [_record(record) for (record,) in self._read(_UNCLEANED, (*(after or (-(2**63), "")), limit))]
 
     def delete(self, transaction_id: str) -> None:
         with self._file.writing() as execute:

@@ -698,6 +698,40 @@ class CoordinatorTests:
         assert another.parts("t") == {}
         assert list(another.parts("u")) == ["a", "b0", "b1", "b2"]
 
+    def test_lists_what_is_decided_until_its_parts_are_deleted(
+        self, coordinator: Coordinator, another: Coordinator
+    ) -> None:
+        ended = []
+        for number in range(5):
+            record = transaction(f"t{number}", 1000 + number)
+            coordinator.insert(record)
+            record = touched(record, 2000)
+            assert coordinator.put_parts(record, {"a": b"a", "b": b"b"})
+            if number == 0:
+                continue  # not decided
+            if number == 1:
+                coordinator.register(table(0), 0)
+                record = committed(record, {}, 3000)
+                made = Proposal({"id-0": (commit(1),)}, {}, dataclasses.replace(record, revision=1), record)
+                assert coordinator.ratify(made) is Ratification.RATIFIED
+            else:
+                record = aborted(record, "cancelled", 3000)
+                assert coordinator.replace(record)
+            ended.append(record)
+        assert another.uncleaned() == ended
+        assert [each.id for each in _pages(lambda last: another.uncleaned(last.key if last else None, 3))] == [
+            record.id for record in ended
+        ]
+        coordinator.delete_parts("t2", ["a"])
+        assert another.uncleaned() == ended
+        for each in ("t1", "t3"):
+            coordinator.delete_parts(each)
+        another.delete("t4")
+        left = another.uncleaned()
+        assert ended[1] in left and "t0" not in {record.id for record in left}
+        if type(coordinator).uncleaned is not Coordinator.uncleaned:
+            assert left == [ended[1]]
+
     def test_one_of_many_puts_parts(self, coordinator: Coordinator, another: Coordinator) -> None:
         record = transaction("t")
         coordinator.insert(record)

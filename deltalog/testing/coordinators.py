@@ -37,7 +37,7 @@ _READ_FAULTS = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.KILL_BEFORE)
 _WRITE_FAULTS = (
     Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.LATE, Fault.KILL_BEFORE, Fault.KILL_AFTER,
 )  # fmt: skip
-READS = ("table", "tables", "head", "cut", "transaction", "transactions", "parts")
+READS = ("table", "tables", "head", "cut", "transaction", "transactions", "uncleaned", "parts")
 WRITES = ("register", "drop", "ratify", "published", "insert", "replace", "delete", "put_parts", "delete_parts")
 #: The faults that each method of a coordinator can have, for a FaultPlan: see FaultyCoordinator.
 COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
@@ -111,6 +111,9 @@ class WrappedCoordinator(Coordinator):
         self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
     ) -> list[TransactionRecord]:
         return self._pass("transactions", "", lambda: self.inner.transactions(statuses, after, limit))
+
+    def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
+        return self._pass("uncleaned", "", lambda: self.inner.uncleaned(after, limit))
 
     def delete(self, transaction_id: str) -> None:
         return self._pass("delete", transaction_id, lambda: self.inner.delete(transaction_id))
@@ -294,6 +297,12 @@ class MemoryCoordinator(Coordinator):
             found = sorted((r for r in self._records.values() if r.status in statuses), key=lambda record: record.key)
         start = 0 if after is None else bisect.bisect_right(found, after, key=lambda record: record.key)
         return list(itertools.islice(found, start, start + limit))
+
+    def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
+        with self._lock:
+            found = [record for id_, record in self._records.items() if record.status.is_final and self._parts.get(id_)]
+        later = sorted((r for r in found if after is None or r.key > after), key=lambda record: record.key)
+        return later[:limit]
 
     def delete(self, transaction_id: str) -> None:
         with self._lock:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from deltalog.catalog.ledger import Ledger
 from deltalog.catalog.prepared import added_files, written_files
-from deltalog.catalog.records import StatusFilter, TableRecord, TransactionRecord, TransactionStatus, are_nested
-from deltalog.catalog.store import check_next
+from deltalog.catalog.records import Head, StatusFilter, TableRecord, TransactionRecord, TransactionStatus, are_nested
+from deltalog.catalog.store import check_next, publish
 from deltalog.errors import DeltaLogError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.actions import DeletionVector
@@ -29,6 +29,9 @@ from deltalog.write.datafiles import discard
 
 log = logging.getLogger(__name__)
 
+# Few have ended so long ago, and DynamoDB fetches each record of a page.
+_FORGOTTEN_AT_ONCE = 100
+
 
 def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[str, int]:
     """See ``TransactionManager.recover``."""
@@ -36,20 +39,27 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     failed: list[DeltaLogError] = []
     for table in tables.all():
         try:
-            done["published"] += tables.publish(table)
-            done["cleaned"] += _sweep_staged(ledger, tables, table)
+            store, head = tables.plain_store(table.url), ledger.coordinator.head(table.table_id)
+            if head is not None:
+                done["published"] += publish(store, ledger.coordinator, table.table_id, head)
+                done["cleaned"] += _sweep_staged(ledger, store, table, head)
         except DeltaLogError as error:  # one that is damaged or away must not hold up the others
             log.warning("%s was not recovered: %s", table.name, error)
             failed.append(error)
     for record in ledger.all(StatusFilter.ACTIVE):
         done["aborted"] += ledger.settled(record).status is TransactionStatus.ABORTED
-    for record in ledger.all(StatusFilter.COMPLETED):
-        cleaned, is_left = _cleaned(ledger, tables, record)
-        done["cleaned"] += cleaned
-        is_old = record.end_ms is not None and ledger.now_ms() - record.end_ms > retention_ms
-        if is_old and not is_left:
-            ledger.coordinator.delete(record.id)
-            done["forgotten"] += 1
+    for record in ledger.uncleaned():
+        done["cleaned"] += _cleaned(ledger, tables, record)[0]
+    oldest_ms = ledger.now_ms() - retention_ms
+    for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
+        if record.start_ms >= oldest_ms:
+            break  # they come by their start, and none has ended before that
+        if record.end_ms is not None and record.end_ms < oldest_ms:
+            cleaned, is_left = _cleaned(ledger, tables, record)
+            done["cleaned"] += cleaned
+            if not is_left:
+                ledger.coordinator.delete(record.id)
+                done["forgotten"] += 1
     if failed:
         raise failed[0]
     return done
@@ -77,8 +87,10 @@ def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
             cleaner = _Cleaner(ledger, tables)
             cleaner.check_known(dict.fromkeys(key.split("/", 2)[1] for key in parts))
             done = [key for key, part in parts.items() if cleaner.is_cleaned(key, part)]
-        if done:
+        if done and len(done) < len(parts):
             coordinator.delete_parts(record.id, done)
+        elif len(done) == len(parts):
+            coordinator.delete_parts(record.id)
     except DeltaLogError as error:
         log.warning("transaction %s: what it left stays for now: %s", record.id, error)
         return 0, True
@@ -216,14 +228,9 @@ def _vector_file(vector: DeletionVector | None) -> Iterator[str]:
         yield vector.path_or_inline_dv
 
 
-def _sweep_staged(ledger: Ledger, tables: ManagedTables, table: TableRecord) -> int:
+def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
     """Delete staged commits of versions that others got. Those of later versions can still be ratified, by a process
-    that was stopped for however long, so no clock is asked. Raises CatalogBehindLogError. Cost: 1 call of the
-    coordinator, 1 HEAD and 1 LIST."""
-    store = tables.plain_store(table.url)
-    head = ledger.coordinator.head(table.table_id)
-    if head is None:
-        return 0
+    that was stopped for however long, so no clock is asked. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
     listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}

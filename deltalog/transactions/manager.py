@@ -431,8 +431,10 @@ class TransactionManager:
         """Finish what processes that died left: publish what is ratified, abort transactions that are overdue, delete
         the files of aborted ones, forget those that ended ``retention`` ago. How many of each.
 
-        Any process may do it at any time. Cost: 1 call of the coordinator for each table and 1,000 transactions, 1
-        LIST for each table, and what there is to do.
+        Any process may do it at any time. Raises CatalogBehindLogError where the catalog is older than a log, and then
+        nothing of that table is cleaned up. Cost: 1 call of the coordinator, 1 HEAD and 1 LIST for each table; 1 call
+        for each 1,000 transactions that are not decided, that have left something, or that began ``retention`` ago; and
+        what there is to do.
         """
         with self._lock:
             opened = set(self._open)

@@ -438,11 +438,33 @@ def test_a_transaction_over_the_cap_is_refused_before_anything_is_sent(ministack
     def made(count: int) -> Proposal:
         return Proposal({f"id-{number}": (commit(1),) for number in range(count)}, {}, before, after)
 
-    with pytest.raises(CallError, match="at most 100 items in one transaction; this one needs 101"):
+    with pytest.raises(CallError, match="at most 100 items in one transaction; this one needs 102"):
         catalog.ratify(made(49))
     assert set(catalog.cut().values()) == {0}
     assert catalog.ratify(made(48)) is RATIFIED
     assert list(catalog.cut().values()).count(1) == 48
+
+
+def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(ministack: Server, name: str) -> None:
+    """It has kept no note of what has parts."""
+    catalog = DynamoDBCoordinator(name, ministack.options())
+    for number in range(20):
+        catalog.insert(transaction(f"t{number:02}", number))
+        assert catalog.put_parts(touched(transaction(f"t{number:02}", number), 2000), {"a": b"a"})
+        assert catalog.replace(aborted(touched(transaction(f"t{number:02}", number), 2000), "cancelled", 3000))
+    asked = client(ministack)
+    for item in asked.query(
+        TableName=name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": "left"}}
+    )["Items"]:
+        asked.delete_item(TableName=name, Key={"pk": item["pk"], "sk": item["sk"]})
+    key = {"pk": {"S": "catalog"}, "sk": {"S": "catalog"}}
+    asked.update_item(
+        TableName=name, Key=key, UpdateExpression="REMOVE #left", ExpressionAttributeNames={"#left": "left"}
+    )
+    later = DynamoDBCoordinator(name, ministack.options())
+    assert [record.id for record in later.uncleaned()] == [f"t{number:02}" for number in range(20)]
+    later.delete_parts("t07")
+    assert "t07" not in [record.id for record in catalog.uncleaned()]
 
 
 def test_a_cut_over_many_tables_is_of_one_instant(ministack: Server, name: str) -> None:
