@@ -82,6 +82,8 @@ def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
 
 
 def _resolution(history: LogHistory, entries: list[CommitEntry]) -> dict[str, Any]:
+    if not history.candidates:
+        return {"file": [], "in_commit": [], "from_ms": None, "cut": False}
     log = history.timeline
     oldest = entries[-1].version if entries else 0
     icts = {entry.version: entry.in_commit_timestamp_ms for entry in entries}

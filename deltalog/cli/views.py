@@ -41,7 +41,7 @@ def time_of(snapshot: Snapshot) -> CommitAt | None:
     """The snapshot's time by the clock that counts for it *now*, as history has it; None when its commit file
     is gone. (A version from before an enablement may have been judged otherwise when it was the latest.)"""
     history = LogHistory(snapshot.reader)
-    return history.commit_at(snapshot.version) if snapshot.version in history.timeline.versions else None
+    return history.commit_at(snapshot.version) if snapshot.version in history.candidates else None
 
 
 def info(snapshot: Snapshot) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#in-commit-timestamps. The rules are in deltalog.spec.timestamp
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,9 +61,14 @@ class LogHistory:
         return self.latest.enablement
 
     @Lazy
+    def candidates(self) -> Sequence[int]:
+        """The versions that a timestamp can name, ascending: those that have a commit file and can be rebuilt."""
+        return recreatable_versions(self.listing)
+
+    @Lazy
     def timeline(self) -> Timeline:
-        """The commits that a timestamp can name, and their clocks."""
-        versions = recreatable_versions(self.listing)
+        """The commits that a timestamp can name, and their clocks. Raises VersionNotFoundError when there are none."""
+        versions = self.candidates
         if not versions:
             raise VersionNotFoundError(
                 f"{self.reader.store.url}: no version can be named by a timestamp: the commit files of the "
@@ -93,9 +99,16 @@ class LogHistory:
         found = self.version_at(timestamp_ms, before="earliest", after="latest")
         if found.timestamp_ms >= timestamp_ms:
             return found.version
-        if found.version == self.timeline.versions[-1]:
+        later = self._next(found.version)
+        if later is None:
             self.version_at(timestamp_ms)  # raises with the bounds
-        return found.version + 1
+        return found.version + 1 if later is None else later
+
+    def _next(self, version: int) -> int | None:
+        """The next version that a timestamp can name."""
+        versions = self.timeline.versions
+        position = bisect.bisect_right(versions, version)
+        return versions[position] if position < len(versions) else None
 
     def _check_enablement(self, found: CommitAt) -> None:
         """Refuse a pair that contradicts the enabling commit, where that commit was read. Cost: none."""
@@ -203,10 +216,8 @@ class LogHistory:
             found = self.version_at(timestamp_ms)
         except TimestampOutOfRangeError as error:
             refusal = error.message
-        after = None
-        if found is not None and found.version < latest.version:
-            later = [v for v in log.versions if v > found.version]
-            after = self.commit_at(later[0]) if later else None
+        later = None if found is None else self._next(found.version)
+        after = None if later is None else self.commit_at(later)
         return TimestampExplanation(
             table=self.reader.store.url,
             requested_ms=timestamp_ms,

@@ -6,7 +6,7 @@ Spec: PROTOCOL.md#action-reconciliation, #checkpoints.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deltalog.errors import MissingVersionError, TableNotFoundError, VersionNotFoundError
@@ -152,12 +152,12 @@ def choose_segment(
     low, high = bisect.bisect_left(listing.commits, start), bisect.bisect_right(listing.commits, wanted)
     commits = listing.commits[low:high]
     if wanted > latest or wanted < 0:
-        raise _not_found(wanted, recreatable_versions(listing), latest, table)
+        raise _not_found(wanted, first_readable(listing), latest, table)
     if commits != tuple(range(start, wanted + 1)):
         missing = _first_gap(commits, start, wanted)
-        recreatable = recreatable_versions(listing)
-        if version is not None and (not recreatable or wanted < recreatable[0]):
-            raise _not_found(wanted, recreatable, latest, table)
+        earliest = first_readable(listing)
+        if version is not None and (earliest is None or wanted < earliest):
+            raise _not_found(wanted, earliest, latest, table)
         if checkpoint is None and start == 0 and (not commits or commits[0] > 0):
             raise MissingVersionError(
                 f"{table}: version {wanted} cannot be rebuilt: the log begins at version "
@@ -188,19 +188,40 @@ def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[
 
 
 def recreatable_versions(listing: Listing) -> list[int]:
-    """Ascending versions that have a commit file and whose state can be rebuilt.
+    """Ascending versions that have a commit file and whose state can be rebuilt: from version 0 or from a complete
+    checkpoint on, whether or not that one's own commit file is there, up to the next gap.
 
-    Time travel by timestamp considers these: they begin at version 0, or at the first complete checkpoint.
+    Time travel by timestamp considers these.
     """
-    starts = [c.version for c in listing.checkpoints]
-    if listing.commits and listing.commits[0] == 0:
-        starts.insert(0, 0)
-    if not listing.commits or not starts:
-        return []
-    first = min((s for s in starts if s >= listing.commits[0]), default=None)
-    if first is None:
-        return []
-    return list(listing.commits[bisect.bisect_left(listing.commits, first) :])
+    starts = [-1, *(c.version for c in listing.checkpoints)]  # before version 0 there is nothing to be rebuilt
+    found: list[int] = []
+    for run in _runs(listing.commits):
+        position = bisect.bisect_left(starts, run[0] - 1)
+        if position < len(starts):
+            found += range(max(starts[position], run[0]), run[-1] + 1)
+    return found
+
+
+def first_readable(listing: Listing) -> int | None:
+    """The first version from which on others can be rebuilt, by its number: that of a checkpoint whose commit file is
+    gone too."""
+    recreatable = recreatable_versions(listing)
+    if not recreatable:
+        return None
+    before = recreatable[0] - 1
+    return before if any(c.version == before for c in listing.checkpoints) else recreatable[0]
+
+
+def _runs(versions: Sequence[int]) -> Iterator[range]:
+    """Ascending versions as ranges without a gap; one step in Python for a sound log."""
+    start = 0
+    while start < len(versions):
+        first, end = versions[start] - start, len(versions)
+        if versions[-1] - first != end - 1:
+            # The first position that has another version than without a gap: from there on all have.
+            end = bisect.bisect_left(range(end), True, start, key=lambda i, first=first: versions[i] - first != i)
+        yield range(versions[start], versions[end - 1] + 1)
+        start = end
 
 
 def _first_gap(commits: Sequence[int], start: int, end: int) -> int:
@@ -208,8 +229,8 @@ def _first_gap(commits: Sequence[int], start: int, end: int) -> int:
     return next(v for v in range(start, end + 1) if v not in present)
 
 
-def _not_found(version: int, recreatable: Sequence[int], latest: int, table: str) -> VersionNotFoundError:
-    earliest = recreatable[0] if recreatable else latest
+def _not_found(version: int, earliest: int | None, latest: int, table: str) -> VersionNotFoundError:
+    earliest = latest if earliest is None else earliest
     return VersionNotFoundError(
         f"{table} has no version {version}. Versions {earliest} to {latest} can be read.",
         version=version,

@@ -168,11 +168,11 @@ class Timeline:
 
 
 def timeline(versions: Sequence[int], active: bool, enablement: Enablement | None) -> Timeline:
-    """Which clock each of ``versions`` (ascending, not empty) is judged by.
+    """Which clock each of ``versions`` (ascending) is judged by.
 
     When the commits before the enablement were cleaned up, what is left is judged by ICT alone.
     """
-    if not active:
+    if not active or not versions:
         return Timeline(versions, None, None)
     if enablement is None:
         return Timeline(versions, versions[0], None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import deltalog
 from deltalog import DeltaTable
+from deltalog.log.checkpoint import write_checkpoint
 from tests.spark_env import DeltaSpark, plain_rows
 from tests.spark_env.agreement import EARLY, LATE, assert_same_time_travel
 from tests.spark_env.log_files import commits, get_mtimes, in_commit_timestamps, set_mtimes
@@ -63,6 +65,27 @@ def test_time_travel_after_a_copy_that_changed_every_file_time(
     kept = [e.version for e in copied if e.timestamp_ms == original[e.version]]
     by_ict = [e.version for e in copied if e.clock == "in-commit"]
     assert kept == by_ict, "in-commit timestamps, and nothing else, survive a copy"
+
+
+def test_time_travel_in_a_log_that_begins_after_its_checkpoint(
+    delta: DeltaSpark, written: Written, tmp_path: Path
+) -> None:
+    """What clean-up by age can leave: the commit of the checkpoint is gone, and the versions after it are candidates."""
+    copy = tmp_path / "copy"
+    shutil.copytree(written.path, copy)
+    first = written.latest // 2
+    snapshot = DeltaTable.open(str(copy)).snapshot(version=first)
+    write_checkpoint(snapshot, 0, new_uuid=lambda: str(uuid.uuid4()))
+    for version, file in commits(copy).items():
+        if version <= first:
+            file.unlink()
+            file.with_suffix(".crc").unlink(missing_ok=True)
+    assert_same_time_travel(delta, copy)
+    table = DeltaTable.open(str(copy))
+    earliest = table.history()[-1].timestamp_ms
+    assert earliest is not None and table.version_at(earliest - 1, before="earliest").version == first + 1
+    assert table.explain_timestamp(earliest).earliest.version == first + 1
+    assert plain_rows(table.snapshot(version=first).scan().to_arrow()) == written.rows[first]
 
 
 def test_protocol_metadata_and_files(delta: DeltaSpark, written: Written) -> None:

@@ -381,7 +381,7 @@ def test_a_clean_up_that_fails_is_not_the_commits_error(caplog: pytest.LogCaptur
         for number in range(3):
             table.append(rows(number))
     assert table.version == 6 and sum(store.injected.values()) == 1
-    assert any("not cleaned up" in record.getMessage() for record in caplog.records)
+    assert any("log clean-up" in record.getMessage() for record in caplog.records)
 
 
 def test_what_it_asks_of_the_store() -> None:

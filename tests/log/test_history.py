@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import os
 import shutil
+import uuid
 from typing import Any
 
 import pytest
@@ -18,13 +20,16 @@ from deltalog import (
     InvalidEnablementError,
     LogStore,
     MissingInCommitTimestampError,
+    MissingVersionError,
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
+from deltalog.log.checkpoint import write_checkpoint
 from deltalog.spec.paths import checksum_path, commit_path
 from deltalog.spec.timestamps import monotonised
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore
+from tests.cli_env import run
 from tests.core_env import (
     ICT,
     NOW,
@@ -120,6 +125,74 @@ def test_a_table_of_two_eras() -> None:
     assert [e.clock for e in table.history()] == ["in-commit"] * 2 + ["file-modification"] * 3
     assert [e.timestamp_ms for e in table.history()] == [5000, 4000, 3000, 2000, 1000]
     assert store.head(commit_path(0)) is not None
+
+
+def without_beginning(table: DeltaTable, store: LogStore, first: int) -> DeltaTable:
+    """The log begins at a checkpoint of version ``first``, whose own commit is gone."""
+    write_checkpoint(table.snapshot(version=first), NOW, new_uuid=lambda: str(uuid.uuid4()))
+    for version in range(first + 1):
+        store.delete(commit_path(version))
+        store.delete(checksum_path(version))
+    return DeltaTable.open(store)
+
+
+@pytest.mark.parametrize("kind", ["in-commit timestamps", "file times", "enabled before", "enabled after"])
+def test_a_log_that_begins_at_a_checkpoint_without_its_commit(kind: str) -> None:
+    enable_after = {"enabled before": 1, "enabled after": 5}.get(kind)
+    table, store = table_with(
+        [1000, 2000, 3000, 4000, 5000, 6000, 7000], ict=kind == "in-commit timestamps", enable_after=enable_after
+    )
+    table = without_beginning(table, store, 3)
+    assert versions(table, 5000, 5999, 6000, 7000) == [4, 4, 5, 6]
+    assert versions(table, 1000, 4999, before="earliest") == [4, 4]
+    with pytest.raises(TimestampOutOfRangeError, match="version 4") as caught:
+        table.version_at(4000)
+    assert (caught.value.earliest_ms, caught.value.latest_ms) == (5000, 7000)
+    assert [entry.version for entry in table.history()] == [6, 5, 4]
+    explanation = table.explain_timestamp(6500)
+    assert explanation.answer is not None and explanation.answer.version == 5
+    assert explanation.next_commit is not None and explanation.next_commit.version == 6
+    assert (explanation.earliest.version, explanation.latest.version) == (4, 6)
+    assert table.snapshot(timestamp=6000).version == 5
+    assert table.snapshot(version=3).scan().to_arrow().num_rows == len({1, 2, 3} - {enable_after})
+    with pytest.raises(VersionNotFoundError, match="Versions 3 to 6 can be read"):
+        table.snapshot(version=2)
+    report = table.cleanup_log(retention=datetime.timedelta(0))
+    assert report.first_version is None and not report.deleted  # its time is gone, so it stays
+    assert table.append(rows(9)).version == 7
+
+
+@pytest.mark.parametrize("ict", [True, False])
+def test_the_changes_of_a_log_that_begins_at_a_checkpoint_without_its_commit(ict: bool) -> None:
+    table, store = table_with([1000, 2000, 3000, 4000, 5000, 6000], ict=ict)
+    table.set_properties({"delta.enableChangeDataFeed": "true"})
+    for number in (7, 8, 9):
+        table.append(rows(number))
+    table = without_beginning(table, store, 7)
+    found = table.changes(from_timestamp=table.version_at(0, before="earliest").timestamp_ms).to_arrow()
+    assert sorted(zip(found["id"].to_pylist(), found["_commit_version"].to_pylist(), strict=True)) == [(8, 8), (9, 9)]
+
+
+@pytest.mark.parametrize("ict", [True, False])
+def test_a_table_of_which_only_a_checkpoint_is_left(ict: bool, tmp_path: Any) -> None:
+    clock = Clock(NOW)
+    store = LocalStore(str(tmp_path))
+    table = DeltaTable.create(
+        store, SCHEMA, properties=ICT if ict else {}, environment=environment(clock), data=rows(1)
+    )
+    table = without_beginning(table, store, 0)
+    assert table.snapshot().scan().to_arrow().num_rows == 1 and table.history() == []
+    with pytest.raises(VersionNotFoundError, match="no version can be named"):
+        table.version_at(NOW)
+    assert table.cleanup_log().first_version is None
+    for command in ("info", "history", "timeline"):
+        done = run(command, tmp_path, *(["-o", tmp_path / "page.html"] if command == "timeline" else []))
+        assert done.status == 0, (command, done.err)
+    if ict:
+        with pytest.raises(MissingVersionError):  # which time the next commit must exceed is not known
+            table.append(rows(2))
+    else:
+        assert table.append(rows(2)).version == 1
 
 
 def test_misleading_file_times_change_nothing_where_in_commit_timestamps_count(tmp_path: Any) -> None:
