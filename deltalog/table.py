@@ -704,8 +704,9 @@ class DeltaTable:
         In-commit timestamps, the protocol and the progress of applications stay as they are. Files that are gone
         from the store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True``
         does without their rows; ``dry_run=True`` lists them and commits nothing. Conflicts with any change of rows
-        meanwhile. Raises VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each
-        file that comes back, a commit.
+        meanwhile, at every isolation level: the table is as it was then, or the commit fails. Raises
+        VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each file that comes
+        back, a commit.
         """
         if (version is None) == (timestamp is None):
             raise CallError("Give the version or the timestamp to restore.")

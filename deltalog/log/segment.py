@@ -216,12 +216,19 @@ def _runs(versions: Sequence[int]) -> Iterator[range]:
     """Ascending versions as ranges without a gap; one step in Python for a sound log."""
     start = 0
     while start < len(versions):
-        first, end = versions[start] - start, len(versions)
-        if versions[-1] - first != end - 1:
-            # The first position that has another version than without a gap: from there on all have.
-            end = bisect.bisect_left(range(end), True, start, key=lambda i, first=first: versions[i] - first != i)
+        end = _end_of_run(versions, start)
         yield range(versions[start], versions[end - 1] + 1)
         start = end
+
+
+def _end_of_run(versions: Sequence[int], start: int) -> int:
+    """The position after the run that begins at ``start``: from the first gap on, all versions are too large."""
+    first = versions[start] - start
+    if versions[-1] - first == len(versions) - 1:
+        return len(versions)
+    return bisect.bisect_left(
+        range(len(versions)), True, start, key=lambda position: versions[position] > first + position
+    )
 
 
 def _first_gap(commits: Sequence[int], start: int, end: int) -> int:

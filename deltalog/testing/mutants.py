@@ -426,6 +426,11 @@ def lists_through_a_cache(patch: Patch) -> None:
 # ------------------------------------------------------------------------------------------------------------ rows
 
 
+@mutant("R1", run=run_row_schedule, features=["write serializable"], kinds={"restore": 2, "append": 3}, writers=3)
+def restores_past_appends_where_the_table_allows_that(patch: Patch) -> None:
+    patch.setattr(Transaction, "require_serializable", lambda self: None)
+
+
 @mutant("R1", run=run_row_schedule)
 def forgets_what_it_looked_for(patch: Patch) -> None:
     def check(prepared: Any, winner: Any, *rest: Any) -> Any:

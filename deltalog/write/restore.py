@@ -97,6 +97,7 @@ def restore(
         return result
     if result.changes_nothing:
         return replace(result, commit=skipped(transaction))
+    transaction.require_serializable()
     transaction.read_whole_table()
     transaction.read_all_domains()
     transaction.remove_files(gone)

@@ -438,6 +438,11 @@ class Transaction:
         self._existing("declare a read")
         self._all_domains = True
 
+    def require_serializable(self) -> None:
+        """Be judged as ``Serializable``, whatever level the table asks for: no rows may come in meanwhile."""
+        self._check_open()
+        self._isolation_level = "Serializable"
+
     def add_cdc(self, *files: AddCDCFile) -> None:
         """Stage change data files, which tell readers of changes what adds and removes do not."""
         self._check_open()

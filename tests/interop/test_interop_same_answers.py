@@ -70,7 +70,7 @@ def test_time_travel_after_a_copy_that_changed_every_file_time(
 def test_time_travel_in_a_log_that_begins_after_its_checkpoint(
     delta: DeltaSpark, written: Written, tmp_path: Path
 ) -> None:
-    """What clean-up by age can leave: the commit of the checkpoint is gone, and the versions after it are candidates."""
+    """What clean-up by age can leave: the commit of the checkpoint is gone; later versions are candidates."""
     copy = tmp_path / "copy"
     shutil.copytree(written.path, copy)
     first = written.latest // 2

@@ -275,6 +275,35 @@ def test_an_append_meanwhile_is_a_conflict(store: Any) -> None:
     assert ids(other) == [3, 4]
 
 
+def test_an_append_meanwhile_is_a_conflict_at_every_isolation_level(store: Any) -> None:
+    create(store, {"delta.isolationLevel": "WriteSerializable"}).overwrite(rows(3))
+    other = DeltaTable.open(store)
+    with pytest.raises(ConcurrentAppendError):
+        DeltaTable.open(overtaken(store, lambda: other.append(rows(4)))).restore(0)
+    assert ids(other) == [3, 4]
+    assert DeltaTable.open(store).restore(0).commit is not None
+    assert info(store, 3)["isolationLevel"] == "Serializable" and ids(other) == ids(other, version=0)
+
+
+def test_a_commit_meanwhile_that_changes_no_rows_is_none(store: Any) -> None:
+    first = create(store).snapshot()
+    DeltaTable.open(store).append(rows(3))
+
+    def rearrange() -> None:
+        with DeltaTable.open(store).transaction() as transaction:
+            moved = [msgspec.structs.replace(add, path=f"moved-{add.path}") for add in add_actions(first.files())]
+            for add in moved:
+                store.put(add.path, store.get(add.path.removeprefix("moved-")))
+            transaction.remove_files(first.files(), data_change=False)
+            transaction.add(*moved, known=True)
+            transaction.commit("OPTIMIZE")
+
+    table = DeltaTable.open(overtaken(store, rearrange))
+    restored = table.restore(0)
+    assert restored.commit is not None and (restored.commit.version, restored.commit.attempts) == (3, 2)
+    assert ids(table) == ids(table, version=0) and table.snapshot().files()["path"][0].as_py().startswith("moved-")
+
+
 def test_a_domain_that_changes_meanwhile_is_a_conflict(store: Any) -> None:
     table = create(store, {"delta.feature.domainMetadata": "supported"})
     table.append(rows(3))
