@@ -33,6 +33,7 @@ _Seconds = Annotated[
     typer.Option(
         "--idle-timeout",
         min=0.001,
+        max=1e9,
         metavar="SECONDS",
         help="What is started may be silent for so long. Default: 1800.",
     ),
@@ -277,7 +278,8 @@ def restart_timestamps(catalog: _Catalog, name: _Name, as_json: _Json = False) -
 def recover(
     catalog: _Catalog,
     retention: Annotated[
-        float, typer.Option("--retention-days", min=0, metavar="DAYS", help="Forget transactions that ended before.")
+        float,
+        typer.Option("--retention-days", min=0, max=1e8, metavar="DAYS", help="Forget transactions that ended before."),
     ] = 30,
     as_json: _Json = False,
 ) -> None:
@@ -376,14 +378,15 @@ def serve(
         int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Larger requests are refused.")
     ] = 4 << 20,
     request_timeout: Annotated[
-        float, typer.Option("--request-timeout", min=0.1, metavar="SECONDS", help="A call is answered within this.")
+        float,
+        typer.Option("--request-timeout", min=0.1, max=1e6, metavar="SECONDS", help="A call is answered within this."),
     ] = 60,
     threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="So many calls at once.")] = 16,
     max_requests: Annotated[
         int, typer.Option("--max-requests", min=1, metavar="N", help="More that wait or run are refused.")
     ] = 64,
     recover_every: Annotated[
-        float, typer.Option("--recover-every", min=0, metavar="SECONDS", help="Recover so often; 0: never.")
+        float, typer.Option("--recover-every", min=0, max=1e6, metavar="SECONDS", help="Recover so often; 0: never.")
     ] = 60,
     idle_timeout: _Seconds = None,
     most_ahead: Annotated[
@@ -432,7 +435,7 @@ def _server_module() -> Any:
 
 def _token(file: Path | None) -> str | None:
     if file is not None:
-        return file.read_text(encoding="utf-8").strip()
+        return _text_of(file).strip()
     return os.environ.get(TOKEN_VARIABLE) or None
 
 
@@ -441,4 +444,16 @@ def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> 
         return None
     if certificate is None or key is None:
         raise typer.BadParameter("TLS needs --tls-cert and --tls-key.")
+    for file in (certificate, key, client_ca):
+        if file is not None:
+            _text_of(file)
     return _server_module().Tls(certificate, key, client_ca)
+
+
+def _text_of(file: Path) -> str:
+    from deltalog import CallError
+
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CallError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}.") from None

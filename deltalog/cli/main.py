@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -19,12 +20,13 @@ from typer.core import TyperGroup
 
 from deltalog.cli import catalog, commit_tables
 from deltalog.cli.options import Commands, storage_options
-from deltalog.cli.output import Output, report_error, report_warning
+from deltalog.cli.output import Output, facts_of, plural, report_error, report_warning
 
 if TYPE_CHECKING:
     from deltalog import DeltaTable, Snapshot
 
 _TRACEBACK = "DELTALOG_TRACEBACK"
+_CLAMPING = re.compile(r'version_at takes (before|after)="(\w+)"')
 _POINTS_IN_TIME = "Point in time (the latest version when none is given)"
 
 
@@ -59,7 +61,7 @@ def _report(error: Exception, as_json: bool) -> int:
 
     name = type(error).__name__
     if isinstance(error, DeltaLogError):
-        report_error(name, error.code, error.message, as_json)
+        report_error(name, error.code, _CLAMPING.sub(r"deltalog resolve takes --\1 \2", error.message), as_json)
         return 1
     if isinstance(error, typer.Abort):
         report_error(name, "INTERRUPTED", "Interrupted.", as_json)
@@ -230,7 +232,8 @@ def rows(
     timestamp: _AtTime = None,
     timestamp_ms: _AtTimeMs = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B", help="These columns, in this order. May be repeated.")
+        list[str] | None,
+        typer.Option("--columns", metavar="A,B", help="These columns, in this order. May be repeated."),
     ] = None,
     limit: _Limit = None,
     as_json: _Json = False,
@@ -248,15 +251,16 @@ def rows(
         views.print_rows(out, snapshot, names, out.shown(limit))
 
 
-def _columns(snapshot: Snapshot, text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
+def _columns(snapshot: Snapshot, texts: list[str] | None) -> list[str] | None:
+    """Each text is the name of a column as it is, or names between commas."""
     known = snapshot.schema.names
+    names: list[str] = []
+    for text in texts or ():
+        names += [text] if text in known else [name if name in known else name.strip() for name in text.split(",")]
     missing = [name for name in names if name not in known]
     if missing:
         raise typer.BadParameter(f"There is no column {missing[0]!r}. Columns: {', '.join(known)}.")
-    return names
+    return names or None
 
 
 @app.command(epilog=_examples("deltalog history events --limit 5", "deltalog history events --json | jq .timestamp_ms"))
@@ -350,7 +354,7 @@ def timeline(
     It shows in-commit time beside file time with the drift between them, the point from which in-commit times
     count, what every commit did, and the version that TIMESTAMP AS OF gives for the instant under the pointer.
     """
-    from deltalog.cli.output import bytes_text, plural
+    from deltalog.cli.output import bytes_text
     from deltalog.cli.timeline import page, write_page
 
     out = Output(as_json)
@@ -459,7 +463,9 @@ def checkpoint(
     if as_json:
         out.document({"version": found.version, "names": list(found.names), "num_files": snapshot.num_files})
     else:
-        out.print(f"Checkpoint of version {found.version}, {snapshot.num_files:,} files: {', '.join(found.names)}")
+        out.print(
+            f"Checkpoint of version {found.version}, {plural(snapshot.num_files, 'file')}: {', '.join(found.names)}"
+        )
 
 
 @app.command(epilog=_examples("deltalog compact events", "deltalog compact events --from 10 --to 19"))
@@ -503,7 +509,7 @@ def cleanup(
     if as_json:
         out.document(report.to_json())
     else:
-        out.print(str(report))
+        out.print(facts_of(report.facts()))
 
 
 @app.command(

@@ -70,7 +70,7 @@ class Output:
         """How many items to show: as asked (0 is all), else all for scripts and a screenful for people."""
         if limit is None:
             return None if self.as_json else people
-        return limit or None
+        return min(limit, sys.maxsize) or None
 
     @contextlib.contextmanager
     def working(self, what: str) -> Iterator[None]:

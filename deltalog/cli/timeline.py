@@ -8,6 +8,7 @@ the content security policy names that script by its hash and allows no other an
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import html
 import json
@@ -122,19 +123,35 @@ def embedded(data: Any) -> str:
 
 
 def write_page(path: Path, text: str, overwrite: bool) -> int:
-    """Write a page in one step; its size in bytes. Raises CallError for a file that is something else."""
-    if path.is_dir():
-        raise CallError(f"{path} is a directory. Name a file for the page: --output {path / 'timeline.html'}")
-    if path.exists() and not overwrite and _MARK.encode() not in _head(path):
-        raise CallError(f"{path} is there already and is no timeline page. Choose another file, or pass --overwrite.")
+    """Write a page in one step; its size in bytes. A device or a pipe is written to, not replaced.
+
+    Raises CallError for a file that is something else, and OSError that names ``path``, never a temporary file.
+    """
     data = text.encode()
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        if path.is_dir():
+            raise CallError(f"{path} is a directory. Name a file for the page: --output {path / 'timeline.html'}")
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return len(data)
+        if path.exists() and not overwrite and _MARK.encode() not in _head(path):
+            raise CallError(
+                f"{path} is there already and is no timeline page. Choose another file, or pass --overwrite."
+            )
+        _replace(path.resolve(), data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    return len(data)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         temporary.write_bytes(data)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
-    return len(data)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _head(path: Path) -> bytes:

@@ -73,18 +73,22 @@ class CleanupReport:
             "files": [{"path": f.path, "deleted": f.deleted, "reason": f.reason} for f in self.files],
         }
 
-    def __str__(self) -> str:
+    def facts(self) -> list[tuple[str, str]]:
+        """The report as names and values."""
         verb = "would be deleted" if self.dry_run else "deleted"
-        lines = [
-            f"Table     {self.table}",
-            f"Cut-off   {describe(self.cutoff_ms)}",
-            f"Decision  {self.reason}",
-            f"Files     {len(self.deleted)} {verb}, {len(self.files) - len(self.deleted)} stay",
+        found = [
+            ("Table", self.table),
+            ("Cut-off", describe(self.cutoff_ms)),
+            ("Decision", self.reason),
+            ("Files", f"{len(self.deleted)} {verb}, {len(self.files) - len(self.deleted)} stay"),
         ]
         if self.unreachable is not None:
             first, last = self.unreachable
-            lines.append(f"Lost      versions {first} to {last} can no longer be read")
-        return "\n".join(lines)
+            found.append(("Lost", f"versions {first} to {last} can no longer be read"))
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<10}{value}" for name, value in self.facts())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +250,8 @@ def test_resolve_outside_of_the_history(cli: Cli, late: Path, asked: int, clamp:
     assert explained["answer"] is None and explained["clamped"] is None
     error = json.loads(refused.err)
     assert (error["error"], error["code"]) == ("TimestampOutOfRangeError", "TIMESTAMP_OUT_OF_RANGE")
-    assert error["message"] == explained["refusal"]
+    option = " ".join(clamp)
+    assert error["message"] == re.sub(r"version_at takes .*", f"deltalog resolve takes {option}.", explained["refusal"])
 
     people = cli("resolve", late, "--timestamp-ms", asked)
     assert people.status == 1
@@ -327,7 +329,9 @@ def test_cleanup(cli: Cli, tmp_path: Path) -> None:
     assert sorted(path.name for path in log.iterdir()) == before
     assert (said["first_version"], said["unreachable"], said["dry_run"]) == (3, [0, 2], True)
     going = [file["path"] for file in said["files"] if file["deleted"]]
-    assert "would be deleted" in cli("cleanup", tmp_path / "t", "--dry-run").out
+    told = cli("cleanup", tmp_path / "t", "--dry-run").out.splitlines()
+    assert [line.split()[0] for line in told] == ["Table", "Cut-off", "Decision", "Files", "Lost"]
+    assert "would be deleted" in told[3]
     assert f"Files     {len(going)} deleted" in cli("cleanup", tmp_path / "t").out
     assert not any((tmp_path / "t" / path).exists() for path in going) and len(going) == 6
     assert DeltaTable.open(tmp_path / "t").snapshot().num_files == 3
@@ -383,3 +387,23 @@ def test_restore_of_files_that_are_gone(cli: Cli, late: Path) -> None:
     done = document(cli("restore", late, "--version", 1, "--ignore-missing-files", "--json"))
     assert done["committed"] and done["missing_files"] == [gone]
     assert cli("restore", late).status == 2
+
+
+def test_columns_may_be_named_one_by_one(cli: Cli, tmp_path: Path) -> None:
+    data = pa.table({"a": [1], "b,c": [2], " d ": [3], "e": [4]})
+    DeltaTable.create(tmp_path / "t", data.schema, data=data, properties={"delta.columnMapping.mode": "name"})
+    for given, shown in (
+        (["e", "a"], ["e", "a"]),
+        (["e, a", "b,c"], ["e", "a", "b,c"]),
+        ([" d ", "e"], [" d ", "e"]),
+        (["a, d ,e"], ["a", " d ", "e"]),
+    ):
+        options = [word for each in given for word in ("--columns", each)]
+        assert list(document(cli("rows", tmp_path / "t", *options, "--json"))) == shown
+    refused = cli("rows", tmp_path / "t", "--columns", "a", "--columns", "nope", "--json")
+    assert refused.status == 2 and "'nope'" in refused.err
+
+
+def test_a_limit_beyond_all_numbers_is_all(cli: Cli, late: Path) -> None:
+    for command in ("files", "rows", "history"):
+        assert cli(command, late, "--limit", str(10**30)).status == 0

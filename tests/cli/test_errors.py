@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -138,6 +139,51 @@ def test_a_data_file_that_is_gone(cli: Cli, late: Path) -> None:
     ran = cli("rows", late, "--json")
     assert json.loads(ran.err)["error"] == "InvalidDataFileError"
     assert ran.status == 1
+
+
+@pytest.mark.parametrize("place", ["nowhere/page.html", "file/page.html", "x" * 300])
+def test_a_page_that_cannot_be_written_is_named_as_it_was_given(
+    cli: Cli, late: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(late.parent)
+    Path("file").write_text("x")
+    found = error(cli("timeline", late, "-o", place, "--json"))
+    assert found["code"] == "OS_ERROR"
+    assert re.fullmatch(rf"\[Errno \d+\] [A-Z][a-z ]+: '{place}'", found["message"])
+
+
+def test_how_to_clamp_is_said_in_words_of_the_command_line(cli: Cli, late: Path) -> None:
+    assert (
+        "deltalog resolve takes --before earliest" in error(cli("rows", late, "--timestamp-ms", 1, "--json"))["message"]
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["tables", "recover", "c.db", "--retention-days", "1e300"],
+        ["txn", "start", "c.db", "--idle-timeout", "inf"],
+        ["serve", "c.db", "--request-timeout", "inf"],
+        ["serve", "c.db", "--recover-every", "inf"],
+    ],
+)
+def test_times_beyond_all_sense_are_usage(
+    cli: Cli, wrong: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert error(cli(*wrong, "--json"), status=2)["code"] == "USAGE"
+
+
+@pytest.mark.parametrize(
+    "option", ["--token-file nope", "--tls-cert nope --tls-key nope", "--tls-cert c --tls-key nope"]
+)
+def test_a_file_of_the_server_that_is_not_there_is_named(
+    cli: Cli, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c").write_text("x")
+    found = error(cli("serve", "c.db", *option.split(), "--port", "0", "--json"))
+    assert (found["code"], found["message"]) == ("INVALID_CALL", "nope cannot be read: No such file or directory.")
 
 
 def test_a_defect_is_one_line_too(cli: Cli, late: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import html.parser
 import json
 import os
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 
 from deltalog import DeltaTable, TimestampOutOfRangeError
 from deltalog.cli.output import ACTIVITY, activity
-from deltalog.cli.timeline import embedded, page, page_data, render
+from deltalog.cli.timeline import embedded, page, page_data, render, write_page
 from tests.cli_env import MINUTE, START, Cli, Clock, run, set_file_time
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
@@ -256,6 +258,42 @@ def test_a_refused_table_leaves_no_page(cli: Cli, tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------- a browser
 
 if BROWSER is not None:  # What is above needs none, and tests everything that does not need eyes.
+    # Pages in frames of each width, measured from outside: their own policy lets no other script run.
+    FRAMES = """<!doctype html><body><script>
+    const box = (node) => node.getBoundingClientRect();
+    const within = (a, b) => a.left >= b.left && a.right <= b.right;
+    const fits = (node) => node.scrollWidth <= node.clientWidth + 1;
+    function measured(page) {
+      const flag = box(page.querySelector(".flag")), cells = [...page.querySelectorAll("tr[data-version='4'] td")];
+      return {
+        label: within(box(page.querySelector(".flag-text")), flag) && within(flag, box(page.getElementById("plot"))),
+        page: fits(page.documentElement), table: fits(page.querySelector(".scroll")),
+        card: fits(page.getElementById("commit")),
+        cells: cells.filter((cell) => box(cell).width > 0).map((cell) => cell.textContent) };
+    }
+    const found = {}, text = TEXT;
+    for (const width of [1400, 800, 400]) {
+      const frame = Object.assign(document.createElement("iframe"), { width, height: 2000, srcdoc: text });
+      frame.onload = () => {
+        found[width] = measured(frame.contentDocument);
+        if (Object.keys(found).length === 3)
+          document.body.append(Object.assign(document.createElement("pre"), { textContent: JSON.stringify(found) }));
+      };
+      document.body.append(frame);
+    }
+    </script>"""
+
+    @pytest.mark.parametrize("long", [False, True])
+    def test_nothing_is_cut_at_any_width(late: Path, tmp_path: Path, long: bool) -> None:
+        if long:
+            data = pa.table({"id": range(100_000), "what": ["x"] * 100_000})
+            DeltaTable.open(late).overwrite(data, user_metadata="nightly " * 9)
+        text = json.dumps(page(DeltaTable.open(late)).html).replace("</", "<\\/")
+        shown = rendered(FRAMES.replace("TEXT", text), tmp_path)
+        found = json.loads(html.unescape(shown.rpartition("<pre>")[2].partition("</pre>")[0]))
+        for width in ("1400", "800", "400"):
+            assert {"WRITE", "+1 −2"} <= set(found[width].pop("cells")), width
+            assert found[width] == {"label": True, "page": True, "table": True, "card": True}, width
 
     def rendered(text: str, tmp_path: Path) -> str:
         """The document after the page's script has run."""
@@ -263,7 +301,12 @@ if BROWSER is not None:  # What is above needs none, and tests everything that d
         assert BROWSER is not None
         switches = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"]
         switches += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-        command = [BROWSER, *switches, f"--user-data-dir={tmp_path / 'profile'}", (tmp_path / "page.html").as_uri()]
+        command = [
+            BROWSER,
+            *switches,
+            f"--user-data-dir={tmp_path / 'profile'}",
+            (tmp_path / "page.html").as_uri(),
+        ]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
     def test_in_a_browser(hostile: Path, tmp_path: Path) -> None:
@@ -280,3 +323,17 @@ if BROWSER is not None:  # What is above needs none, and tests everything that d
         assert "Version 2" in shown
         assert not [tag for tag, _ in seen.elements if tag == "img"]
         assert len([tag for tag, _ in seen.elements if tag == "script"]) == 2
+
+
+def test_a_page_goes_through_links_and_into_pipes(late: Path, tmp_path: Path) -> None:
+    rendered = page(DeltaTable.open(late)).html
+    (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
+    write_page(tmp_path / "link.html", rendered, overwrite=False)
+    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "real.html").read_text() == rendered
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()), daemon=True)
+    reader.start()
+    write_page(tmp_path / "pipe", rendered, overwrite=True)
+    reader.join(10)
+    assert read == [rendered] and (tmp_path / "pipe").is_fifo()

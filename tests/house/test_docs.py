@@ -20,6 +20,14 @@ MARKS = {"", "no-run", "spark"}
 SPARK = re.compile(r"\b(pyspark|spark_ext|SparkSession|spark\.)")
 
 
+ROW = re.compile(r"^\s*\|.*\|\s*$")
+# Cells end at a bar that is neither escaped nor in code.
+CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\])*")
+REGISTRIES = re.compile(
+    r"https?://(?:[\w.-]+\.)?(?:pypi\.org|pythonhosted\.org|npmjs\.com|crates\.io|mvnrepository\.com)\b[^\s)>`]*"
+)
+
+
 def fences(page: Path) -> list[tuple[int, str, str]]:
     """Line, mark and text of each Python fence."""
     text = page.read_text(encoding="utf-8")
@@ -50,6 +58,24 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
         cwd=place, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{page.name}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_row_of_a_table_has_the_cells_of_its_head(page: Path) -> None:
+    text = FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), page.read_text(encoding="utf-8"))
+    expected = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not ROW.match(line):
+            expected = None
+            continue
+        cells = len(CELL.sub("", line.strip())) - 1
+        expected = expected or cells
+        assert cells == expected, f"{page.name}:{number}: {cells} cells in a table of {expected}: {line[:100]}"
+
+
+def test_links_lead_to_projects_and_not_to_package_registries() -> None:
+    pages = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+    assert {page.name: found for page in pages if (found := REGISTRIES.findall(page.read_text(encoding="utf-8")))} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -281,7 +281,7 @@ const lit = (list) => state.lit === null || list.some((c) => c.operation === sta
 
 function draw() {
   const plot = $("plot"), W = Math.max(plot.clientWidth, 320), narrow = W < 640;
-  const L = narrow ? 66 : 96, R = 16, right = W - R;
+  const L = narrow ? 76 : 96, R = 16, right = W - R;
   const hasDrift = withBoth.length > 0;
   const driftTop = FILE_Y + 92, driftH = hasDrift ? 76 : 8;
   const sizeTop = driftTop + driftH + (hasDrift ? 46 : 40), sizeH = state.measure ? 72 : 0;
@@ -320,10 +320,11 @@ function draw() {
   drawAxis(root, x, bottom, L, right);
   if (state.brush) inside.append(svg("rect", { class: "brush", x: Math.min(...state.brush), y: TOP, width: Math.abs(state.brush[1] - state.brush[0]), height: bottom - TOP }));
   drawFocus(inside, x);
-  drawCursor(root, x, L, right, bottom);
+  const flag = drawCursor(root, x, L, right, bottom);
   root.append(...eras);
 
   plot.replaceChildren(root);
+  if (flag) placeFlag(flag, W);
   frame = { x, at, L, right, upper, lower, counted, bottom };
   drawOverview(W, L, right);
 }
@@ -533,11 +534,24 @@ function drawCursor(root, x, L, right, bottom) {
   if (px < L - 1 || px > right + 1) return;
   const refused = found.unknown !== undefined || found.early || found.late;
   const what = found.unknown !== undefined ? "no answer" : found.older ? "older" : found.early ? "refused: before the first" : found.late ? "refused: after the last" : "v" + found.version;
-  const text = iso(Math.floor(ms)).replace("T", " ") + "  →  " + what;
-  const width = text.length * 6.35 + 16, left = Math.min(Math.max(px - width / 2, 0), right + 14 - width);
-  root.append(svg("line", { class: "cursor", x1: px, x2: px, y1: 22, y2: bottom }));
-  root.append(svg("rect", { class: "flag" + (refused ? " no" : ""), x: left, y: 1, width, height: 21, rx: 6 }));
-  root.append(svg("text", { class: "flag-text", x: left + width / 2, y: 15.5, "text-anchor": "middle" }, text));
+  const time = iso(Math.floor(ms)).replace("T", " ");
+  const flag = { px, texts: [time + "  →  " + what, time.slice(time.indexOf(" ") + 1) + "  →  " + what, what],
+    box: svg("rect", { class: "flag" + (refused ? " no" : ""), y: 1, height: 21, rx: 6 }), text: svg("text", { class: "flag-text", y: 15.5, "text-anchor": "middle" }) };
+  root.append(svg("line", { class: "cursor", x1: px, x2: px, y1: 22, y2: bottom }), flag.box, flag.text);
+  return flag;
+}
+// Text has a width only in the document: the fullest text that has room, in a box that has room for it.
+function placeFlag({ px, texts, box, text }, W) {
+  let width = 0;
+  for (const each of texts) {
+    text.textContent = each;
+    width = Math.ceil(text.getComputedTextLength()) + 18;
+    if (width <= W) break;
+  }
+  const left = Math.max(Math.min(px - width / 2, W - width), 0);
+  box.setAttribute("x", left);
+  box.setAttribute("width", width);
+  text.setAttribute("x", left + width / 2);
 }
 
 // --------------------------------------------------------------------------------------------- the overview
@@ -796,7 +810,7 @@ function badge(c) {
 
 const PAGE = 25;
 let pageIndex = 0, rowsShown = [];
-const COLUMNS = [["Version", "num"], ["Time that counts (UTC)", ""], ["Clock", ""], ["Drift", "num"], ["Operation", ""], ["Rows", "num"], ["Files", "num wide"], ["Bytes", "num wide"], ["User metadata", "long wide"]];
+const COLUMNS = [["Version", "num"], ["Time that counts (UTC)", ""], ["Clock", ""], ["Drift", "num"], ["Operation", ""], ["Rows", "num"], ["Files", "num"], ["Bytes", "num"], ["User metadata", "long"]];
 function table() {
   const told = commits.some((c) => c.raw.user_metadata !== null);
   const columns = told ? COLUMNS : COLUMNS.slice(0, -1);
@@ -818,7 +832,7 @@ function table() {
     go.addEventListener("click", () => select(c, true));
     const cells = [go, c.raw.timestamp_ms === null ? "missing" : iso(c.raw.timestamp_ms).replace("T", " "), badge(c), c.ict === null ? "" : drift(c.file - c.ict),
       el("span", {}, el("i", { class: opClass(c.operation) }), visible(c.operation)), change(c, "rows"), change(c, "files"), change(c, "bytes", true), visible(c.raw.user_metadata ?? "")];
-    return el("tr", { "data-version": c.version }, ...columns.map(([, kind], k) => el("td", { class: kind }, cells[k])));
+    return el("tr", { "data-version": c.version }, ...columns.map(([, kind], k) => el("td", { class: kind, "data-column": columns[k][0] }, cells[k] || null)));
   }));
   const pages = $("pages");
   pages.replaceChildren();
