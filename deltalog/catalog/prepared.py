@@ -97,7 +97,8 @@ def _reads_from_json(body: dict[str, Any], schema: StructType) -> Reads:
 def _as_text(predicate: Predicate, schema: StructType) -> str | None:
     text = to_sql(predicate)
     try:
-        return text if next(_bound([text], schema)) == predicate else None
+        # Columns have no equality of their own: what they are compared with makes a predicate.
+        return text if repr(next(_bound([text], schema))) == repr(predicate) else None
     except (CallError, DeltaLogError):
         return None
 

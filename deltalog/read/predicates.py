@@ -16,27 +16,28 @@ import datetime
 import decimal
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.log.columns import combined, scalar
-from deltalog.spec.arrow import type_to_arrow
+from deltalog.read.comparison import Operator, ValueSet, coerced, coerced_values, compare, plain, plain_values
 from deltalog.spec.schema import DataType, StructField, StructType
+from deltalog.spec.schema_edits import parse_path, path_text
 from deltalog.spec.timestamps import parse_iso
 
-Operator = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
 _NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 _COLLATIONS = "__COLLATIONS"
-_MOST_DIGITS = 400  # a double has 309
+_PARSER_CLASS = re.compile(r"<class '[\w.]*?(\w+)'>")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHOWN_CHARS, _SHOWN_VALUES = 1000, 1000
 
 
 class Predicate:
@@ -62,22 +63,22 @@ class Column:
     path: tuple[str, ...]
 
     def __eq__(self, value: object) -> Predicate:  # type: ignore[override]
-        return Comparison("=", self, value)
+        return Comparison("=", self, plain(value))
 
     def __ne__(self, value: object) -> Predicate:  # type: ignore[override]
-        return Comparison("!=", self, value)
+        return Comparison("!=", self, plain(value))
 
     def __lt__(self, value: Any) -> Predicate:
-        return Comparison("<", self, value)
+        return Comparison("<", self, plain(value))
 
     def __le__(self, value: Any) -> Predicate:
-        return Comparison("<=", self, value)
+        return Comparison("<=", self, plain(value))
 
     def __gt__(self, value: Any) -> Predicate:
-        return Comparison(">", self, value)
+        return Comparison(">", self, plain(value))
 
     def __ge__(self, value: Any) -> Predicate:
-        return Comparison(">=", self, value)
+        return Comparison(">=", self, plain(value))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -86,21 +87,33 @@ class Column:
         return IsNull(self)
 
     def isin(self, values: Iterable[Any]) -> Predicate:
-        """True where the value is one of ``values``; unknown instead of false where they hold a null."""
-        return In(self, tuple(values))
+        """True where the value is one of ``values``; unknown instead of false where they hold a null.
+
+        ``values``: any number, in a list, an Arrow or NumPy array, or a series; they are looked up in one pass over the
+        rows. Raises CallError for a single text.
+        """
+        return In(self, plain_values(values))
 
     def startswith(self, prefix: str) -> Predicate:
-        """True where a text begins so."""
-        return StartsWith(self, prefix)
+        """True where a text begins so. Raises CallError for a prefix that is no text."""
+        if not isinstance(prefix, str):
+            raise CallError(f"startswith takes a text, not {prefix!r}.")
+        return StartsWith(self, str(prefix))
 
     @property
     def name(self) -> str:
-        return ".".join(self.path)
+        """The path as ``col`` takes it."""
+        return path_text(self.path)
 
 
 def col(name: str) -> Column:
-    """A column; ``a.b`` is the field b of the struct a."""
-    return Column(tuple(name.split(".")))
+    """A column; ``a.b`` is the field b of the struct a, and a name that has dots is put in backquotes: `` `a.b` ``.
+
+    Raises CallError.
+    """
+    if not isinstance(name, str):
+        raise CallError(f"col takes the name of a column, not {name!r}.")
+    return Column(parse_path(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +130,11 @@ class IsNull(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class In(Predicate):
+    """``found``: the values as they are looked up, when the predicate is bound."""
+
     column: Column
     values: tuple[Any, ...]
+    found: ValueSet | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +191,7 @@ def sql_tree(text: str, dialect: Any, what: str) -> Any:
         trees = sqlglot.parse(text, dialect=dialect)
     except SqlglotError as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = _PARSER_CLASS.sub(r"\1", reason)
         raise CallError(f"{what} cannot be parsed: {reason}") from None
     if len(trees) != 1 or trees[0] is None:
         raise CallError(f"{what} is {f'{len(trees)} statements' if len(trees) > 1 else 'empty'}, not one expression.")
@@ -231,24 +248,34 @@ def _from_sql(node: Any, text: str) -> Predicate:
 
 
 def _comparison(operator: Operator, left: Any, right: Any, text: str) -> Predicate:
+    if _is_column(left):
+        return Comparison(operator, _column(left, text), _literal(right, text))
+    if _is_column(right):
+        return Comparison(_MIRRORED.get(operator, operator), _column(right, text), _literal(left, text))
+    _literal(left, text)  # what is neither column nor literal is to blame, whichever side it is on
+    _literal(right, text)
+    raise CallError(f"The predicate {_short(text)} compares two literals and no column.")
+
+
+def _is_column(node: Any) -> bool:
     from sqlglot import exp
 
-    if isinstance(left, (exp.Column, exp.Dot)):
-        return Comparison(operator, _column(left, text), _literal(right, text))
-    return Comparison(_MIRRORED.get(operator, operator), _column(right, text), _literal(left, text))
+    return _is_column(node.this) if isinstance(node, exp.Paren) else isinstance(node, (exp.Column, exp.Dot))
 
 
 def _like(node: Any, text: str) -> Predicate:
     pattern = _literal(node.expression, text)
     body = pattern[:-1] if isinstance(pattern, str) and pattern.endswith("%") else None
     if body is None or any(c in body for c in "%_\\"):
-        raise CallError(f"LIKE is taken with a prefix and one % at its end only, not {pattern!r} (in {text!r}).")
+        raise CallError(f"LIKE is taken with a prefix and one % at its end only, not {pattern!r} (in {_short(text)}).")
     return StartsWith(_column(node.this, text), body)
 
 
 def _column(node: Any, text: str) -> Column:
     from sqlglot import exp
 
+    if isinstance(node, exp.Paren):
+        return _column(node.this, text)
     if isinstance(node, exp.Column):
         return Column(tuple(part.name for part in node.parts))
     if isinstance(node, exp.Dot):
@@ -284,36 +311,61 @@ def _typed_literal(node: Any, text: str) -> Any:
     from sqlglot import exp
 
     value, kind = str(node.this.this), node.to.this
-    if kind == exp.DataType.Type.DATE:
-        return parse_iso(value).date()
-    if kind in (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ):
-        return parse_iso(value)
-    if kind == exp.DataType.Type.TIMESTAMPNTZ:
-        return parse_iso(value).replace(tzinfo=None)
-    raise _unsupported(node, text)
+    types = exp.DataType.Type
+    if kind not in (types.DATE, types.TIMESTAMP, types.TIMESTAMPTZ, types.TIMESTAMPLTZ, types.TIMESTAMPNTZ):
+        raise _unsupported(node, text)
+    try:
+        moment = parse_iso(value)
+    except InvalidTimestampError:
+        form = "yyyy-MM-dd" if kind == types.DATE else "yyyy-MM-dd HH:mm:ss[.ffffff][Z]"
+        raise CallError(
+            f"The predicate {_short(text)} has {value!r}, which is no literal of the form {form}."
+        ) from None
+    if kind == types.DATE:
+        return moment.date()
+    return moment.replace(tzinfo=None) if kind == types.TIMESTAMPNTZ else moment
 
 
 def _unsupported(node: Any, text: str) -> CallError:
+    try:
+        part = repr(node.sql(dialect="spark")[:200])
+    except Exception:
+        part = type(node).__name__
     return CallError(
-        f"The predicate {text[:1000]!r} has {node.sql(dialect='spark')[:200]!r}, which is not taken: compare columns "
+        f"The predicate {_short(text)} has {part}, which is not taken: compare columns "
         "with literals by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE 'prefix%', IS NULL, and combine these with AND, "
         "OR, NOT."
     )
 
 
-def to_sql(predicate: Predicate) -> str:
-    """A predicate as SQL text in Spark's dialect, for people and for the log."""
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]!r}…"
+
+
+def shown(where: Predicate | str) -> str:
+    """A predicate in messages and in the log, where a long list of values is not written in full."""
+    text = where if isinstance(where, str) else to_sql(where, _SHOWN_VALUES)
+    return text if len(text) <= 10 * _SHOWN_CHARS else f"{text[: 10 * _SHOWN_CHARS]}…"
+
+
+def to_sql(predicate: Predicate, most: int | None = None) -> str:
+    """A predicate as SQL text in Spark's dialect; ``most`` values of a list are written, then dots."""
     if isinstance(predicate, (And, Or)):
         word = "AND" if isinstance(predicate, And) else "OR"
-        return f"({to_sql(predicate.left)} {word} {to_sql(predicate.right)})"
+        return f"({to_sql(predicate.left, most)} {word} {to_sql(predicate.right, most)})"
     if isinstance(predicate, Not):
-        return f"(NOT {to_sql(predicate.operand)})"
+        return f"(NOT {to_sql(predicate.operand, most)})"
     if isinstance(predicate, Constant):
         return _literal_sql(predicate.value)
     if isinstance(predicate, IsNull):
         return f"({_column_sql(predicate.column)} IS NULL)"
     if isinstance(predicate, In):
-        return f"({_column_sql(predicate.column)} IN ({', '.join(map(_literal_sql, predicate.values))}))"
+        if not predicate.values:
+            return "false"
+        texts = [_literal_sql(value) for value in predicate.values[:most]]
+        if len(texts) < len(predicate.values):
+            texts.append("…")
+        return f"({_column_sql(predicate.column)} IN ({', '.join(texts)}))"
     if isinstance(predicate, StartsWith):
         return f"({_column_sql(predicate.column)} LIKE {_literal_sql(predicate.prefix + '%')})"
     assert isinstance(predicate, Comparison)
@@ -367,6 +419,11 @@ class Bound:
     def data_type(self) -> DataType:
         return self.fields[-1].data_type
 
+    @property
+    def name(self) -> str:
+        """The column in messages."""
+        return path_text(self.column.path)
+
 
 def bind(predicate: Predicate, schema: StructType) -> Predicate:
     """The same predicate with columns as the schema spells them and values of the columns' types.
@@ -387,21 +444,27 @@ def _bind(predicate: Predicate, schema: StructType, negate: bool) -> Predicate:
         return Constant(None if predicate.value is None else predicate.value != negate)
     if isinstance(predicate, Comparison):
         bound = comparable(find(predicate.column, schema))
-        value = coerce(predicate.value, bound)
+        value = coerced(predicate.value, bound.data_type, bound.name)
         return _bind_comparison(predicate.operator, bound.column, value, negate)
     if isinstance(predicate, In):
         bound = comparable(find(predicate.column, schema))
-        leaf: Predicate = In(bound.column, tuple(coerce(v, bound) for v in predicate.values))
+        if not predicate.values:
+            return Constant(negate)
+        leaf: Predicate = _bound_in(bound.column, coerced_values(predicate.values, bound.data_type, bound.name), bound)
     elif isinstance(predicate, IsNull):
         leaf = IsNull(find(predicate.column, schema).column)
     elif isinstance(predicate, StartsWith):
         bound = comparable(find(predicate.column, schema))
         if str(bound.data_type) != "string":
-            raise CallError(f"Column {bound.column.name} is {bound.data_type}, and only text begins with a prefix.")
+            raise CallError(f"Column {bound.name} is {bound.data_type}, and only text begins with a prefix.")
         leaf = StartsWith(bound.column, predicate.prefix)
     else:
         raise CallError(f"{predicate!r} is not a predicate.")
     return Not(leaf) if negate else leaf
+
+
+def _bound_in(column: Column, values: tuple[Any, ...], bound: Bound) -> In:
+    return In(column, values, ValueSet.of(values, bound.data_type))
 
 
 def _bind_comparison(operator: Operator, column: Column, value: Any, negate: bool) -> Predicate:
@@ -436,7 +499,11 @@ def complement(predicate: Predicate) -> Predicate:
     if isinstance(inner, In) and None in inner.values:
         if isinstance(predicate, Not):
             return Constant(True)  # NOT IN of a list with null is never true
-        inner = In(inner.column, tuple(v for v in inner.values if v is not None))
+        others = tuple(v for v in inner.values if v is not None)
+        if not others:
+            return Constant(True)  # nothing is IN (NULL)
+        assert inner.found is not None
+        inner = In(inner.column, others, replace(inner.found, has_null=False))
     assert isinstance(inner, (In, StartsWith))
     return Or(inner if isinstance(predicate, Not) else Not(inner), IsNull(inner.column))
 
@@ -448,17 +515,24 @@ def find(column: Column, schema: StructType) -> Bound:
     for name in column.path:
         found = level.find(name) if isinstance(level, StructType) else None
         if found is None:
-            raise CallError(f"There is no column {column.name!r}. Columns: {', '.join(schema.names)}.")
+            raise CallError(f"There is no column {column.name!r}. {_hint(column, schema)}")
         fields.append(found)
         level = found.data_type
     return Bound(Column(tuple(f.name for f in fields)), tuple(fields))
+
+
+def _hint(column: Column, schema: StructType) -> str:
+    joined = ".".join(column.path)
+    if len(column.path) > 1 and schema.find(joined) is not None:
+        return f"The column whose name has dots is `{joined}`, in backquotes."
+    return f"Columns: {', '.join(path_text([name]) for name in schema.names[:_SHOWN_VALUES])}."
 
 
 def comparable(bound: Bound) -> Bound:
     """Raises CallError for text with a collation, whose order is not that of its bytes."""
     if any(_COLLATIONS in field.metadata for field in bound.fields):
         raise CallError(
-            f"Column {bound.column.name} has a collation, by which deltalog cannot compare. Leave it out of where, "
+            f"Column {bound.name} has a collation, by which deltalog cannot compare. Leave it out of where, "
             "and filter the rows with an engine that knows collations."
         )
     return bound
@@ -477,59 +551,6 @@ def columns_of(predicate: Predicate) -> list[Column]:
         elif isinstance(each, (Comparison, IsNull, In, StartsWith)):
             found.setdefault(each.column.path, each.column)
     return list(found.values())
-
-
-def coerce(value: Any, bound: Bound) -> Any:
-    """A literal as a Python value of the column's type, without loss. Raises CallError."""
-    if value is None:
-        return None
-    name = str(bound.data_type)
-    try:
-        converted = _coerce(value, name)
-        if converted is not None:
-            scalar(converted, _comparable_type(bound.data_type))
-            return converted
-    except (ValueError, TypeError, ArithmeticError, InvalidTimestampError, pa.ArrowException):
-        pass
-    raise CallError(f"{value!r} cannot be compared with column {bound.column.name}, which is {name}.")
-
-
-def _coerce(value: Any, name: str) -> Any:
-    number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
-    if isinstance(value, decimal.Decimal) and value.adjusted() > _MOST_DIGITS:
-        return None  # as an int it could take all memory
-    if name in ("byte", "short", "integer", "long"):
-        return int(value) if number and int(value) == value else None
-    if name in ("float", "double"):
-        return float(value) if number else None
-    if name.startswith("decimal"):
-        return decimal.Decimal(str(value)) if number else None
-    if name == "string":
-        return value if isinstance(value, str) else None
-    if name == "boolean":
-        return value if isinstance(value, bool) else None
-    if name == "binary":
-        return bytes(value) if isinstance(value, (bytes, bytearray)) else None
-    moment = parse_iso(value) if isinstance(value, str) else value
-    if name == "date":
-        if isinstance(moment, datetime.datetime):
-            return moment.date() if isinstance(value, str) else None
-        return moment if isinstance(moment, datetime.date) else None
-    if not isinstance(moment, datetime.datetime) or (moment.tzinfo is None) != (name == "timestamp_ntz"):
-        return None  # a naive value names no instant, and an aware one is not a wall clock
-    return moment
-
-
-def _comparable_type(data_type: DataType) -> pa.DataType:
-    """Literals of small types are held in the widest one, so that 300 can be compared with a byte."""
-    name = str(data_type)
-    if name in ("byte", "short", "integer", "long"):
-        return pa.int64()
-    if name in ("float", "double"):
-        return pa.float64()
-    if name.startswith("decimal"):
-        return pa.decimal256(76, 38)
-    return type_to_arrow(data_type)
 
 
 # ---------------------------------------------------------------------------------------------- evaluation
@@ -553,20 +574,11 @@ def matches(predicate: Predicate, table: pa.Table, schema: StructType) -> Any:
     if isinstance(predicate, StartsWith):
         return pc.starts_with(values_of(predicate.column.path, table), predicate.prefix)
     if isinstance(predicate, In):
-        return _is_in(predicate, table, schema)
+        assert predicate.found is not None
+        return predicate.found.contains(values_of(predicate.column.path, table))
     assert isinstance(predicate, Comparison)
     data_type = find(predicate.column, schema).data_type
     return compare(values_of(predicate.column.path, table), predicate.operator, predicate.value, data_type)
-
-
-def _is_in(predicate: In, table: pa.Table, schema: StructType) -> Any:
-    values, data_type = values_of(predicate.column.path, table), find(predicate.column, schema).data_type
-    nothing: bool | None = None if None in predicate.values else False
-    found = pa.repeat(scalar(nothing, pa.bool_()), table.num_rows)
-    for value in dict.fromkeys(predicate.values):
-        if value is not None:
-            found = pc.or_kleene(found, compare(values, "=", value, data_type))
-    return found
 
 
 def values_of(path: tuple[str, ...], table: pa.Table) -> Any:
@@ -575,39 +587,3 @@ def values_of(path: tuple[str, ...], table: pa.Table) -> Any:
     for name in path[1:]:
         values = values.flatten()[values.type.get_field_index(name)]
     return values
-
-
-def compare(values: Any, operator: Operator, value: Any, data_type: DataType) -> Any:
-    """Values of a type against a literal, with NaN as the greatest number. Null where a value is null."""
-    wide = _comparable_type(data_type)
-    values = values if values.type == wide else values.cast(wide)
-    literal = scalar(value, wide)
-    kernels = FLOAT_COMPARISONS if pa.types.is_floating(wide) else COMPARISONS
-    return kernels[operator](values, literal)
-
-
-def _float_equal(one: Any, other: Any) -> Any:
-    return pc.or_kleene(pc.equal(one, other), pc.and_kleene(pc.is_nan(one), pc.is_nan(other)))
-
-
-def _float_less(one: Any, other: Any) -> Any:
-    return pc.or_kleene(pc.less(one, other), pc.and_kleene(pc.invert(pc.is_nan(one)), pc.is_nan(other)))
-
-
-COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
-# NaN equals itself and is the greatest number.
-FLOAT_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": _float_equal,
-    "!=": lambda one, other: pc.invert(_float_equal(one, other)),
-    "<": _float_less,
-    "<=": lambda one, other: pc.invert(_float_less(other, one)),
-    ">": lambda one, other: _float_less(other, one),
-    ">=": lambda one, other: pc.invert(_float_less(one, other)),
-}

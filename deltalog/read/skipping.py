@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from deltalog.log import statistics
 from deltalog.log.columns import FALSE, TRUE, ZERO, int64s, scalar
 from deltalog.log.statistics import Group, Leaf
+from deltalog.read.comparison import compare
 from deltalog.read.predicates import (
     And,
     Column,
@@ -28,7 +29,6 @@ from deltalog.read.predicates import (
     Predicate,
     StartsWith,
     columns_of,
-    compare,
     complement,
     find,
     matches,
@@ -194,11 +194,12 @@ class _StatisticsJudge(_PartitionJudge):
         return pc.and_kleene(verdict, self._has_values(predicate.column))
 
     def _is_in(self, predicate: In) -> Any:
-        verdict: Any = pa.repeat(FALSE, len(self.unknown))
-        for value in predicate.values:
-            if value is not None:
-                verdict = pc.or_kleene(verdict, self.leaf(Comparison("=", predicate.column, value)))
-        return verdict
+        assert predicate.found is not None
+        low, high = self._bounds(predicate.column)
+        between = predicate.found.any_between(low, high)
+        if predicate.found.has_nan:
+            between = scalar(None, pa.bool_())  # NaN is beyond the bounds
+        return pc.and_kleene(between, self._has_values(predicate.column))
 
     def _starts_with(self, predicate: StartsWith) -> Any:
         if not predicate.prefix:

@@ -153,9 +153,7 @@ class _Compiler:
         return kernels.literal(self._now.date(), kernels.DATE)
 
     def in_list(self, tree: Any) -> Node:
-        value = self.node(tree.this)
-        found, *others = [kernels.compare("=", value, self.node(each)) for each in tree.expressions]
-        return functools.reduce(kernels.disjunction, others, found)
+        return kernels.is_in(self.node(tree.this), [self.node(each) for each in tree.expressions])
 
     def between(self, tree: Any) -> Node:
         value, low, high = self.node(tree.this), self.node(tree.args["low"]), self.node(tree.args["high"])

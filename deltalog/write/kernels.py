@@ -12,6 +12,7 @@ import decimal
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.log.columns import FALSE, scalar
-from deltalog.read.predicates import COMPARISONS, FLOAT_COMPARISONS
+from deltalog.read.comparison import COMPARISONS, FLOAT_COMPARISONS, ValueSet
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.schema import DataType, DecimalType, PrimitiveType
 from deltalog.spec.timestamps import parse_iso
@@ -54,6 +55,9 @@ class Rows:
     def array(self, values: Any) -> Any:
         """Values of these rows as an array; a scalar is that of every row."""
         return pa.repeat(values, self.length) if isinstance(values, pa.Scalar) else values
+
+
+NO_ROWS = Rows({}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,32 @@ def _null_safe_equal(equal: Callable[[Any, Any], Any], one: Any, other: Any) -> 
 def _as(values: Any, wide: pa.DataType) -> Any:
     # Whole numbers become the nearest float, as in Spark.
     return values if values.type == wide else values.cast(wide, safe=not pa.types.is_floating(wide))
+
+
+def is_in(value: Node, choices: Sequence[Node]) -> Node:
+    """IN: literals are looked up together, in one pass over the rows."""
+    sets: dict[tuple[int, pa.DataType], tuple[Node, list[Any]]] = {}
+    found: list[Node] = []
+    for choice in choices:
+        left, right, wide = _comparable("=", value, choice)
+        if right.is_literal and right.value is not None:
+            _, values = sets.setdefault((id(left) if left is not value else 0, wide), (left, []))
+            values.append(_as(right.run(NO_ROWS), wide))
+        else:
+            found.append(compare("=", value, choice))
+    for (_, wide), (left, values) in sets.items():
+        found.append(_looked_up(left, values, wide))
+    return reduce(disjunction, found)
+
+
+def _looked_up(value: Node, choices: Sequence[Any], wide: pa.DataType) -> Node:
+    array = pa.concat_arrays([pa.repeat(choice, 1) for choice in choices])
+    values = ValueSet.of_array(array)
+    return _made(
+        BOOLEAN,
+        lambda rows: values.contains(pa.repeat(rows, 1))[0] if isinstance(rows, pa.Scalar) else values.contains(rows),
+        _made(value.data_type, lambda found: _as(found, wide), value),
+    )
 
 
 def _comparable(operator: str, left: Node, right: Node) -> tuple[Node, Node, pa.DataType]:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.read.predicates import Predicate, to_sql
+from deltalog.read.predicates import Predicate, shown
 from deltalog.spec import column_mapping, features, widening
 from deltalog.spec.actions import Format, Metadata, Protocol
 from deltalog.spec.codec import canonical_json
@@ -165,7 +165,7 @@ def delete(
 def _condition(where: Predicate | str | None) -> str:
     if where is None:
         return "true"
-    return where if isinstance(where, str) else to_sql(where)
+    return shown(where)
 
 
 def _as_text(metrics: Mapping[str, Any]) -> dict[str, str]:

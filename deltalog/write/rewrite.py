@@ -29,7 +29,7 @@ from deltalog.read.predicates import (
     bind,
     columns_of,
     matches,
-    to_sql,
+    shown,
 )
 from deltalog.read.skipping import split
 from deltalog.spec import column_mapping, features, row_tracking
@@ -194,7 +194,7 @@ def matching(
     if wrong:
         raise SchemaMismatchError(
             f"{transaction.reader.store.url}: {wrong} of the new rows lie outside of what is replaced, "
-            f"{where if isinstance(where, str) else to_sql(predicate)}: for example {example}. Nothing was committed; "
+            f"{shown(where)}: for example {example}. Nothing was committed; "
             "filter the rows, or replace more."
         )
 

@@ -33,7 +33,7 @@ from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot, UnreadSnapshot
 from deltalog.log.totals import NO_FILES, totals_after
 from deltalog.read.changes import CHANGE_TYPE_FIELD
-from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, to_sql
+from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, shown
 from deltalog.read.skipping import in_partitions, split
 from deltalog.spec import column_mapping, features, row_tracking, timestamps
 from deltalog.spec.actions import (
@@ -424,7 +424,7 @@ class Transaction:
             example = dict(outside["partition_values"][0].as_py())
             raise SchemaMismatchError(
                 f"{snapshot.url}: {outside.num_rows} of the new files lie outside of what is replaced, "
-                f"{to_sql(predicate)}: for example in the partition {example}. Filter the rows, or replace more."
+                f"{shown(predicate)}: for example in the partition {example}. Filter the rows, or replace more."
             )
         return self.remove_files(self.find_files(predicate))
 

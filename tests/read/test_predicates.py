@@ -138,11 +138,37 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("i = 1e9999999", "cannot be compared with column i"),  # a whole number of as many digits is never made
         ("f = -1e99999999", "cannot be compared with column f"),
         ("(" * 5000 + "i = 1" + ")" * 5000, "nested|parsed"),
+        ("length(s) > 1", r"has 'LENGTH\(s\)', which is not taken"),
+        ("1 < length(s)", r"has 'LENGTH\(s\)', which is not taken"),
+        ("i + 1 = 2", r"has 'i \+ 1', which is not taken"),
+        ("i = i", "has 'i', which is not taken"),
+        ("i IS NULL = true", "has 'i IS NULL', which is not taken"),
+        ("1 = 1", "compares two literals and no column"),
+        ("i ^= 1", "missing for BitwiseXor"),
+        ("d = DATE '2026-1-1'", "has '2026-1-1', which is no literal of the form yyyy-MM-dd"),
+        ("`st.x` = 1", "There is no column '`st.x`'. Columns: i, f"),
     ],
 )
 def test_what_cannot_be_said_is_refused_by_name(where: str, part: str) -> None:
-    with pytest.raises(CallError, match=part):
+    with pytest.raises(CallError, match=part) as caught:
         verdicts(where)
+    assert "<class" not in str(caught.value)
+
+
+def test_a_column_with_dots_is_named_in_backquotes() -> None:
+    schema = StructType.from_arrow(pa.schema([("a.b", pa.int64()), ("st", pa.struct([("c.d", pa.int64())]))]))
+    table = pa.table({"a.b": [1, 2], "st": [{"c.d": 3}, None]})
+    for where, expected in (("`a.b` = 1", [True, False]), ("st.`c.d` = 3", [True, None])):
+        for predicate in (parse(where), col(where.partition(" ")[0]) == int(where[-1])):
+            assert matches(bind(predicate, schema), table, schema).to_pylist() == expected
+            assert bind(parse(to_sql(predicate)), schema) is not None
+    with pytest.raises(CallError, match="in backquotes"):
+        bind(col("a.b") == 1, schema)
+    assert col("`a``b`.c").path == ("a`b", "c") and col("`a``b`.c").name == "`a``b`.c"
+
+
+def test_parentheses_change_nothing() -> None:
+    assert verdicts("(i) = (1)") == verdicts("i = 1")
 
 
 def test_a_sign_keeps_every_digit_of_a_decimal() -> None:

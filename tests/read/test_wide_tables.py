@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable
+from tests.core_env.steps import steps
 
 FEW = 100
-
-
-def steps(work: Callable[[], object]) -> int:
-    """The calls of functions, and the lines of Python, that some work takes, in all threads that it starts."""
-    count = 0
-
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += 1
-        return trace
-
-    def profile(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event == "c_call"
-
-    for module in (threading, sys):
-        module.settrace(trace)
-        module.setprofile(profile)
-    try:
-        work()
-    finally:
-        for module in (threading, sys):
-            module.settrace(None)
-            module.setprofile(None)
-    return count
 
 
 def operations(path: Path, columns: int, mode: str) -> dict[str, Callable[[], object]]:

@@ -119,7 +119,7 @@ def test_expressions_without_measure_are_refused(text: str) -> None:
     "around",
     [
         "({} BETWEEN true AND true)",
-        "({} IN (true, false))",
+        "({} IN (b, NOT b))",
         "nullif({}, false)",
         "coalesce({}, true)",
         "(CASE {} WHEN true THEN true WHEN false THEN false END)",

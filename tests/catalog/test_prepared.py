@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from deltalog import Predicate, StructType, col
+from deltalog.catalog.prepared import decode_prepared, encode_prepared
+from deltalog.read.predicates import bind, parse
+from deltalog.write.conflicts import Prepared, Reads
+
+SCHEMA = StructType.from_arrow(
+    pa.schema(
+        [
+            ("i", pa.int64()),
+            ("a.b", pa.string()),
+            ("m", pa.decimal128(9, 2)),
+            ("d", pa.date32()),
+            ("t", pa.timestamp("us", "UTC")),
+            ("f", pa.float64()),
+            ("r", pa.binary()),
+        ]
+    )
+)
+SAID = [
+    parse("i = 1 AND `a.b` LIKE 'x%' OR NOT (f > 1.5) OR i IS NULL"),
+    col("i").isin([3, None, 2]),
+    (col("m") <= Decimal("1.50")) & (col("d") != dt.date(2024, 1, 1)),
+    col("t") < dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc),
+    col("`a.b`") == "it's \\ a\nline",
+]
+UNSAID = [col("r") == b"\x00", col("f") == float("nan")]
+
+
+@pytest.mark.parametrize("predicates", [SAID, [*SAID, UNSAID[0]], [UNSAID[1]]], ids=len)
+def test_what_was_read_is_the_same_in_another_process(predicates: list[Predicate]) -> None:
+    """What text cannot say counts as a read of the whole table, and nothing else does."""
+    bound = tuple(bind(predicate, SCHEMA) for predicate in predicates)
+    prepared = Prepared("txn", "DELETE", reads=Reads(predicates=bound))
+    reads = decode_prepared(encode_prepared(prepared, SCHEMA), SCHEMA).reads
+    said = [repr(each) for each, given in zip(bound, predicates, strict=True) if not any(given is u for u in UNSAID)]
+    assert [repr(each) for each in reads.predicates] == said
+    assert reads.whole_table == (len(said) < len(bound))
