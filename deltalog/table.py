@@ -316,7 +316,8 @@ class DeltaTable:
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
         """``work(table)``, once more from the start after each conflict with another writer, at most ``retry_count``
-        times: it reads the table again and plans again, so it must not keep what it read before.
+        times: it reads the table again and plans again, so it must not keep what it read before. Data that can be read
+        once only is made inside of ``work``: a reader that was read before is a CallError, whose cause is the conflict.
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
@@ -325,13 +326,19 @@ class DeltaTable:
         """
         if isinstance(retry_count, bool) or not isinstance(retry_count, int) or retry_count < 0:
             raise CallError(f"retry_count is a number of repetitions from 0 on; got {retry_count!r}.")
+        conflict: CommitConflictError | None = None
         for number in range(1, retry_count + 1):
             try:
                 return work(self)
             except CommitConflictError as error:
                 if not error.retryable:
                     raise
+                conflict = error
                 log.info("planning again (%d of %d) after a conflict: %s", number, retry_count, error)
+            except CallError as error:
+                if conflict is None:
+                    raise
+                raise error from conflict
             self._environment.back_off(number)
         return work(self)
 
@@ -343,7 +350,8 @@ class DeltaTable:
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
     ) -> CommitResult:
-        """Add rows: anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb).
+        """Add rows: anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader is
+        read once: given again, to any verb, it is a CallError.
 
         Columns fit by name; absent nullable ones become null; new ones need ``merge_schema=True``. ``txn`` is
         an application id and a version: when the table has recorded that version or a later one, nothing is
@@ -417,7 +425,8 @@ class DeltaTable:
     ) -> Snapshot:
         """As ``write``, of records that are pulled one by one: mappings from column names to values, or record batches.
 
-        They become files of about 128 MiB of rows, which is what is held in memory. When the iterator raises, or
+        They become files of about 128 MiB of rows, which is what is held in memory. An iterator is pulled once: given
+        again it is a CallError. When the iterator raises, or
         anything else, there is no version and the files are removed. Raises NilIteratorError for None,
         PartitioningNotSupportedError, CodecNotStreamableError for a table of blobs, SchemaMismatchError.
         """

@@ -35,6 +35,7 @@ from deltalog.spec.properties import DATA_SKIPPING_NUM_INDEXED_COLS, RANDOM_PREF
 from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
+from deltalog.write.one_pass import check_unread, read_once
 from deltalog.write.rules import NO_RULES, Rules
 
 TARGET_BYTES = 128 << 20
@@ -107,8 +108,9 @@ class Layout:
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:
-    """A stream of batches of anything that speaks Arrow. Raises CallError."""
+    """A stream of batches of anything that speaks Arrow. Raises CallError, for a stream that was read before too."""
     if isinstance(data, pa.RecordBatchReader):
+        check_unread(data)
         return data
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
@@ -187,7 +189,7 @@ def check_checksum(wanted: object) -> None:
 
 def with_kind(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows as change files have them: with the kind of change as their last column."""
-    for batch in batches:
+    for batch in read_once(batches):
         yield batch.append_column(CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
 
 
@@ -201,7 +203,7 @@ def _buffered(reader: pa.RecordBatchReader, layout: Layout) -> Iterator[pa.Table
     limit = BUFFER_BYTES if layout.partition_columns else TARGET_BYTES
     held: list[pa.Table] = []
     held_bytes = 0
-    for batch in reader:
+    for batch in read_once(reader):
         if not batch.num_rows:
             continue
         table = conformed(pa.Table.from_batches([batch]), layout.row_schema, layout.rules)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.spec.schema import StructType, check_writable
 from deltalog.write.datafiles import as_reader
+from deltalog.write.one_pass import read_once
 
 Records = Iterable[Mapping[str, Any] | pa.RecordBatch]
 _BATCH_BYTES = 4 << 20
@@ -57,11 +58,10 @@ def record_batches(records: Records, schema: StructType, filled: frozenset[str])
 
 def _iterated(records: Records) -> Iterator[Any]:
     if hasattr(records, "__arrow_c_stream__"):
-        return iter(as_reader(records))
-    try:
-        return iter(records)
-    except TypeError:
-        raise CallError(f"Records are an iterable of mappings or of record batches; got {type(records)}.") from None
+        return read_once(as_reader(records))
+    if not isinstance(records, Iterable):
+        raise CallError(f"Records are an iterable of mappings or of record batches; got {type(records)}.")
+    return read_once(records, is_callers=True)
 
 
 def _check_record(record: Any, names: Iterable[str]) -> None:

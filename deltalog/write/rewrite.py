@@ -37,6 +37,7 @@ from deltalog.spec.actions import AddFile
 from deltalog.spec.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
 from deltalog.spec.schema import StructType
 from deltalog.write.datafiles import conformed
+from deltalog.write.one_pass import read_once
 from deltalog.write.transaction import Transaction
 from deltalog.write.vectors import masked_statistics
 
@@ -181,7 +182,7 @@ def matching(
     bound = bind(predicate, schema)
     rules = transaction.rules()
     wrong, example = 0, None
-    for batch in reader:
+    for batch in read_once(reader):
         table = conformed(pa.Table.from_batches([batch]), schema, rules)
         outside = pc.invert(pc.fill_null(matches(bound, table, schema), FALSE))
         count = pc.sum(outside).as_py() or 0

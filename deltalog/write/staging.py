@@ -40,6 +40,7 @@ from deltalog.write.commit import Environment
 from deltalog.write.conflicts import files_still_fit
 from deltalog.write.datafiles import Checksum, check_checksum, discard
 from deltalog.write.known_files import check_never_named
+from deltalog.write.one_pass import read_once
 from deltalog.write.operations import fitting
 from deltalog.write.records import Records, record_batches
 from deltalog.write.transaction import Transaction
@@ -268,7 +269,7 @@ class _Span:
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches as they are."""
-        for batch in batches:
+        for batch in read_once(batches):
             if self._column is not None:
                 self._look_at(batch, self._column)
             yield batch
