@@ -20,6 +20,7 @@
     │   ├── VersionNotFoundError
     │   └── TimestampOutOfRangeError
     ├── TableExistsError
+    ├── RowCountError                       see that writer and committer have the same storage; nothing was committed
     ├── UnsupportedFeatureError             use a client that knows the feature
     ├── CorruptTableError                   repair the table
     │   ├── InvalidCommitError
@@ -217,6 +218,14 @@ class TableExistsError(DeltaLogError):
     """A table lies where one was to be created."""
 
     code = "TABLE_EXISTS"
+
+
+class RowCountError(DeltaLogError):
+    """The files that were found do not hold as many rows as their writer wrote. Has ``written`` and ``found``."""
+
+    code = "ROW_COUNT"
+    written: int
+    found: int
 
 
 class UnsupportedFeatureError(DeltaLogError):

@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import deltalog
@@ -116,7 +117,10 @@ def _has_rows(path: str, segments: Sequence[str]) -> bool:
     # Spark writes a file without rows only for the first task of a job that does not partition.
     if segments or not os.path.basename(path).startswith("part-00000-"):
         return True
-    return bool(pq.read_metadata(path).num_rows)
+    try:
+        return bool(pq.read_metadata(path).num_rows)
+    except (pa.ArrowException, OSError):
+        return True  # a damaged file is refused by its name when it is added
 
 
 def _partition_values(

@@ -15,7 +15,7 @@ from spark_ext.types import spark_type
 _MODE = "delta.columnMapping.mode"
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 # What Spark's Parquet writer makes the field_id of a column of.
-_PARQUET_ID = "parquet.field.id"
+PARQUET_ID = "parquet.field.id"
 
 
 def is_mapped(transaction: deltalog.Transaction) -> bool:
@@ -38,7 +38,7 @@ def stored_names(target: deltalog.StructType, columns: Sequence[str]) -> list[st
 
 def under_stored_names(frame: DataFrame, target: deltalog.StructType) -> DataFrame:
     """The rows (columns as in ``target``) with the names and ids of files, at every depth."""
-    stored = _stored(target)
+    stored = stored_schema(target)
     columns = []
     for field, given in zip(stored.fields, target.fields, strict=True):
         column = F.col("`" + given.name.replace("`", "``") + "`")
@@ -48,10 +48,11 @@ def under_stored_names(frame: DataFrame, target: deltalog.StructType) -> DataFra
     return frame.select(*columns)
 
 
-def _stored(schema: deltalog.StructType) -> deltalog.StructType:
+def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
+    """Columns under the names of files, with the ids of files in their metadata."""
     return deltalog.StructType(
         tuple(
-            deltalog.StructField(stored_name(f), _stored_type(f.data_type), True, {_PARQUET_ID: f.metadata[_ID]})
+            deltalog.StructField(stored_name(f), _stored_type(f.data_type), True, {PARQUET_ID: f.metadata[_ID]})
             for f in schema.fields
         )
     )
@@ -59,7 +60,7 @@ def _stored(schema: deltalog.StructType) -> deltalog.StructType:
 
 def _stored_type(data_type: Any) -> Any:
     if isinstance(data_type, deltalog.StructType):
-        return _stored(data_type)
+        return stored_schema(data_type)
     if isinstance(data_type, deltalog.ArrayType):
         return replace(data_type, element_type=_stored_type(data_type.element_type), contains_null=True)
     if isinstance(data_type, deltalog.MapType):

@@ -1,13 +1,42 @@
-"""Session settings for the time of a write."""
+"""What a Spark job that writes must be told, whatever its session and its Hadoop configuration say."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
+
+# What Parquet files of a Delta table must be: Spark's default INT96 timestamps have no statistics; another calendar and
+# another layout of lists are not what every reader expects; columns that are mapped by id are found by nothing else.
+# The commit protocol decides which files are the job's.
+TIMESTAMP_SETTING = "spark.sql.parquet.outputTimestampType"
+SETTINGS: Mapping[str, str] = {
+    TIMESTAMP_SETTING: "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+}
+# Since this version of Spark a write takes the first of them as an option (the others only from the session).
+TIMESTAMP_SETTING_AS_OPTION = (4, 2)
+# Options of a write that become settings of Hadoop for it. Committers of another algorithm leave files of tasks that
+# failed; files with another base name can be hidden ones.
+OPTIONS: Mapping[str, str] = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "mapreduce.fileoutputcommitter.cleanup.skipped": "false",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "mapreduce.output.basename": "part",
+    "parquet.summary.metadata.level": "NONE",
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+}
+_PROBE = "spark.deltalog.probe"
 
 
 def spark_version(spark: SparkSession) -> tuple[int, int]:
@@ -15,34 +44,61 @@ def spark_version(spark: SparkSession) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
+@dataclass
+class _Held:
+    """A session in which writes run, and the settings that the first of them found."""
+
+    session: SparkSession
+    writes: int
+    before: Mapping[str, str | None]
+
+
 _lock = threading.Lock()
-_held: dict[int, tuple[SparkSession, int, Mapping[str, str | None]]] = {}
+_held: list[_Held] = []
 
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings on the session for the time of a write; those that it has already are not touched.
 
-    Writes of several threads share one change; the last one to end restores what the first one found.
+    Writes of several threads share one change, also where each has a SparkSession object of its own for the session;
+    the last one to end restores what the first one found.
     """
     with _lock:
-        _, writes, before = _held.get(id(spark), (spark, 0, {}))
-        if not writes:
+        held = next((each for each in _held if _are_one(each.session, spark)), None)
+        if held is None:
             other = {key: value for key, value in settings.items() if spark.conf.get(key).upper() != value.upper()}
-            before = {key: spark.conf.get(key, None) for key in other}
+            held = _Held(spark, 0, {key: spark.conf.get(key, None) for key in other})
             for key, value in other.items():
                 spark.conf.set(key, value)
-        _held[id(spark)] = (spark, writes + 1, before)
+            _held.append(held)
+        held.writes += 1
     try:
         yield
     finally:
         with _lock:
-            _, writes, before = _held.pop(id(spark))
-            if writes > 1:
-                _held[id(spark)] = (spark, writes - 1, before)
-            else:
-                for key, earlier in before.items():
+            held.writes -= 1
+            if not held.writes:
+                _held.remove(held)
+                for key, earlier in held.before.items():
                     if earlier is None:
                         spark.conf.unset(key)
                     else:
                         spark.conf.set(key, earlier)
+
+
+def _are_one(one: SparkSession, other: SparkSession) -> bool:
+    """Whether what is set on one is set on the other: several objects can stand for one session of the JVM."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    value = str(uuid.uuid4())
+    try:
+        one.conf.set(_PROBE, value)
+        try:
+            return bool(other.conf.get(_PROBE, None) == value)
+        finally:
+            one.conf.unset(_PROBE)
+    except Exception:
+        return False  # it was stopped meanwhile

@@ -18,12 +18,20 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 import deltalog
-from spark_ext import mapped, paths, rules
+from spark_ext import footers, mapped, paths, rules
 from spark_ext.conform import as_table, check_unique, conformed, problems, quoted, stored_schema
+from spark_ext.counted import RowCount
 from spark_ext.defaults import PROPERTY_DEFAULTS, SessionDefaults
 from spark_ext.files import JobDirectory, collect, rows_of
 from spark_ext.paths import Location
-from spark_ext.session import session_settings, spark_version
+from spark_ext.session import (
+    OPTIONS,
+    SETTINGS,
+    TIMESTAMP_SETTING,
+    TIMESTAMP_SETTING_AS_OPTION,
+    session_settings,
+    spark_version,
+)
 from spark_ext.types import from_spark
 
 _MODES = {
@@ -51,20 +59,6 @@ _OPTIONS = {
     )
 }
 _CODECS = ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli")
-# What Parquet files of a Delta table must be, whatever the session says: Spark's default INT96 timestamps have
-# no statistics, and the other two choose calendars and list layouts that not every reader expects.
-_TIMESTAMP_SETTING = "spark.sql.parquet.outputTimestampType"
-_PARQUET_SETTINGS = {
-    _TIMESTAMP_SETTING: "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.writeLegacyFormat": "false",
-}
-# Since this version of Spark a write takes the first of them as an option (the others only from the session).
-_TIMESTAMP_SETTING_AS_OPTION = (4, 2)
-_WRITE_OPTIONS = {
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    "parquet.summary.metadata.level": "NONE",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +289,15 @@ class Writer:
     def _run(self, plan: _Plan, table_directory: str) -> WriteResult:
         job = JobDirectory(table_directory, str(uuid.uuid4()))
         try:
-            self._write_parquet(plan, job.path)
+            written = self._write_parquet(plan, job.path)
             found = collect(job.path, plan.target, plan.partition_columns, plan.stored_partition_columns)
-            adds = plan.transaction.add_parquet_files(job.place(found), checked=True, owned=True)
+            adds = plan.transaction.add_parquet_files(
+                job.place(found),
+                checked=True,
+                owned=True,
+                num_rows=written,
+                examine=footers.examiner(table_directory, plan.stored_columns, plan.is_mapped),
+            )
             removed = 0
             if self._mode == "overwrite" and plan.transaction.snapshot is not None:
                 removed = self._remove_replaced(plan)
@@ -369,24 +369,25 @@ class Writer:
             return bool(self._options["optimizeWrite"])
         return plan.transaction.metadata.configuration.get("delta.autoOptimize.optimizeWrite", "").lower() == "true"
 
-    def _write_parquet(self, plan: _Plan, directory: str) -> None:
+    def _write_parquet(self, plan: _Plan, directory: str) -> int:
+        """The number of rows written, as the job counted them."""
         demands = plan.transaction.rules()
         frame = conformed(self._df, plan.data, plan.target, plan.partition_columns, demands)
-        if mapped.is_mapped(plan.transaction):
+        if plan.is_mapped:
             frame = mapped.under_stored_names(frame, plan.target)
         if self._optimizes(plan):
             frame = frame.hint("rebalance", *(quoted(name) for name in plan.stored_partition_columns))
-        options: dict[str, Any] = dict(_WRITE_OPTIONS)
+        options: dict[str, Any] = dict(OPTIONS)
         for name in ("compression", "maxRecordsPerFile"):
             if name in self._options:
                 options[name] = self._options[name]
-        spark = self._df.sparkSession
-        settings = dict(_PARQUET_SETTINGS)
-        if spark_version(spark) >= _TIMESTAMP_SETTING_AS_OPTION:
-            options[_TIMESTAMP_SETTING] = settings.pop(_TIMESTAMP_SETTING)
+        spark, count = self._df.sparkSession, RowCount()
+        settings = dict(SETTINGS)
+        if spark_version(spark) >= TIMESTAMP_SETTING_AS_OPTION:
+            options[TIMESTAMP_SETTING] = settings.pop(TIMESTAMP_SETTING)
         try:
             with session_settings(spark, settings):
-                writer = frame.write.mode("error").options(**options)
+                writer = count.of(frame).write.mode("error").options(**options)
                 if plan.partition_columns:
                     writer = writer.partitionBy(*plan.stored_partition_columns)
                 writer.parquet(paths.uri(directory))
@@ -395,6 +396,7 @@ class Writer:
             if refusal is None:
                 raise
             raise rules.violation(refusal[1], demands) or deltalog.SchemaMismatchError(refusal[1]) from error
+        return count.rows(spark, directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,9 +409,21 @@ class _Plan:
     partition_columns: list[str]
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether files have the columns under other names, and under ids."""
+        return mapped.is_mapped(self.transaction)
+
+    @property
+    def stored_columns(self) -> deltalog.StructType:
+        """The columns that files have, under the names that they have there."""
+        fields = [field for field in self.target.fields if field.name not in self.partition_columns]
+        held = deltalog.StructType(tuple(fields))
+        return mapped.stored_schema(held) if self.is_mapped else held
+
+    @property
     def stored_partition_columns(self) -> list[str]:
         """The partition columns under the names that paths and the log have for them."""
-        if mapped.is_mapped(self.transaction):
+        if self.is_mapped:
             return mapped.stored_names(self.target, self.partition_columns)
         return self.partition_columns
 

@@ -65,6 +65,7 @@ from deltalog.write.conflicts import (
 )
 from deltalog.write.datafiles import (
     Checksum,
+    Examine,
     Layout,
     change_file,
     check_files,
@@ -256,6 +257,8 @@ class Transaction:
         checked: bool = False,
         owned: bool = False,
         tags: Mapping[str, Mapping[str, str]] | None = None,
+        num_rows: int | None = None,
+        examine: Examine | None = None,
     ) -> list[AddFile]:
         """Stage Parquet files that lie below the table: (relative path, not percent-encoded; partition values
         as the log has them). Statistics come from the footers; the files are made durable.
@@ -263,12 +266,18 @@ class Transaction:
         Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them,
         unless who wrote the files has ``checked`` them. Files that are ``owned`` were made for this transaction and are
         nobody else's; they are deleted when this fails. For others ``commit`` raises FilesCommittedError where one is
-        live already. ``tags``: those of the files, by path. Raises InvalidDataFileError. Cost: a HEAD and 1 or 2
-        ranged GETs for each file, in threads; and for those that are not ``owned`` as ``Snapshot.files``.
+        live already. ``tags``: those of the files, by path.
+
+        ``num_rows``: how many rows their writer wrote into all of them; RowCountError where they do not hold as many.
+        ``examine`` is called with the path and the footer (pyarrow.parquet.FileMetaData) of each file, in threads,
+        and may refuse one by raising.
+
+        Raises InvalidDataFileError, also for a file without field ids where columns are mapped by id. Cost: a HEAD and
+        1 or 2 ranged GETs for each file, in threads; and for those that are not ``owned`` as ``Snapshot.files``.
         """
         self._check_open()
         listed = list(files)
-        adds, _ = describe_files(self.reader.store, listed, self._layout())
+        adds = describe_files(self.reader.store, listed, self._layout(), num_rows, examine)
         if tags:
             of_files = [dict(tags[path]) if path in tags else None for path, _ in listed]
             adds = [msgspec.structs.replace(add, tags=each) for add, each in zip(adds, of_files, strict=True)]

@@ -353,7 +353,7 @@ def test_settings_on_the_session_where_spark_takes_no_options(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What Spark 3.5 to 4.1 need, on the Spark that is here.
-    monkeypatch.setattr(spark_ext.writer, "_TIMESTAMP_SETTING_AS_OPTION", (99, 0))
+    monkeypatch.setattr(spark_ext.writer, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     key = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(key, "TIMESTAMP_MILLIS")
     try:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, InvalidPropertyError, StructType
+from deltalog import DeltaTable, InvalidDataFileError, InvalidPropertyError, StructType
 from deltalog.spec import column_mapping
 from deltalog.spec.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
 from deltalog.spec.schema import all_columns
@@ -200,6 +200,48 @@ def test_files_of_others_are_described_by_their_physical_names() -> None:
         transaction.commit("WRITE")
     assert json.loads(add.stats or "")["minValues"] == {physical[0]: 5, physical[1]: "n5"}
     assert ids(table) == [1, 5, 6]
+
+
+def test_where_columns_are_found_by_id_files_have_ids() -> None:
+    """They would be read as nulls."""
+    store = memory()
+    inner = pa.struct([("x", pa.int64())])
+    data = pa.table({"id": [1], "deep": pa.array([[{"x": 5}]], pa.list_(inner))})
+    table = create(store, "id", data)
+    stored = table.snapshot().files()["path"][0].as_py()
+    held = pq.read_table(pa.BufferReader(store.get(stored)))
+
+    def without(field: pa.Field, names: set[str]) -> pa.Field:
+        kind = field.type
+        if pa.types.is_list(kind):
+            kind = pa.list_(without(kind.value_field, names))
+        elif pa.types.is_struct(kind):
+            kind = pa.struct([without(each, names) for each in kind.fields])
+        return pa.field(field.name, kind, field.nullable, {} if field.name in names else field.metadata)
+
+    every = identities(table.snapshot().schema)
+    names = {"id": every["id"][1], "deep": every["deep"][1]}
+    nested = held.schema.field(names["deep"]).type.value_type.field(0).name
+    for name, told in ((names["id"], names["id"]), (nested, f"{names['deep']}.{nested}")):
+        schema = pa.schema([without(field, {name}) for field in held.schema])
+        sink = pa.BufferOutputStream()
+        pq.write_table(
+            pa.Table.from_arrays([c.cast(f.type) for c, f in zip(held.columns, schema, strict=True)], schema=schema),
+            sink,
+        )
+        store.put("other.parquet", sink.getvalue().to_pybytes())
+        with (
+            table.transaction() as transaction,
+            pytest.raises(InvalidDataFileError, match=f"column {told} does not have the id"),
+        ):
+            transaction.add_parquet_files([("other.parquet", {})])
+    sink = pa.BufferOutputStream()
+    pq.write_table(held, sink)
+    store.put("other.parquet", sink.getvalue().to_pybytes())
+    with table.transaction() as transaction:
+        transaction.add_parquet_files([("other.parquet", {})])
+        transaction.commit("WRITE")
+    assert table.snapshot().scan().to_arrow().to_pylist() == [{"id": 1, "deep": [{"x": 5}]}] * 2
 
 
 def test_random_prefixes_by_property() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
 import pytest
 
 from deltalog import (
@@ -21,6 +23,7 @@ from deltalog import (
     InvalidDataFileError,
     InvalidPropertyError,
     LogStore,
+    RowCountError,
     SchemaMismatchError,
     StructType,
     TableExistsError,
@@ -110,6 +113,64 @@ def test_files_that_others_wrote_are_never_removed(store: Any, table: DeltaTable
     with table.transaction() as txn:
         txn.add_parquet_files([("x.parquet", {})])
     assert store.head("x.parquet") is not None
+
+
+def test_files_without_the_rows_that_were_written_are_refused(store: Any, table: DeltaTable) -> None:
+    put_parquet(store, "x.parquet", rows(1, 2))
+    put_parquet(store, "y.parquet", rows(3))
+    for names, written in ((["x.parquet"], 3), (["x.parquet", "y.parquet"], 2), ([], 1)):
+        with table.transaction() as txn:
+            with pytest.raises(RowCountError, match=f"{written} rows were written") as error:
+                txn.add_parquet_files([(name, {}) for name in names], num_rows=written)
+            assert (error.value.written, error.value.found) == (written, 2 * bool(names) + len(names[1:]))
+            assert txn.commit().version == table.version  # nothing of them was staged
+    with table.transaction() as txn:
+        txn.add_parquet_files([("x.parquet", {}), ("y.parquet", {})], num_rows=3)
+        txn.add_parquet_files([], num_rows=0)
+        txn.commit()
+    assert ids(table) == [1, 2, 3]
+
+
+def test_a_caller_examines_footers(store: Any, table: DeltaTable) -> None:
+    put_parquet(store, "x.parquet", rows(1, 2))
+    seen = {}
+
+    def examine(path: str, footer: pq.FileMetaData) -> None:
+        seen[path] = footer.num_rows
+        if len(seen) > 1:
+            raise KeyError(path)
+
+    with table.transaction() as txn:
+        txn.add_parquet_files([("x.parquet", {})], examine=examine)
+        put_parquet(store, "y.parquet", rows(3))
+        with pytest.raises(KeyError):
+            txn.add_parquet_files([("y.parquet", {})], examine=examine)
+        txn.commit()
+    assert seen == {"x.parquet": 2, "y.parquet": 1} and ids(table) == [1, 2]
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_encrypted_files_are_refused(store: Any, table: DeltaTable, plaintext_footer: bool) -> None:
+    """No reader of the table would have the keys."""
+
+    class Keys(encryption.KmsClient):
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+            return base64.b64encode(key_bytes)
+
+        def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+            return base64.b64decode(wrapped_key)
+
+    factory = encryption.CryptoFactory(lambda configuration: Keys())
+    how = encryption.EncryptionConfiguration(
+        footer_key="footer", column_keys={"column": ["id"]}, plaintext_footer=plaintext_footer
+    )
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, SCHEMA, encryption_properties=properties) as writer:
+        writer.write_table(rows(1, 2).cast(SCHEMA))
+    store.put("x.parquet", sink.getvalue().to_pybytes())
+    with table.transaction() as txn, pytest.raises(InvalidDataFileError, match="encrypted"):
+        txn.add_parquet_files([("x.parquet", {})])
 
 
 def test_a_transaction_ends_once(table: DeltaTable) -> None:

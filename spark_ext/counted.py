@@ -1,0 +1,64 @@
+"""How many rows a job wrote, counted by the job itself and not by the files that are found afterwards."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext import paths
+
+_ROWS = "rows"
+# Spark tells metrics of a job by its queue of listeners, a moment after the job, and never if the queue overflowed.
+_WAIT_S = 120.0
+
+
+class RowCount:
+    """The number of rows of one job. Tasks that are retried, or run twice, count once."""
+
+    def __init__(self) -> None:
+        self._observation = Observation()
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """The same rows, counted when they are written."""
+        return frame.observe(self._observation, F.count(F.lit(1)).alias(_ROWS))
+
+    def rows(self, spark: SparkSession, directory: str) -> int:
+        """What was counted, after the job has ended. ``directory``: where its files are.
+
+        Raises StoreError where Spark does not tell. Clients of Spark Connect before 4.0 hear nothing of it: there the
+        server counts the rows of the files that it sees itself.
+        """
+        metrics = self._metrics()
+        if not metrics:
+            reader = spark.read.schema("any int").option("recursiveFileLookup", "true")
+            return int(reader.parquet(paths.literal(paths.uri(directory))).count())
+        return int(metrics[_ROWS])
+
+    def _metrics(self) -> dict[str, Any]:
+        """Those of the observation, which waits for them without an end where they do not come."""
+        told: list[dict[str, Any]] = []
+        failed: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                told.append(self._observation.get)
+            except Exception as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(_WAIT_S)
+        if failed:
+            raise failed[0]
+        if not told:
+            raise deltalog.StoreError(
+                f"Spark did not tell within {_WAIT_S:.0f} s how many rows the job wrote, so that its files cannot be "
+                "checked; nothing was committed. It loses such news when spark.scheduler.listenerbus.eventqueue."
+                "capacity is too small for the job: make it larger, and write again.",
+                path="",
+            )
+        return told[0]

@@ -1,0 +1,75 @@
+"""What a job's files say of themselves: whether they are what the session was told to write.
+
+Settings can be changed by others while a job runs, and some cannot be set for one write only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+import deltalog
+from spark_ext.mapped import PARQUET_ID
+
+_FIELD_ID = b"PARQUET:field_id"
+# Keys by which Spark marks files whose dates or times are in the calendar of its old versions.
+_OLD_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+def examiner(url: str, stored: deltalog.StructType, has_ids: bool) -> Callable[[str, Any], None]:
+    """A check of a file by its path and footer: that it has exactly the columns ``stored``, in their types and, with
+    ``has_ids``, under their ids; and neither INT96 nor an old calendar. It raises InvalidDataFileError."""
+
+    def examine(path: str, footer: Any) -> None:
+        fault = next(_faults(footer, stored, has_ids), None)
+        if fault is not None:
+            raise deltalog.InvalidDataFileError(
+                f"{url}: Spark wrote a file that the table must not have, {path}: {fault}. Nothing was committed. "
+                "Settings of the session were changed while the write ran, or others than the session's were in force: "
+                "look for spark.sql.parquet and for parquet in them, and write again.",
+                path=path,
+            )
+
+    return examine
+
+
+def _faults(footer: Any, stored: deltalog.StructType, has_ids: bool) -> Iterator[str]:
+    for number in range(footer.num_columns):
+        column = footer.schema.column(number)
+        if column.physical_type == "INT96":
+            yield f"the timestamps of {column.path} are INT96, which have no statistics"
+    for key in _OLD_CALENDARS:
+        if key in (footer.metadata or {}):
+            yield "its dates or times are in an old calendar"
+    yield from _struct_faults(stored, footer.schema.to_arrow_schema(), has_ids, "")
+
+
+def _struct_faults(
+    want: deltalog.StructType, have: Sequence[pa.Field] | pa.Schema, has_ids: bool, above: str
+) -> Iterator[str]:
+    names = [field.name for field in have]
+    if names != list(want.names):
+        place = f" in {above.rstrip('.')}" if above else ""
+        yield f"it has the columns {', '.join(names)}{place}, and should have {', '.join(want.names)}"
+        return
+    for field, found in zip(want.fields, have, strict=True):
+        path = f"{above}{field.name}"
+        if has_ids and (found.metadata or {}).get(_FIELD_ID) != str(field.metadata.get(PARQUET_ID)).encode():
+            yield f"column {path} has no field id {field.metadata.get(PARQUET_ID)}, by which it is found"
+        yield from _type_faults(field.data_type, found.type, has_ids, path)
+
+
+def _type_faults(want: Any, have: pa.DataType, has_ids: bool, path: str) -> Iterator[str]:
+    if isinstance(want, deltalog.StructType) and pa.types.is_struct(have):
+        yield from _struct_faults(want, have.fields, has_ids, f"{path}.")
+    elif isinstance(want, deltalog.ArrayType) and pa.types.is_list(have):
+        yield from _type_faults(want.element_type, have.value_type, has_ids, f"{path}.element")
+    elif isinstance(want, deltalog.MapType) and pa.types.is_map(have):
+        yield from _type_faults(want.key_type, have.key_type, has_ids, f"{path}.key")
+        yield from _type_faults(want.value_type, have.item_type, has_ids, f"{path}.value")
+    else:
+        plain = deltalog.StructType((deltalog.StructField("c", want, True),)).to_arrow().field(0).type
+        if plain != have:
+            yield f"column {path} is {have}, and should be {plain}"
