@@ -286,7 +286,8 @@ class UnsafePathError(CorruptTableError):
 class CommitConflictError(DeltaLogError):
     """Another writer's commit makes this one invalid; nothing was committed.
 
-    ``winning_version`` and ``winning_operation`` tell who won; ``path`` and ``partition_values`` which file it was
+    ``winning_version`` and ``winning_operation`` tell who won, ``read_version`` the version that this commit was
+    planned on (None where that is not known); ``path`` and ``partition_values`` which file it was
     about, where it was about one. ``retryable``: reading the table again and planning again can succeed, as
     ``DeltaTable.retrying`` does.
     """
@@ -294,6 +295,7 @@ class CommitConflictError(DeltaLogError):
     code = "COMMIT_CONFLICT"
     winning_version: int
     winning_operation: str | None
+    read_version: int | None = None
     path: str | None = None
     partition_values: Mapping[str, str | None] | None = None
     retryable: bool = True

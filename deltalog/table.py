@@ -6,12 +6,14 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.catalog.locate import open_location
-from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError
+from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.checkpoint import SIDECAR_ROWS, TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
 from deltalog.log.compaction import write_compaction
@@ -20,6 +22,7 @@ from deltalog.log.manifest import Manifest, manifest_of
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.read.changes import Changes
+from deltalog.read.origin import Origin, decoded, origin_in
 from deltalog.read.predicates import Predicate
 from deltalog.spec import features
 from deltalog.spec.paths import commit_path
@@ -29,14 +32,14 @@ from deltalog.spec.timestamps import CommitAt, to_epoch_ms, to_iso
 from deltalog.storage.base import FileMeta
 from deltalog.storage.registry import open_store
 from deltalog.write import alterations, constraints, operations, protocol_changes, staging, stream
-from deltalog.write.commit import CommitResult, Environment
+from deltalog.write.commit import CommitResult, Environment, unexpected_version
 from deltalog.write.conflicts import IsolationLevel
 from deltalog.write.operations import UserMetadata
 from deltalog.write.records import Records
 from deltalog.write.restore import RestoreResult, restore
 from deltalog.write.staging import StagedFiles
 from deltalog.write.stream import StreamWriter
-from deltalog.write.transaction import LOG, Engine, Transaction
+from deltalog.write.transaction import LOG, Engine, Transaction, gone_since
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -234,12 +237,14 @@ class DeltaTable:
             history = LogHistory(self._reader)
             found = history.version_at(to_epoch_ms(timestamp))
             if found.version == history.latest.version:
-                return history.latest
-            return load(self._reader, history.listing, found.version)
+                return history.latest.asked_for()
+            return load(self._reader, history.listing, found.version).asked_for()
         latest = self._refresh()
-        if version is None or version == latest.version:
+        if version is None:
             return latest
-        return load(self._reader, self._reader.list_from(), version)
+        if version == latest.version:
+            return latest.asked_for()
+        return load(self._reader, self._reader.list_from(), version).asked_for()
 
     def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> CommitAt:
         """The version that was current at a point in time, with its own time and the clock that counts for it.
@@ -297,22 +302,74 @@ class DeltaTable:
 
     # ------------------------------------------------------------------------------------------- writing
 
-    def transaction(self, *, isolation_level: IsolationLevel | None = None) -> Transaction:
-        """A transaction on the latest version. Cost: as ``snapshot``.
+    def transaction(
+        self,
+        *,
+        isolation_level: IsolationLevel | None = None,
+        reads: Iterable[str] = (),
+        expected_version: int | None = None,
+    ) -> Transaction:
+        """A transaction on the latest version, or on the one that what it stages was read from. Cost: as ``snapshot``,
+        and 1 GET for each version in between.
+
+        ``reads``: what ``Scan.origin`` gave for the rows that this follows from; those of other tables do not matter.
+        It begins on the earliest of these versions and counts them as read, so what others have committed since is a
+        conflict by the same rules as what they commit meanwhile. ``expected_version``: what must be the latest version
+        until the commit, whatever came of its rows; ``reads`` do not matter then. Raises CommitConflictError, and
+        SnapshotConflictError for the latter, which name both versions.
 
         ``isolation_level``: ``Serializable`` counts every row that another writer adds meanwhile among those read;
         ``WriteSerializable`` not those of blind appends, which may be thought to come later; ``SnapshotIsolation``
         is for transactions that only move rows to other files, and theirs in any case. None: as the table property
         delta.isolationLevel says, else Serializable.
         """
-        return Transaction(
+        latest = self._refresh()
+        origins = self._own_origins(latest, reads if expected_version is None else ())
+        transaction = Transaction(
             self._reader,
-            self._environment,
-            self._refresh(),
+            self._environment if expected_version is None else self._expecting(expected_version, latest),
+            self._read_at(min((each.version for each in origins), default=latest.version), latest),
             isolation_level=isolation_level,
             on_commit=self._advance,
             engine=self._engine,
+            is_strict=expected_version is not None,
+            latest=latest,
         )
+        for origin in origins:
+            transaction.declare_read(origin.where)
+        if origins:
+            transaction.check_conflicts()
+        return transaction
+
+    def _own_origins(self, latest: Snapshot, reads: Iterable[str]) -> list[Origin]:
+        """Those of this table, with the versions as this handle sees them."""
+        store = self._reader.store
+        return [
+            msgspec.structs.replace(each, version=each.version_for(store.branch, store.base_version))
+            for each in decoded(reads)
+            if each.is_of(latest.metadata.id, self.url)
+        ]
+
+    def _read_at(self, version: int, latest: Snapshot) -> Snapshot:
+        if version == latest.version:
+            return latest
+        try:
+            return load(self._reader, self._reader.list_from(), version)
+        except VersionNotFoundError as error:
+            raise gone_since(version, latest.version, self.url) from error
+
+    def _expecting(self, version: int, latest: Snapshot) -> Environment:
+        """The environment of a commit that follows this version or none."""
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise CallError(f"expected_version is the version that must be the latest; got {version!r}.")
+        if version != latest.version:
+            raise unexpected_version(version, latest.version, self.url)
+        return replace(self._environment, retry=replace(self._environment.retry, max_attempts=1))
+
+    def _following_reads(self, data: Any, expected_version: int | None) -> Transaction:
+        """A transaction for rows that may have been read from this table."""
+        origin = origin_in(data)
+        return self.transaction(reads=() if origin is None else (origin,), expected_version=expected_version)
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
         """``work(table)``, once more from the start after each conflict with another writer, at most ``retry_count``
@@ -349,15 +406,19 @@ class DeltaTable:
         merge_schema: bool = False,
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
     ) -> CommitResult:
         """Add rows: anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader is
         read once: given again, to any verb, it is a CallError.
 
         Columns fit by name; absent nullable ones become null; new ones need ``merge_schema=True``. ``txn`` is
         an application id and a version: when the table has recorded that version or a later one, nothing is
-        written and the result's ``skipped`` is true. Raises SchemaMismatchError and as Transaction.commit.
+        written and the result's ``skipped`` is true. Rows that a scan of this table gave follow from the version that
+        it read, and ``expected_version`` must be the latest one, as for ``overwrite``. Raises SchemaMismatchError and
+        as Transaction.commit.
         """
-        transaction = self.transaction() if merge_schema or txn is not None else self._appending()
+        is_blind = expected_version is None and origin_in(data) is None and not merge_schema and txn is None
+        transaction = self._appending() if is_blind else self._following_reads(data, expected_version)
         with transaction:
             return operations.append(transaction, data, merge_schema, user_metadata, txn)
 
@@ -506,6 +567,7 @@ class DeltaTable:
         overwrite_schema: bool = False,
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
     ) -> CommitResult:
         """Replace rows in one commit: all of them, or those that one of these says.
 
@@ -516,13 +578,20 @@ class DeltaTable:
 
         Properties, and in-commit timestamps with them, are kept. Without new rows and without rows to replace there
         is no commit for these two (the result's ``skipped``), unless ``txn`` is to be recorded. Conflicts with changes
-        meanwhile of the rows that are replaced. Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
+        meanwhile of the rows that are replaced.
+
+        A read and the overwrite that follows from it are one step: where ``data`` is a Scan of this table, or the
+        Arrow data that one gave, what others have committed since the version that it read is a conflict too. What was
+        computed from rows does not say so (pandas, polars and duckdb keep no schema metadata): there, give the version
+        that was read as ``expected_version``, and any other commit since is SnapshotConflictError. It also overrules
+        what ``data`` says. Rows of a version that the caller named, ``snapshot(version=3)``, follow from none.
+        Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
         """
         if (where is not None) + (partitions is not None) + overwrite_schema > 1:
             raise CallError("where=, partitions= and overwrite_schema= exclude each other: give at most one.")
         if partitions not in (None, "dynamic"):
             raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
-        with self.transaction() as transaction:
+        with self._following_reads(data, expected_version) as transaction:
             if where is not None:
                 return operations.replace_where(transaction, data, where, user_metadata, txn)
             if partitions is not None:
@@ -535,6 +604,7 @@ class DeltaTable:
         *,
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
     ) -> CommitResult:
         """Delete the rows for which ``where`` is true (SQL text or a predicate made with ``col``; None: all rows).
 
@@ -543,12 +613,13 @@ class DeltaTable:
         that stay are moved to new files; change files are written where the change data feed needs them. When no row
         matches there is no commit, and the result's ``skipped`` is true; with ``txn`` the run is recorded in any case.
 
-        Conflicts with other writers' changes of files that may hold matching rows. Raises CallError,
+        Conflicts with other writers' changes of files that may hold matching rows. ``expected_version``: what must be
+        the latest version, or SnapshotConflictError. Raises CallError,
         InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns that ``where`` looks
         at of each file it leaves open, all columns of the files to be rewritten and 1 PUT for each new one; with
         deletion vectors at most 1 PUT; then the commit.
         """
-        with self.transaction() as transaction:
+        with self.transaction(expected_version=expected_version) as transaction:
             return operations.delete(transaction, where, user_metadata, txn)
 
     def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:

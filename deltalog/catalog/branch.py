@@ -47,8 +47,9 @@ class BranchStore(WrappedStore[LogStore]):
     """The table at the version that a transaction reads, with its own commits after that. Nothing of the log is
     written: what a transaction does shows when it is committed."""
 
-    def __init__(self, inner: LogStore, base_version: int) -> None:
+    def __init__(self, inner: LogStore, base_version: int, transaction_id: str) -> None:
         super().__init__(inner)
+        self.branch = transaction_id
         self.base_version = base_version
         self._commits: dict[str, bytes] = {}
 

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from deltalog.errors import CallError, DeltaLogError
-from deltalog.read.predicates import Predicate, bind, parse, to_sql
+from deltalog.read.origin import text_of
+from deltalog.read.predicates import Predicate, bind, parse
 from deltalog.spec.actions import (
     AddCDCFile,
     AddFile,
@@ -71,7 +71,7 @@ def added_files(data: bytes) -> list[AddFile]:
 
 
 def _reads_as_json(reads: Reads, schema: StructType) -> dict[str, Any]:
-    texts = [_as_text(predicate, schema) for predicate in reads.predicates]
+    texts = [text_of(predicate, schema) for predicate in reads.predicates]
     return {
         # A predicate that text cannot say in full counts as a read of everything.
         "whole_table": reads.whole_table or None in texts,
@@ -92,15 +92,6 @@ def _reads_from_json(body: dict[str, Any], schema: StructType) -> Reads:
         metadata=body["metadata"],
         domains=body["domains"],
     )
-
-
-def _as_text(predicate: Predicate, schema: StructType) -> str | None:
-    text = to_sql(predicate)
-    try:
-        # Columns have no equality of their own: what they are compared with makes a predicate.
-        return text if repr(next(_bound([text], schema))) == repr(predicate) else None
-    except (CallError, DeltaLogError):
-        return None
 
 
 def _bound(texts: Iterable[str], schema: StructType) -> Iterator[Predicate]:

@@ -90,6 +90,14 @@ class Snapshot:
         # The tombstones in the checkpoint, where a handle that wrote it has kept them.
         self._tombstones = tombstones
         self._known_ict_ms = in_commit_timestamp_ms
+        # Whether the caller named the version or its time, and so knows that it may be an old one.
+        self.is_asked_for = False
+
+    def asked_for(self) -> Snapshot:
+        """The same version, as one that the caller has named."""
+        same: Snapshot = object.__new__(type(self))
+        same.__dict__.update(self.__dict__, is_asked_for=True)
+        return same
 
     def __repr__(self) -> str:
         return f"Snapshot(table={self.url!r}, version={self.version})"

@@ -15,6 +15,7 @@ from deltalog.log.columns import empty
 from deltalog.log.replay import FILES
 from deltalog.parallel import in_order
 from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
+from deltalog.read.origin import Origin, tagged, text_of
 from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, matches
 from deltalog.read.skipping import prune, statistics_leaves
 from deltalog.spec import row_tracking
@@ -66,10 +67,29 @@ class Scan:
         self.where = None if predicate is None else bind(predicate, schema)
 
     @cached_property
+    def origin(self) -> str | None:
+        """What the rows are read from, as text for ``DeltaTable.transaction(reads=...)``; the schema metadata of Arrow
+        data has it too. None for a version that the caller named by number or time: what follows from an old version
+        is not about the latest one, as in delta-spark."""
+        snapshot = self._snapshot
+        if snapshot.is_asked_for:
+            return None
+        store, where = snapshot.reader.store, text_of(self.where, snapshot.schema)
+        is_pinned = store.branch is not None
+        return Origin(
+            table=snapshot.metadata.id,
+            url=snapshot.url,
+            version=snapshot.version,
+            where=where,
+            branch=store.branch,
+            base_version=store.base_version if is_pinned else None,
+        ).as_text()
+
+    @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The schema of the batches."""
         stored = self._layout(self.schema).arrow_schema
-        return pa.schema([stored.field(name) for name in self._names])
+        return tagged(pa.schema([stored.field(name) for name in self._names]), self.origin)
 
     def _layout(self, schema: StructType) -> FileLayout:
         schema = variants_as_text(schema) if self._variants == "json" else schema
@@ -113,7 +133,8 @@ class Scan:
         files = self._pruned(_FILE_COLUMNS)
         layout = self._layout(self._read_schema())
         readers = (partial(self._read, DataFile(**row), layout) for row in _rows(files))
-        yield from in_order(readers)
+        for batch in in_order(readers):
+            yield batch.replace_schema_metadata(self.arrow_schema.metadata)
 
     def _read(self, file: DataFile, layout: FileLayout) -> Iterator[pa.RecordBatch]:
         exact = layout.arrow_schema.names == self._names

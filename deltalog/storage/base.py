@@ -62,6 +62,8 @@ class LogStore(ABC):
     catalog: str | None = None
     #: Of what a transaction has done to the table and nobody else sees: the version that this is on top of.
     base_version: int | None = None
+    #: The id of that transaction.
+    branch: str | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled is how the store was opened, with its options and any secrets in them; connections are made anew."""

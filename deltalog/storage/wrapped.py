@@ -19,6 +19,7 @@ class WrappedStore(LogStore, Generic[S]):
         self.url = inner.url
         self.is_remote = inner.is_remote
         self.catalog = inner.catalog
+        self.branch = inner.branch
         self.base_version = inner.base_version
 
     def __repr__(self) -> str:

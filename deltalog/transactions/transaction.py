@@ -158,7 +158,7 @@ class ManagedTransaction:
         handle = self._tables.handle(table)
         seen = handle.seen  # once: other threads may move it
         snapshot = seen if seen.version == pin else handle.snapshot(version=pin)
-        store = BranchStore(self._tables.store(table, pin), pin)
+        store = BranchStore(self._tables.store(table, pin), pin, self.id)
         serializable = record.isolation is Isolation.SERIALIZABLE
         branch = Branch(table.table_id, snapshot, store, functools.partial(self._keep, table.table_id), serializable)
         read = f"{READS}/{table.table_id}/"

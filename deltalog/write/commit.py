@@ -40,7 +40,7 @@ from deltalog.spec import features, row_tracking, timestamps
 from deltalog.spec.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol
 from deltalog.spec.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
 from deltalog.spec.paths import commit_path
-from deltalog.storage.base import PutOutcome
+from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.version import ENGINE_INFO
 from deltalog.write.conflicts import Base, Prepared, rebase, replace_configuration
 
@@ -251,6 +251,29 @@ def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int 
     return info
 
 
+def unexpected_version(expected: int, latest: int | None, table: str) -> SnapshotConflictError:
+    """What a write meets when the latest version (None: there is none) is not the one that its caller expects."""
+    return SnapshotConflictError(
+        f"{table}: version {expected} was expected to be the latest, and that is {latest}. Nothing was committed. Read "
+        "the table again, and write again.",
+        expected_parent=expected,
+        read_version=expected,
+        winning_version=latest,
+        winning_operation=None,
+    )
+
+
+def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: LogStore) -> Base:
+    """The base after a winner. Raises as ``rebase``. Cost: 1 HEAD where the commit enables in-commit timestamps."""
+    protocol, metadata = prepared.protocol or base.protocol, prepared.metadata or base.metadata
+    will_be_active = protocol is not None and metadata is not None and features.is_ict_active(protocol, metadata)
+    file_time_ms = None
+    if will_be_active and not base.is_ict_active:
+        meta = store.head(commit_path(winner.version))
+        file_time_ms = 0 if meta is None else meta.modification_time_ms or 0
+    return rebase(prepared, base, winner, file_time_ms, store.url)
+
+
 def parent_taken(parent: int, winner: CommitActions, table: str) -> SnapshotConflictError:
     """What a commit that must follow ``parent`` (-1: no version) meets when another one does."""
     expected = parent if parent >= 0 else None
@@ -258,6 +281,7 @@ def parent_taken(parent: int, winner: CommitActions, table: str) -> SnapshotConf
         f"{table}: version {winner.version}, which was to follow {expected}, was taken by another writer. "
         "Nothing was committed. Look at latest(), and write again; or let retry_count do so.",
         expected_parent=expected,
+        read_version=expected,
         winning_version=winner.version,
         winning_operation=None if winner.commit_info is None else winner.commit_info.operation,
     )
@@ -370,18 +394,8 @@ class Committer:
 
     def _yield_to(self, winner: CommitActions) -> None:
         """Take the winner as the new base, or raise what it makes wrong."""
-        enabling = not self._base.is_ict_active and self._will_be_active()
-        file_time_ms = None
-        if enabling:
-            meta = self._store.head(commit_path(winner.version))
-            file_time_ms = 0 if meta is None else meta.modification_time_ms or 0
-        self._base = rebase(self._prepared, self._base, winner, file_time_ms, self._store.url)
+        self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
-
-    def _will_be_active(self) -> bool:
-        protocol = self._prepared.protocol or self._base.protocol
-        metadata = self._prepared.metadata or self._base.metadata
-        return protocol is not None and metadata is not None and features.is_ict_active(protocol, metadata)
 
     def _catch_up(self) -> None:
         """Pass every commit that is already there in one go, instead of one failed PUT for each."""

@@ -119,6 +119,7 @@ class Prepared:
     told: Mapping[str, Any] | None = None  # what its author says of it, with the version that it follows
     is_strict: bool = False  # a version that another writer takes is a conflict, when no attempt is left
     reads: Reads = Reads()
+    read_version: int | None = None  # the version that it was planned on, for people
     isolation_level: IsolationLevel = "Serializable"
 
     @property
@@ -217,15 +218,15 @@ def _protocol_after(prepared: Prepared, base: Protocol, winner: CommitActions, t
         dropped = set(features.writer_features(base)) - set(features.writer_features(prepared.protocol))
         if dropped:
             what = f"came while this transaction drops {', '.join(sorted(dropped))}, and may use it"
-            raise _conflict(ProtocolChangedError, winner, table, what)
+            raise _conflict(ProtocolChangedError, prepared, winner, table, what)
     if changed is None or changed == base:
         return base
     before, after = set(features.writer_features(base)), set(features.writer_features(changed))
     if prepared.protocol is not None:
-        raise _conflict(ProtocolChangedError, winner, table, "changed the protocol, as this transaction does")
+        raise _conflict(ProtocolChangedError, prepared, winner, table, "changed the protocol, as this transaction does")
     if before - after or not after - before <= _HARMLESS_FEATURES:
         difference = ", ".join(sorted(before ^ after))
-        raise _conflict(ProtocolChangedError, winner, table, f"changed the table features {difference}")
+        raise _conflict(ProtocolChangedError, prepared, winner, table, f"changed the table features {difference}")
     return changed
 
 
@@ -234,15 +235,21 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
     if changed is None or changed == base:
         return base
     if prepared.metadata is not None or prepared.reads.metadata:
-        raise _conflict(MetadataChangedError, winner, table, "changed schema or properties, as this transaction does")
+        raise _conflict(
+            MetadataChangedError, prepared, winner, table, "changed schema or properties, as this transaction does"
+        )
     if _without_properties(changed) != _without_properties(base):
-        raise _conflict(MetadataChangedError, winner, table, "changed the schema, the partitioning or the name")
+        raise _conflict(
+            MetadataChangedError, prepared, winner, table, "changed the schema, the partitioning or the name"
+        )
     for key in {**base.configuration, **changed.configuration}:
         old, new = base.configuration.get(key), changed.configuration.get(key)
         # Rows that are moved were written without the ids that they have for good from then on.
         too_late = key == ENABLE_ROW_TRACKING.key and prepared.may_move_rows
         if old != new and (too_late or not _is_harmless(key, old, new)):
-            raise _conflict(MetadataChangedError, winner, table, f"changed the property {key} from {old} to {new}")
+            raise _conflict(
+                MetadataChangedError, prepared, winner, table, f"changed the property {key} from {old} to {new}"
+            )
     return changed
 
 
@@ -294,7 +301,7 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
     for transaction in winner.transactions:
         if transaction.app_id in ours:
             raise _conflict(
-                ConcurrentTransactionError, winner, table,
+                ConcurrentTransactionError, prepared, winner, table,
                 f"recorded version {transaction.version} of application {transaction.app_id!r}, as this one does",
             )  # fmt: skip
     domains = {d.domain for d in prepared.domains}
@@ -302,6 +309,7 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
         if domain.domain in domains or (prepared.reads.domains and domain.domain != row_tracking.DOMAIN):
             raise _conflict(
                 ConcurrentTransactionError,
+                prepared,
                 winner,
                 table,
                 f"changed the metadata domain {domain.domain!r} too",
@@ -313,7 +321,7 @@ def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, 
     ours = {add.path for add in prepared.adds}
     twice = next((add for add in winner.adds if add.path in ours), None)
     if twice is not None and not any(remove.path == twice.path for remove in prepared.removes):
-        raise _conflict(ConcurrentAppendError, winner, table, f"added {twice.path}, as this one does", twice)
+        raise _conflict(ConcurrentAppendError, prepared, winner, table, f"added {twice.path}, as this one does", twice)
     if prepared.isolation_level == "SnapshotIsolation":
         return
     if prepared.isolation_level == "WriteSerializable" and prepared.metadata is None and _is_blind_append(winner):
@@ -323,12 +331,12 @@ def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, 
     reads = prepared.reads
     if added and reads.whole_table:
         what = f"added {added[0].path}, and this transaction read the whole table"
-        raise _conflict(ConcurrentAppendError, winner, table, what, added[0])
+        raise _conflict(ConcurrentAppendError, prepared, winner, table, what, added[0])
     if added and reads.predicates:
         read = _first_that_may_match(added, reads.predicates, metadata)
         if read is not None:
             what = f"added {read.path}, which may hold rows that this transaction would have read"
-            raise _conflict(ConcurrentAppendError, winner, table, what, read)
+            raise _conflict(ConcurrentAppendError, prepared, winner, table, what, read)
 
 
 def _is_blind_append(commit: CommitActions) -> bool:
@@ -357,28 +365,32 @@ def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> Non
     for removed in winner.removes:
         if removed.path in ours:
             what = f"removed {removed.path}, as this one does"
-            raise _conflict(ConcurrentDeleteDeleteError, winner, table, what, removed)
+            raise _conflict(ConcurrentDeleteDeleteError, prepared, winner, table, what, removed)
     for removed in winner.removes:
         # Rows that were only moved are still as they were read.
         if removed.data_change and (reads.whole_table or removed.path in reads.files):
             what = f"removed {removed.path}, which this transaction read"
-            raise _conflict(ConcurrentDeleteReadError, winner, table, what, removed)
+            raise _conflict(ConcurrentDeleteReadError, prepared, winner, table, what, removed)
 
 
 def _conflict(
     kind: type[CommitConflictError],
+    prepared: Prepared,
     winner: CommitActions,
     table: str,
     what: str,
     file: AddFile | RemoveFile | None = None,
 ) -> CommitConflictError:
     operation = None if winner.commit_info is None else winner.commit_info.operation
+    read = prepared.read_version
+    since = "meanwhile" if read is None else f"after version {read}, on which this commit was planned"
     return kind(
-        f"{table}: version {winner.version} ({operation or 'unknown operation'}), committed by another writer "
-        f"meanwhile, {what}. Nothing was committed; read the table again and repeat the operation "
+        f"{table}: version {winner.version} ({operation or 'unknown operation'}), committed by another writer {since}, "
+        f"{what}. Nothing was committed; read the table again and repeat the operation "
         "(DeltaTable.retrying does both).",
         winning_version=winner.version,
         winning_operation=operation,
+        read_version=read,
         path=None if file is None else file.path,
         partition_values=None if file is None else file.partition_values,
         retryable=True,

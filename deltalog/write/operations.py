@@ -201,7 +201,8 @@ def _is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
         return False
     if not (isinstance(txn, (tuple, list)) and len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
         raise CallError(f"txn is an application id and a version such as ('nightly', 12); got {txn!r}.")
-    recorded = transaction.snapshot.transaction_version(txn[0])
+    assert transaction.latest is not None
+    recorded = transaction.latest.transaction_version(txn[0])
     return recorded is not None and recorded >= txn[1]
 
 

@@ -29,14 +29,13 @@ from deltalog.errors import (
     MetadataChangedError,
     NilIteratorError,
     PartitioningNotSupportedError,
-    SnapshotConflictError,
     TableExistsError,
 )
 from deltalog.read.datafiles import EXACT, conform
 from deltalog.spec.actions import AddFile, Long, Metadata, Size
 from deltalog.spec.schema import StructField, StructType
 from deltalog.storage.base import LogStore
-from deltalog.write.commit import Environment
+from deltalog.write.commit import Environment, unexpected_version
 from deltalog.write.conflicts import files_still_fit
 from deltalog.write.datafiles import Checksum, check_checksum, discard
 from deltalog.write.known_files import check_never_named
@@ -109,13 +108,8 @@ class Options:
         if self.expected_parent is not None and self.expected_parent != parent:
             tries -= 1
         if tries == 0:
-            raise SnapshotConflictError(
-                f"{table}: version {self.expected_parent} was expected to be the latest, and that is {parent}. Nothing "
-                "was committed. Look at latest(), and write again.",
-                expected_parent=self.expected_parent,
-                winning_version=parent,
-                winning_operation=None,
-            )
+            assert self.expected_parent is not None
+            raise unexpected_version(self.expected_parent, parent, table)
         retry = replace(
             environment.retry,
             max_attempts=tries,

@@ -16,11 +16,13 @@ from pyroaring import BitMap64
 
 from deltalog.errors import (
     CallError,
+    CommitConflictError,
     CommitStateUnknownError,
     DeltaLogError,
     InvalidActionError,
     InvalidPropertyError,
     MetadataChangedError,
+    MissingVersionError,
     OperationTimeoutError,
     ProtocolChangedError,
     SchemaMismatchError,
@@ -47,12 +49,12 @@ from deltalog.spec.actions import (
     SetTransaction,
     plain,
 )
-from deltalog.spec.codec import canonical_json, json_text
+from deltalog.spec.codec import CommitActions, canonical_json, json_text
 from deltalog.spec.evolution import settled
 from deltalog.spec.partitions import check_partition_columns
 from deltalog.spec.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, ISOLATION_LEVEL, check_assignment
 from deltalog.spec.schema import PrimitiveType, StructField, StructType, check_column_names
-from deltalog.write.commit import ClockDriftWarning, CommitResult, Committed, Committer, Environment
+from deltalog.write.commit import ClockDriftWarning, CommitResult, Committed, Committer, Environment, rebased_on
 from deltalog.write.conflicts import (
     Base,
     IsolationLevel,
@@ -121,11 +123,14 @@ class Transaction:
         refresh: Callable[[], Snapshot] | None = None,
         engine: Engine = LOG,
         is_strict: bool = False,
+        latest: Snapshot | None = None,
     ) -> None:
         """``refresh``: the latest version, where ``snapshot`` may be an older one that nobody looked behind.
+        ``latest``: the latest version, where ``snapshot`` is the earlier one that was read.
         ``is_strict``: SnapshotConflictError when the attempts of ``environment`` are lost to other writers."""
         check_isolation_level(isolation_level)
         self.snapshot = snapshot
+        self.latest = snapshot if latest is None else latest
         self.reader = reader
         self.committed: Snapshot | None = None  # the version that this transaction became
         self._environment = environment
@@ -442,6 +447,13 @@ class Transaction:
         self._existing("declare a read")
         self._whole_table = True
 
+    def declare_read(self, where: Predicate | str | None) -> None:
+        """Declare that what is staged depends on the rows for which ``where`` is true; None: on all."""
+        if where is None:
+            self.read_whole_table()
+        else:
+            self.find_files(where)
+
     def read_all_domains(self) -> None:
         """Declare that what is staged depends on every metadata domain of the snapshot."""
         self._existing("declare a read")
@@ -571,17 +583,39 @@ class Transaction:
         self._check_catalog()
         self._check_given()
         self._check_unseen()
-        base = self._base()
         self._finished = True
         try:
+            base, passed = self._after_others(prepared)
             committed = self._run(prepared, base)
         except (CommitStateUnknownError, OperationTimeoutError):
             raise  # a commit may name the files
         except (DeltaLogError, ClockDriftWarning) as error:  # as an error, that warning comes before anything is sent
             keep_cleanup_errors(error, discard(self.reader.store, self._own_files))
             raise
-        self._follow(committed)
+        self._follow(replace(committed, winners=[*passed, *committed.winners]))
         return committed.result
+
+    def check_conflicts(self) -> None:
+        """Raise now the CommitConflictError that ``commit`` would raise for what is read and staged so far, where this
+        began on an earlier version than the latest one. Cost: 1 GET for each version in between."""
+        self._check_open()
+        self._after_others(self._prepare("READ", {}, {}, None))
+
+    def _after_others(self, prepared: Prepared) -> tuple[Base, list[CommitActions]]:
+        """The base of the first attempt, and the commits of others between it and the version that was read."""
+        base, passed = self._base(), list[CommitActions]()
+        if self.latest is None or self.latest.version <= base.version:
+            return base, passed
+        for winner in self._between(base.version, self.latest.version):
+            base = rebased_on(prepared, base, winner, self.reader.store)
+            passed.append(winner)
+        return base, passed
+
+    def _between(self, read: int, latest: int) -> list[CommitActions]:
+        try:
+            return list(self.reader.commits(range(read + 1, latest + 1)))
+        except MissingVersionError as error:
+            raise gone_since(read, latest, self.reader.store.url) from error
 
     def _follow(self, committed: Committed) -> None:
         """What comes after the commit. Whatever happens here, ``committed`` is its version and the handle knows it;
@@ -643,6 +677,7 @@ class Transaction:
             written=(*self._own_files, *self._written_before),
             told=self._told,
             is_strict=self._is_strict,
+            read_version=None if snapshot is None else snapshot.version,
             reads=Reads(
                 self._whole_table,
                 tuple(self._predicates),
@@ -768,6 +803,17 @@ def base_of(snapshot: Snapshot) -> Base:
     """The version that a transaction on a snapshot follows."""
     mark = row_tracking.high_water_mark(snapshot.domain_metadata)
     return Base(snapshot.version, snapshot.protocol, snapshot.metadata, snapshot.in_commit_timestamp_ms, mark)
+
+
+def gone_since(read: int, latest: int, table: str) -> CommitConflictError:
+    """What a write meets that follows from a version which the log cannot be compared with any more."""
+    return CommitConflictError(
+        f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log does not have "
+        "what lies between. Nothing was committed; read the table again and repeat the operation.",
+        winning_version=latest,
+        winning_operation=None,
+        read_version=read,
+    )
 
 
 def _check_user_domain(domain: str, configuration: str) -> None:

@@ -1,0 +1,85 @@
+"""From which version of which table rows were read.
+
+A write that follows from a read holds only as long as what was read is as it was. So a scan says where its rows come
+from, in a text that goes along with them: in the schema metadata of its Arrow data, and in a marker of a DataFrame. A
+write to the same table begins on that version, and what others have committed since is judged as a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from deltalog.errors import CallError, DeltaLogError
+from deltalog.read.predicates import Predicate, bind, parse, to_sql
+from deltalog.spec.schema import StructType
+
+# The key in the schema metadata of what a scan gives. Writers of deltalog do not store it.
+ORIGIN_KEY = b"deltalog.read"
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``table``: the id in its metadata. ``where``: the condition under which rows were read, None for all. ``branch``:
+    the transaction over several tables in which ``version`` is one, and ``base_version`` the version of the table
+    itself that this is on top of."""
+
+    table: str
+    url: str
+    version: int
+    where: str | None = None
+    branch: str | None = None
+    base_version: int | None = None
+
+    def as_text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def is_of(self, table_id: str, url: str) -> bool:
+        """Whether it is of a table; a copy that lies elsewhere is another one."""
+        return (self.table, self.url) == (table_id, url)
+
+    def version_for(self, branch: str | None, base_version: int | None) -> int:
+        """The version that was read, as a writer sees it who is in a transaction over several tables, or in none."""
+        if self.branch == branch:
+            return self.version
+        known = (self.version if self.branch is None else self.base_version, base_version if branch else None)
+        return min(version for version in known if version is not None)
+
+
+def text_of(where: Predicate | None, schema: StructType) -> str | None:
+    """A bound condition as text that means the same; None where no text does."""
+    if where is None:
+        return None
+    text = to_sql(where)
+    try:
+        # Not by ==, which makes a predicate of a column.
+        return text if repr(bind(parse(text), schema)) == repr(where) else None
+    except DeltaLogError:
+        return None
+
+
+def tagged(schema: pa.Schema, origin: str | None) -> pa.Schema:
+    """The schema with an origin in its metadata."""
+    return schema if origin is None else schema.with_metadata({**(schema.metadata or {}), ORIGIN_KEY: origin.encode()})
+
+
+def origin_in(data: Any) -> str | None:
+    """The origin of Arrow data (a Table, RecordBatch or RecordBatchReader), or of a Scan; None where it tells none."""
+    if isinstance(origin := getattr(data, "origin", None), str):
+        return origin
+    schema = getattr(data, "schema", None)
+    found = schema.metadata.get(ORIGIN_KEY) if isinstance(schema, pa.Schema) and schema.metadata else None
+    return None if found is None else found.decode(errors="replace")
+
+
+def decoded(origins: Iterable[str]) -> list[Origin]:
+    """Raises CallError for a text that is no origin."""
+    try:
+        return [msgspec.json.decode(origin, type=Origin) for origin in origins]
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise CallError(
+            f"What these rows were read from cannot be told ({error}). Pass what Scan.origin gave, or take the key "
+            f"{ORIGIN_KEY.decode()} out of the schema metadata."
+        ) from None
