@@ -104,7 +104,7 @@ class Snapshot:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process: the version is loaded anew there. Cost: as ``DeltaTable.snapshot(version)``."""
-        return _loaded_again, (self._reader, self.version)
+        return _loaded_again, (self._reader, self.version, self.is_asked_for)
 
     # ------------------------------------------------------------------------------------- description
 
@@ -521,8 +521,9 @@ def load_latest(reader: LogReader) -> Snapshot:
     return load(reader, reader.list_latest(), None)
 
 
-def _loaded_again(reader: LogReader, version: int) -> Snapshot:
-    return load(reader, reader.list_from(), version)
+def _loaded_again(reader: LogReader, version: int, is_asked_for: bool) -> Snapshot:
+    found = load(reader, reader.list_from(), version)
+    return found.asked_for() if is_asked_for else found
 
 
 def load(

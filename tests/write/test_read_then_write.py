@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,7 +117,10 @@ def test_a_version_that_was_named_is_put_back(url: str) -> None:
     at = table.snapshot(timestamp=old.timestamp_ms)
     latest = table.snapshot(version=2)
     assert [each.scan().origin for each in (old, at, latest)] == [None] * 3
-    assert table.snapshot().scan().origin is not None
+    here = table.snapshot().scan().origin
+    assert here is not None
+    moved = [pickle.loads(pickle.dumps(each)) for each in (latest, table.snapshot())]
+    assert [each.scan().origin for each in moved] == [None, here]
     table.overwrite(old.scan().to_arrow())
     assert ids(url) == [1, 2]
 
@@ -151,8 +156,6 @@ def test_rows_of_other_tables_follow_from_nothing_here(url: str, tmp_path: Path)
     other.append(rows((3, 3)))
     others_append(url, day=1)
     assert DeltaTable.open(url).overwrite(read).version == 4
-    import shutil
-
     copy = str(tmp_path / "copy")
     shutil.copytree(url, copy)
     read = DeltaTable.open(url).snapshot().scan().to_arrow()
