@@ -51,7 +51,7 @@ class Dataset:
         **storage_options: Any,
     ) -> None:
         self._reader = LogReader(open_location(url, **storage_options))
-        self._schema = StructType.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
+        self._schema = None if schema is None else operations.table_schema(schema)
         self._partition_by = tuple(partition_by)
         self._properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true", **(properties or {})}
         self._environment = environment or Environment()

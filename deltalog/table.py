@@ -66,7 +66,19 @@ class DeltaTable:
     anything else raises InvalidTimestampError.
     """
 
-    def __init__(self, reader: LogReader, environment: Environment, latest: Snapshot, engine: Engine = LOG) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        environment: Environment | None = None,
+        latest: Snapshot | None = None,
+        engine: Engine = LOG,
+    ) -> None:
+        """Not for users: DeltaTable.open opens a table, DeltaTable.create makes one."""
+        if not isinstance(reader, LogReader) or environment is None or latest is None:
+            raise CallError(
+                f"DeltaTable({reader!r}) opens nothing: DeltaTable.open(url) opens the table at a location, and "
+                "DeltaTable.create(url, schema) makes one."
+            )
         self._reader = reader
         self._environment = environment
         self._engine = engine
@@ -204,7 +216,7 @@ class DeltaTable:
                 "location."
             )
         environment = environment or Environment()
-        delta_schema = schema if isinstance(schema, StructType) else StructType.from_arrow(schema)
+        delta_schema = operations.table_schema(schema)
         protocol, metadata = operations.initial_state(
             delta_schema, partition_by, properties or {}, name, description, environment
         )

@@ -202,12 +202,18 @@ class LocalStore(LogStore):
             except FileNotFoundError:  # another writer gave up its last file in this directory just now
                 self._make_directory(directory)
                 descriptor = os.open(target, _NEW_FILE, 0o666)
+        file = os.fdopen(descriptor, "wb")
         try:
-            with _store_errors("write", target), os.fdopen(descriptor, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                _fsync_directory(directory)
+            with _store_errors("write", target):
+                try:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                    _fsync_directory(directory)
+                finally:
+                    # What is held cannot be written where writing has failed, and is not wanted where it was given up.
+                    with contextlib.suppress(OSError):
+                        file.close()
         except BaseException as error:
             try:
                 self.delete(path)

@@ -48,8 +48,15 @@ def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterato
     ``discard`` takes away what a ``send`` that failed may have left."""
     with tempfile.TemporaryDirectory(prefix="deltalog-") as directory:
         path = os.path.join(directory, "file")
-        with open(path, "wb") as file:
-            yield file
+        try:
+            with open(path, "wb") as file:
+                yield file
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write {path}, where bytes wait to be sent, on this machine's disk: {error}.", path=path
+            ) from error
         try:
             send(path)
         except BaseException:

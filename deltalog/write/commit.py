@@ -297,6 +297,7 @@ class Committer:
         self._base = base
         self._environment = environment
         self._winners: list[CommitActions] = []
+        self._tried = 0  # versions
 
     def run(self) -> Committed:
         """Commit, or raise: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError and StoreError
@@ -307,6 +308,7 @@ class Committer:
         """
         retry = self._environment.retry
         for number in range(1, retry.max_attempts + 1):
+            self._tried = number
             attempt = build_attempt(self._prepared, self._base, self._clock_ms())
             winner = self._try(attempt)
             if winner is None:
@@ -372,7 +374,7 @@ class Committer:
     def _unknown(self, attempt: Attempt, cause: Exception | None) -> CommitStateUnknownError:
         version = attempt.actions.version
         store, txn_id = self._store, self._prepared.txn_id
-        result = self._result(attempt, 1)
+        result = self._result(attempt, self._tried)
 
         def resolve() -> CommitResult | None:
             try:

@@ -51,6 +51,18 @@ def initial_state(
     return settled(None, metadata, protocol, environment.new_uuid)
 
 
+def table_schema(schema: object) -> StructType:
+    """The columns that a caller gives a new table. Raises CallError, SchemaMismatchError."""
+    if isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, pa.Schema):
+        return StructType.from_arrow(schema)
+    raise CallError(
+        f"The columns of a table are a pyarrow Schema or a StructType, not {type(schema).__name__}: for example "
+        'pa.schema([("id", pa.int64())]).'
+    )
+
+
 def create(transaction: Transaction, data: Any) -> CommitResult:
     """Commit version 0, with the rows of ``data`` if there are any."""
     metadata = transaction.metadata

@@ -19,6 +19,7 @@ from deltalog.errors import (
     CodecConfiguredError,
     CommitStateUnknownError,
     DeltaLogError,
+    StoreError,
     keep_cleanup_errors,
 )
 from deltalog.spec.paths import encode_path
@@ -113,7 +114,7 @@ class StreamWriter:
         self._is_sent = False
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Send a piece; its length. Raises StoreError, and then only ``abort`` is left."""
+        """Send a piece; its length. Raises StoreError, and then the bytes are given up and gone."""
         self._check_open()
         try:
             view = memoryview(data).cast("B")
@@ -122,8 +123,10 @@ class StreamWriter:
         try:
             self._file.write(view)
         except BaseException as error:
-            self._give_up(error)
-            raise
+            told = self._give_up(error)
+            if told is error:
+                raise
+            raise told from error
         self.size_bytes += len(view)
         return len(view)
 
@@ -185,13 +188,21 @@ class StreamWriter:
         blob = {"path": self.path, "size": self.size_bytes}
         return {**blob, "sha256": self._file.hexdigest()} if isinstance(self._file, HashedFile) else blob
 
-    def _give_up(self, error: BaseException | None) -> None:
-        """Leave nothing behind; what cannot be removed is told with ``error``, the cause, and never instead of it."""
+    def _give_up(self, error: BaseException | None) -> BaseException:
+        """Leave nothing behind; what cannot be removed is told with ``error``, the cause, and never instead of it.
+
+        The cause as the store tells it: of an OSError of its file, the StoreError that it makes of that.
+        """
         self._state = "aborted"
-        cause = _Abandoned() if error is None else error
+        cause: BaseException = _Abandoned() if error is None else error
         failures: list[Exception] = []
         try:
             self._sending.__exit__(type(cause), cause, cause.__traceback__)
+        except StoreError as failure:
+            if failure.__cause__ is cause:
+                cause = failure
+            elif failure is not cause:
+                failures.append(failure)
         except Exception as failure:
             failures += [] if failure is cause else [failure]
         if self._is_sent:
@@ -200,6 +211,7 @@ class StreamWriter:
         self.cleanup_errors = getattr(cause, "cleanup_errors", ())
         for each in self.cleanup_errors:
             log.warning("%s: %s was given up and may be there still: %s", self._target.store.url, self.path, each)
+        return cause
 
 
 class _Abandoned(Exception):

@@ -7,6 +7,8 @@ import gc
 import hashlib
 import io
 import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,8 +31,9 @@ from deltalog import (
 )
 from deltalog.spec.paths import commit_path
 from deltalog.storage.fs import LocalStore
-from deltalog.testing.stores import CountingStore, Fault, FaultyStore, SimulatedKill, nth
-from tests.core_env import environment, info, memory, objects, overtaken, rows
+from deltalog.storage.remote import spooled
+from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, SimulatedKill, nth
+from tests.core_env import SCHEMA, environment, info, memory, objects, overtaken, rows, tree
 
 PIECES = [b"one", b"", b"two" * 1000, b"\x00\xff"]
 WHOLE = b"".join(PIECES)
@@ -372,3 +375,95 @@ def test_a_stream_whose_table_changed_meanwhile_still_fits_or_says_why(table: De
     with pytest.raises(MetadataChangedError, match="stage them again"):
         table.commit_staged([staged])
     assert table.discard_staged([staged]) == [] and left(store) == []
+
+
+@contextlib.contextmanager
+def full_disk(limit_bytes: int) -> Iterator[None]:
+    """No file grows beyond that."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
+@pytest.mark.parametrize("checksum", [None, "sha256"])
+@pytest.mark.parametrize("size", [700_000, 3_000_000])  # what is held and shows when the file is closed; what is not
+def test_a_full_disk_is_a_store_error_and_leaves_nothing(
+    size: int, checksum: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = DeltaTable.create_for_blobs(tmp_path / "t", environment=environment())
+    before = tree(tmp_path / "t")
+
+    def pieces() -> None:
+        with table.stream_write(checksum=checksum) as writer:
+            for _ in range(0, size, 1000):
+                writer.write(b"x" * 1000)
+            writer.commit()
+
+    for write in (pieces, lambda: table.write(b"x" * size, checksum=checksum)):
+        with full_disk(500_000), pytest.raises(StoreError, match=r"Cannot write .*_blobs/.*File too large") as raised:
+            write()
+        assert isinstance(raised.value.__cause__, OSError)
+        assert not getattr(raised.value, "cleanup_errors", ())
+        assert [path for path in tree(tmp_path / "t") if path not in before] in ([], ["_blobs/"])
+    assert "may be there still" not in caplog.text
+    assert table.write(b"x").version == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
+def test_a_blob_given_up_on_a_full_disk_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = DeltaTable.create_for_blobs(tmp_path / "t", environment=environment())
+    with full_disk(1000):
+        writer = table.stream_write()
+        writer.write(b"x" * 3000)  # held
+        writer.abort()
+    assert writer.cleanup_errors == () and "may be there still" not in caplog.text
+    assert not any(path.startswith("_blobs/") and path != "_blobs/" for path in tree(tmp_path / "t"))
+
+
+def test_an_error_of_the_callers_own_source_is_his_and_no_failed_clean_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = DeltaTable.create_for_blobs(tmp_path / "t", environment=environment())
+    with pytest.raises(ConnectionResetError, match="the source") as raised, table.stream_write() as writer:
+        writer.write(b"x")
+        raise ConnectionResetError("the source is gone")
+    assert not getattr(raised.value, "cleanup_errors", ()) and "may be there still" not in caplog.text
+    assert not any(path.startswith("_blobs/") and path != "_blobs/" for path in tree(tmp_path / "t"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
+def test_a_full_disk_where_bytes_wait_for_their_upload_is_a_store_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    sent: list[str] = []
+    with full_disk(1000), pytest.raises(StoreError, match="File too large"), \
+            spooled(sent.append, lambda: None) as file:  # fmt: skip
+        file.write(b"x" * 30_000)
+        file.flush()
+    assert sent == [] and list(tmp_path.iterdir()) == []
+
+
+def test_resolving_tells_the_attempts() -> None:
+    inner = memory()
+    table = DeltaTable.create(inner, SCHEMA, environment=environment())
+    rivals = [lambda: table.append(rows(1)), lambda: table.append(rows(2))]
+    silent = True
+
+    def decide(call: Call) -> Fault | None:
+        if not (silent and call.path == commit_path(3)):
+            return None
+        return {"put_if_absent": Fault.LOST_ACK, "get": Fault.FAIL_BEFORE}.get(call.method)
+
+    mine = DeltaTable.open(FaultyStore(overtaken(inner, *rivals), decide), environment=environment())
+    with pytest.raises(CommitStateUnknownError) as raised:
+        mine.append(rows(3))
+    silent = False
+    found = raised.value.resolve()
+    assert found is not None and (found.version, found.attempts) == (3, 3)

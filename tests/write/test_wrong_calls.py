@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable
+from deltalog import CallError, Dataset, DeltaTable
+from tests.core_env import environment, memory
 
 ROWS = pa.table({"id": [1, 2], "part": ["a", "b"]})
 V2 = {"delta.checkpointPolicy": "v2", "delta.feature.v2Checkpoint": "supported"}
@@ -39,3 +40,18 @@ def test_a_wrong_call_is_refused_by_name(tmp_path: Path, call: Callable[[Any], o
     with pytest.raises(CallError, match=told):
         call(table)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_opens_no_table_says_how_to_open_one() -> None:
+    for arguments in (("x",), (Path("x"), environment()), (None,)):
+        with pytest.raises(CallError, match=r"DeltaTable\.open\(url\)"):
+            DeltaTable(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schema", [{"id": "long"}, "id long", [("id", "long")], None, pa.table({"id": [1]})])
+def test_columns_that_are_no_schema_are_refused_by_name(schema: Any) -> None:
+    with pytest.raises(CallError):
+        DeltaTable.create(memory(), schema)
+    if schema is not None:
+        with pytest.raises(CallError):
+            Dataset(memory(), schema=schema)
