@@ -66,7 +66,8 @@ class WriteResult:
     """What a write did.
 
     ``version``: the version committed, or the latest one when nothing was committed; then ``committed`` is
-    False and ``reason`` says why. ``timestamp_ms`` and ``in_commit_timestamp_ms`` (None where in-commit
+    False and ``reason`` says why. ``num_removed_rows`` is None where a removed file has no statistics.
+    ``timestamp_ms`` and ``in_commit_timestamp_ms`` (None where in-commit
     timestamps are off) are those of the commit.
     """
 
@@ -76,6 +77,8 @@ class WriteResult:
     num_files: int = 0
     num_rows: int = 0
     num_bytes: int = 0
+    num_removed_files: int = 0
+    num_removed_rows: int | None = 0
     timestamp_ms: int | None = None
     in_commit_timestamp_ms: int | None = None
     txn_id: str | None = None
@@ -311,8 +314,11 @@ class Writer:
             raise
         rows, size = sum(rows_of(add) for add in adds), sum(add.size for add in adds)
         metrics = {"numFiles": str(len(adds)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
+        gone = plan.transaction.removed_rows
         if removed:
-            metrics["numRemovedFiles"] = str(removed)
+            metrics = {**plan.transaction.staged_metrics(), **metrics}
+            if gone is not None:
+                metrics["numDeletedRows"] = str(gone)
         parameters: dict[str, Any] = {
             "mode": _MODE_NAMES[self._mode],
             "partitionBy": json.dumps(plan.partition_columns, separators=(",", ":"), ensure_ascii=False),
@@ -345,6 +351,8 @@ class Writer:
             num_files=len(adds),
             num_rows=rows,
             num_bytes=size,
+            num_removed_files=removed,
+            num_removed_rows=gone,
             timestamp_ms=result.timestamp_ms,
             in_commit_timestamp_ms=result.in_commit_timestamp_ms,
             txn_id=result.txn_id,

@@ -184,7 +184,7 @@ class Branch:
         for version, info in zip(versions, reader.commit_infos(versions), strict=True):
             if info is not None and info.txn_id == prepared.txn_id:
                 ict_ms = required_ict(info, version, reader.store.url)
-                return CommitResult(version, ict_ms, ict_ms, 1, prepared.txn_id)
+                return CommitResult(version, ict_ms, ict_ms, 1, prepared.txn_id, _metrics(prepared))
         return None
 
     def _add(self, prepared: Prepared, attempt: Attempt) -> None:
@@ -330,8 +330,17 @@ def _place(info: CommitInfo | None) -> Mapping[str, Any]:
 
 def result_of(prepared: Prepared, attempt: Attempt) -> CommitResult:
     return CommitResult(
-        attempt.actions.version, attempt.timestamp_ms, attempt.in_commit_timestamp_ms, 1, prepared.txn_id
+        attempt.actions.version,
+        attempt.timestamp_ms,
+        attempt.in_commit_timestamp_ms,
+        1,
+        prepared.txn_id,
+        _metrics(prepared),
     )
+
+
+def _metrics(prepared: Prepared) -> dict[str, str]:
+    return {key: str(value) for key, value in prepared.metrics.items()}
 
 
 def _check_is_data(path: str) -> None:

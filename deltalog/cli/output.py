@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
@@ -240,10 +241,15 @@ ACTIVITY = tuple(_ACTIVITY)
 
 def activity(metrics: Mapping[str, Any]) -> dict[str, int | None]:
     """Rows, files and bytes that a commit says it added and removed; None where it does not say."""
-    return {
+    done = {
         name: next((n for key in keys if (n := _whole(metrics.get(key))) is not None), None)
         for name, keys in _ACTIVITY.items()
     }
+    # A replaceWhere counts the rows that it moved as output too.
+    added, copied = done["rows_added"], _whole(metrics.get("numCopiedRows"))
+    if added and copied and added == _whole(metrics.get("numOutputRows")):
+        done["rows_added"] = max(added - copied, 0)
+    return done
 
 
 def _whole(value: Any) -> int | None:
@@ -256,8 +262,18 @@ def _whole(value: Any) -> int | None:
     return None
 
 
-def activity_text(metrics: Mapping[str, Any]) -> str:
-    """+27,004 rows, +16 files, −2 files, 1.2 MB."""
+# Rows that these take out of files are gone; others rewrite files, or count their rows.
+_REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE TABLE", re.A)
+
+
+def removes_unknown_rows(metrics: Mapping[str, Any], operation: str | None) -> bool:
+    """Whether a commit removed files and does not say how many rows went with them."""
+    done = activity(metrics)
+    return bool(done["files_removed"] and done["rows_removed"] is None and _REMOVES_ROWS.match(operation or ""))
+
+
+def activity_text(metrics: Mapping[str, Any], operation: str | None = None) -> str:
+    """+27,004 rows, −? rows, +16 files, −2 files, 1.2 MB."""
     done = activity(metrics)
     parts = []
     for kind, one in (("rows", "row"), ("files", "file")):
@@ -266,6 +282,8 @@ def activity_text(metrics: Mapping[str, Any]) -> str:
             parts.append(f"+{plural(added, one)}")
         if removed:
             parts.append(f"−{plural(removed, one)}")
+        elif kind == "rows" and removes_unknown_rows(metrics, operation):
+            parts.append("−? rows")
     if done["bytes_added"]:
         parts.append(bytes_text(done["bytes_added"]))
     return ", ".join(parts)

@@ -20,7 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalog.cli.output import ACTIVITY, activity, visible
+from deltalog.cli.output import ACTIVITY, activity, removes_unknown_rows, visible
 from deltalog.errors import CallError
 from deltalog.log.history import LogHistory
 from deltalog.spec.timestamps import monotonised
@@ -51,7 +51,8 @@ def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
     """What the page shows.
 
     ``commits``: CommitEntry.to_json() of each, newest first. ``activity``: for each of them the numbers that
-    ``activity_fields`` names. ``resolution``: what TIMESTAMP AS OF searches, so that the page can answer as
+    ``activity_fields`` names; ``unknown_rows_removed``: versions that removed rows without saying how many.
+    ``resolution: what TIMESTAMP AS OF searches, so that the page can answer as
     deltalog does: versions and their monotonised file times, versions and their in-commit times, and the instant
     from which only the latter are candidates. ``left_off``: older commits that are not on the page.
     """
@@ -77,6 +78,9 @@ def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
         "commits": [entry.to_json() for entry in entries],
         "activity_fields": list(ACTIVITY),
         "activity": [list(activity(entry.operation_metrics).values()) for entry in entries],
+        "unknown_rows_removed": [
+            entry.version for entry in entries if removes_unknown_rows(entry.operation_metrics, entry.operation)
+        ],
         "resolution": _resolution(history, entries),
         "left_off": len(history.listing.commits) - len(entries),
     }

@@ -26,6 +26,7 @@ from deltalog.cli.output import (
     table_of,
 )
 from deltalog.log.history import LogHistory
+from deltalog.log.statistics import live_rows
 from deltalog.spec.timestamps import describe, to_iso
 
 if TYPE_CHECKING:
@@ -77,21 +78,7 @@ def info(snapshot: Snapshot) -> dict[str, Any]:
 
 def _num_rows(snapshot: Snapshot) -> int | None:
     """Rows by the statistics in the log; None where a file has none."""
-    total = 0
-    files = snapshot.files().select(["stats", "deletion_vector"])
-    for batch in files.to_batches():
-        for stats, vector in zip(batch["stats"].to_pylist(), batch["deletion_vector"].to_pylist(), strict=True):
-            rows = _records(stats)
-            if rows is None:
-                return None
-            total += rows - (0 if vector is None else vector["cardinality"] or 0)
-    return total
-
-
-def _records(stats: str | None) -> int | None:
-    parsed = _parsed(stats)
-    rows = parsed.get("numRecords") if isinstance(parsed, dict) else None
-    return rows if isinstance(rows, int) and not isinstance(rows, bool) else None
+    return live_rows(snapshot.files())
 
 
 def _parsed(text: str | None) -> Any:
@@ -310,7 +297,7 @@ def print_history(out: Output, entries: list[CommitEntry], commits: range) -> No
             plain("in-commit" if entry.clock == "in-commit" else "file time", style),
             plain("" if ict_ms is None else drift_text(entry.file_modification_time_ms - ict_ms)),
             plain(entry.operation or "unknown"),
-            plain("  ".join(part for part in (activity_text(entry.operation_metrics), told) if part)),
+            plain("  ".join(part for part in (activity_text(entry.operation_metrics, entry.operation), told) if part)),
         ]
         listing.add_row(*cells)
     out.print(listing)

@@ -109,6 +109,19 @@ def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
     return _from_json(combined(files.column("stats")), leaves)
 
 
+def live_rows_of_each(files: pa.Table) -> pa.Array:
+    """How many rows each file has, by its statistics, without those that its deletion vector masks; null where it has
+    no statistics. ``files``: as for ``of_files``, with ``deletion_vector``."""
+    cardinality = pc.struct_field(combined(files["deletion_vector"]), "cardinality")
+    return pc.subtract(combined(of_files(files, ())["numRecords"]), pc.fill_null(cardinality, 0).cast(pa.int64()))
+
+
+def live_rows(files: pa.Table) -> int | None:
+    """How many rows files have together; None where one has no statistics."""
+    rows = live_rows_of_each(files)
+    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
+
+
 def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any:
     """The values of a partition column, one for each file, in its type. Raises CorruptTableError."""
     key = strings([column_mapping.physical_name(column, mapping)])[0]

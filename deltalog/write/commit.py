@@ -21,7 +21,7 @@ import random
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,13 +115,15 @@ class Environment:
 @dataclass(frozen=True, slots=True)
 class CommitResult:
     """A commit that is in the log. ``attempts`` counts the versions tried; 0 when the call had nothing to do
-    and made no commit (``skipped``)."""
+    and made no commit (``skipped``). ``operation_metrics``: as in its commitInfo, what it added and removed; a number
+    that is not known is not there."""
 
     version: int
     timestamp_ms: int
     in_commit_timestamp_ms: int | None
     attempts: int
     txn_id: str
+    operation_metrics: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def skipped(self) -> bool:
@@ -418,4 +420,5 @@ class Committer:
             attempt.in_commit_timestamp_ms,
             attempts,
             self._prepared.txn_id,
+            {key: str(value) for key, value in self._prepared.metrics.items()},
         )

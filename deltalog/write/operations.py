@@ -108,7 +108,7 @@ def overwrite(
     else:
         reader = fitting(transaction, data)
     transaction.remove_all_files()
-    metrics = _write(transaction, reader)
+    metrics = {**_write(transaction, reader), **_removed_rows(transaction)}
     return _commit_write(transaction, "Overwrite", metrics, user_metadata, txn)
 
 
@@ -154,7 +154,7 @@ def replace_partitions(
     transaction.replace_partitions()
     if not transaction.adds and txn is None:
         return skipped(transaction)
-    metrics = {**written, **transaction.staged_metrics()}
+    metrics = {**written, **transaction.staged_metrics(), **_removed_rows(transaction)}
     return _commit_write(transaction, "Overwrite", metrics, user_metadata, txn, isDynamicPartitionOverwrite=True)
 
 
@@ -235,6 +235,12 @@ def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.Reco
 def _write(transaction: Transaction, reader: pa.RecordBatchReader) -> dict[str, str]:
     rows = transaction.write(reader)
     return {"numOutputRows": str(rows), **transaction.staged_metrics()}
+
+
+def _removed_rows(transaction: Transaction) -> dict[str, str]:
+    """The metric of an overwrite that removes whole files; none where their statistics do not tell."""
+    rows = transaction.removed_rows
+    return {} if rows is None else {"numDeletedRows": str(rows)}
 
 
 def _commit_write(

@@ -9,7 +9,7 @@ Spec: PROTOCOL.md leaves restoring to writers; #row-tracking, #column-mapping, #
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from deltalog.errors import InvalidDataFileError
 from deltalog.log.replay import add_actions, files_without
 from deltalog.log.snapshot import Snapshot
+from deltalog.log.statistics import live_rows_of_each
 from deltalog.spec import column_mapping, deletion_vectors, features, row_tracking, timestamps
 from deltalog.spec.actions import AddFile, DomainMetadata, Metadata, Protocol
 from deltalog.spec.evolution import settled
@@ -83,7 +84,8 @@ def restore(
     current = transaction.snapshot
     assert current is not None
     gone = files_without(current.files(), target.files())
-    back = add_actions(_to_add(current.files(), target.files()))
+    to_add = _to_add(current.files(), target.files())
+    back = add_actions(to_add)
     missing = _missing(current.reader.files, back)
     if missing and not (ignore_missing_files or dry_run):
         raise _files_are_gone(target, missing)
@@ -106,7 +108,8 @@ def restore(
         transaction.stage_domain(domain)
     transaction.stage_state(protocol, metadata)
     parameters = {"version": None if timestamp is not None else target.version, "timestamp": timestamp}
-    commit = transaction.commit("RESTORE", parameters, _metrics(result), user_metadata)
+    metrics = {**_metrics(result), **_rows_metrics(_without(to_add, lost), gone)}
+    commit = transaction.commit("RESTORE", parameters, metrics, user_metadata)
     return replace(result, commit=commit)
 
 
@@ -201,6 +204,10 @@ def _domains_after(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
 # ------------------------------------------------------------------------------------------------ account
 
 
+def _without(files: pa.Table, paths: Set[str]) -> pa.Table:
+    return files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array([*paths], pa.string()))))
+
+
 def _counted(
     target: Snapshot, back: Sequence[AddFile], gone: pa.Table, missing: Sequence[str], changes_metadata: bool
 ) -> RestoreResult:
@@ -221,6 +228,19 @@ def _counted(
 
 def _bytes(files: pa.Table) -> int:
     return int(pc.sum(files["size"]).as_py() or 0)
+
+
+def _rows_metrics(back: pa.Table, gone: pa.Table) -> dict[str, int]:
+    """Rows that come back and rows that go, of a file whose deletion vector changes only the difference; nothing where
+    a file has no statistics. delta-spark counts no rows here, so the names are those of its writes."""
+    rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, gone)]
+    changes = []
+    for path in rows[0].keys() | rows[1].keys():
+        after, before = (each.get(path, 0) for each in rows)
+        if after is None or before is None:
+            return {}
+        changes.append(after - before)
+    return {"numOutputRows": sum(n for n in changes if n > 0), "numDeletedRows": -sum(n for n in changes if n < 0)}
 
 
 def _metrics(result: RestoreResult) -> dict[str, int]:

@@ -20,7 +20,7 @@ from deltalog.errors import CallError, InvalidActionError, SchemaMismatchError
 from deltalog.log.columns import FALSE, booleans
 from deltalog.log.replay import add_actions
 from deltalog.log.snapshot import Snapshot
-from deltalog.log.statistics import of_files
+from deltalog.log.statistics import live_rows
 from deltalog.parallel import in_order
 from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
 from deltalog.read.predicates import (
@@ -107,7 +107,7 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     files = transaction.find_files(predicate)
     by_vectors = _has_vectors(transaction)
     if predicate is None:
-        return Deletion(files, files.slice(0, 0), (), _live_rows(files), by_vectors, False)
+        return Deletion(files, files.slice(0, 0), (), live_rows(files), by_vectors, False)
     bound = bind(predicate, snapshot.schema)
     mapping = column_mapping.mode_of(snapshot.metadata.configuration)
     proven, open_files = split(files, bound, snapshot.schema, snapshot.partition_columns, mapping)
@@ -115,7 +115,7 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     whole = pa.concat_tables([proven, open_files.filter(_mask(bool(h.matched) and not h.kept for h in found))])
     partly = open_files.filter(_mask(bool(h.matched) and bool(h.kept) for h in found))
     hits = tuple(hit for hit in found if hit.matched and hit.kept)
-    known = _live_rows(proven)
+    known = live_rows(proven)
     rows = None if known is None else known + sum(len(hit.matched) for hit in found)
     as_changes = bool(hits) and not by_vectors and _tells_changes(transaction)
     return Deletion(whole, partly, hits, rows, by_vectors, as_changes)
@@ -300,15 +300,6 @@ def _tells_changes(transaction: Transaction) -> bool:
 def _is_on(transaction: Transaction, feature: str, enabling: Property[bool]) -> bool:
     listed = feature in features.writer_features(transaction.protocol)
     return listed and enabling.read(transaction.metadata.configuration)
-
-
-def _live_rows(files: pa.Table) -> int | None:
-    """The rows of files by their statistics, None where one has none."""
-    records = of_files(files, ()).column("numRecords")
-    if records.null_count:
-        return None
-    cardinality = pc.struct_field(files["deletion_vector"], "cardinality")
-    return (pc.sum(records).as_py() or 0) - (pc.sum(cardinality).as_py() or 0)
 
 
 def _mask(values: Iterable[bool]) -> pa.BooleanArray:

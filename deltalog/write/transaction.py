@@ -33,6 +33,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.replay import FILES, Commits, PartialState, advance, files_table, remove_actions
 from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot, UnreadSnapshot
+from deltalog.log.statistics import live_rows
 from deltalog.log.totals import NO_FILES, totals_after
 from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, shown
@@ -146,6 +147,7 @@ class Transaction:
         self._adds: list[AddFile] = []
         self._encoded: tuple[Sequence[AddFile], bytes] | None = None  # many adds, and their lines
         self._removes: list[RemoveFile] = []
+        self._removed_files: list[pa.Table] = []
         self._cdc: list[AddCDCFile] = []
         self._transactions: list[SetTransaction] = []
         self._domains: list[DomainMetadata] = []
@@ -230,6 +232,13 @@ class Transaction:
     def new_uuid(self) -> Callable[[], str]:
         """Where fresh ids come from."""
         return self._environment.new_uuid
+
+    @property
+    def removed_rows(self) -> int | None:
+        """How many rows the files have that are staged to be removed, by their statistics; None where one has none.
+        Rows that staged files hold again are counted too. Cost: none; the statistics are parsed."""
+        counts = [live_rows(files) for files in self._removed_files]
+        return None if None in counts else sum(n for n in counts if n is not None)
 
     def staged_metrics(self) -> dict[str, str]:
         """The operation metrics that follow from what is staged: numbers and bytes of files."""
@@ -400,6 +409,7 @@ class Transaction:
             raise CallError("Files to be removed are rows of Snapshot.files(), with all of its columns.")
         removes = remove_actions(files, self._environment.clock_ms(), data_change)
         self._removes.extend(removes)
+        self._removed_files.append(files.select(["stats", "deletion_vector"]))
         self._read_files.update(r.path for r in removes)
         return len(removes)
 

@@ -81,6 +81,8 @@ def test_plural() -> None:
             },
             "+1 row, −2 rows, +1 file",
         ),
+        ({"numOutputRows": "909", "numCopiedRows": "859", "numDeletedRows": "50"}, "+50 rows, −50 rows"),
+        ({"numUpdatedRows": "3", "numCopiedRows": "7"}, "+3 rows"),
         ({"num_added_rows": 5, "num_added_files": 1}, "+5 rows, +1 file"),
         ({}, ""),
         ({"numFiles": "many", "numOutputRows": None, "numOutputBytes": ["1"], "numRemovedFiles": True}, ""),
@@ -92,3 +94,24 @@ def test_activity(metrics: dict[str, object], text: str) -> None:
     assert set(activity(metrics)) == {
         f"{kind}_{way}" for kind in ("rows", "files", "bytes") for way in ("added", "removed")
     }
+
+
+@pytest.mark.parametrize(
+    ("operation", "metrics", "text"),
+    [
+        ("WRITE", {"numRemovedFiles": "2"}, "−? rows, −2 files"),
+        ("RESTORE", {"numRemovedFiles": "2", "numDeletedRows": "0"}, "−2 files"),
+        (
+            "CREATE OR REPLACE TABLE AS SELECT",
+            {"numRemovedFiles": "1", "numOutputRows": "3"},
+            "+3 rows, −? rows, −1 file",
+        ),
+        ("WRITE", {"numFiles": "1", "numOutputRows": "3"}, "+3 rows, +1 file"),
+        ("OPTIMIZE", {"numRemovedFiles": "2"}, "−2 files"),
+        (None, {"numRemovedFiles": "2"}, "−2 files"),
+    ],
+)
+def test_rows_that_are_removed_and_not_counted_are_unknown(
+    operation: str | None, metrics: dict[str, object], text: str
+) -> None:
+    assert activity_text(metrics, operation) == text

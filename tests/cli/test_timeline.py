@@ -292,7 +292,7 @@ if BROWSER is not None:  # What is above needs none, and tests everything that d
         shown = rendered(FRAMES.replace("TEXT", text), tmp_path)
         found = json.loads(html.unescape(shown.rpartition("<pre>")[2].partition("</pre>")[0]))
         for width in ("1400", "800", "400"):
-            assert {"WRITE", "+1 −2"} <= set(found[width].pop("cells")), width
+            assert {"WRITE", "+1 −5", "+1 −2"} <= set(found[width].pop("cells")), width
             assert found[width] == {"label": True, "page": True, "table": True, "card": True}, width
 
     def rendered(text: str, tmp_path: Path) -> str:

@@ -552,11 +552,19 @@ def test_partitions_are_replaced(spark: Any, table: str) -> None:
     new = spark.sql("SELECT 100L AS id, 'a' AS p UNION ALL SELECT 101L, 'c'")
     result = write(new).mode("overwrite").option("partitionOverwriteMode", "dynamic").save(table)
     assert result.committed and stored_ids(table) == [1, 3, 5, 7, 9, 11, 100, 101]
+    (info,) = action(table, 1, "commitInfo")
+    removed = action(table, 1, "remove")
+    assert (result.num_removed_files, result.num_removed_rows) == (len(removed), 6)
+    told = {
+        name: int(info["operationMetrics"][name]) for name in ("numRemovedFiles", "numRemovedBytes", "numDeletedRows")
+    }
+    assert [*told.values()] == [len(removed), sum(file["size"] for file in removed), 6]
     new = spark.sql("SELECT 200L AS id, CAST(NULL AS STRING) AS p")
     write(new).mode("overwrite").option("replaceWhere", "p IS NULL OR p = 'c'").save(table)
     assert stored_ids(table) == [1, 5, 7, 11, 100, 200]
     (info,) = action(table, 2, "commitInfo")
     assert info["operationParameters"]["predicate"] == "p IS NULL OR p = 'c'"
+    assert info["operationMetrics"]["numDeletedRows"] == "3"
     nothing = write(new.limit(0)).mode("overwrite").option("partitionOverwriteMode", "dynamic").save(table)
     assert not nothing.committed
 

@@ -65,6 +65,7 @@ def test_rows_come_back_and_go(store: Any) -> None:
         "numRestoredFiles": "2", "restoredFilesSize": str(result.added_bytes),
         "numRemovedFiles": "1", "removedFilesSize": str(result.removed_bytes),
         "numOfFilesAfterRestore": "2", "tableSizeAfterRestore": str(result.bytes_after),
+        "numOutputRows": "3", "numDeletedRows": "3",
     }  # fmt: skip
     table.restore(2)
     assert ids(table) == [4, 5, 6]

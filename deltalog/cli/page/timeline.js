@@ -52,6 +52,7 @@ const commits = data.commits.map((raw, i) => ({
   operation: raw.operation ?? "unknown",
   did: Object.fromEntries(data.activity_fields.map((name, k) => [name, data.activity[i][k]])),
 })).reverse();
+const unknown = new Set(data.unknown_rows_removed); // Versions that removed rows and do not say how many.
 const byVersion = new Map(commits.map((c) => [c.version, c]));
 const latest = commits[commits.length - 1];
 
@@ -634,6 +635,7 @@ function doings(c) {
   for (const [kind, one] of [["rows", "row"], ["files", "file"]]) {
     if (c.did[kind + "_added"]) parts.push("+" + plural(c.did[kind + "_added"], one));
     if (c.did[kind + "_removed"]) parts.push("−" + plural(c.did[kind + "_removed"], one));
+    else if (kind === "rows" && unknown.has(c.version)) parts.push("−? rows");
   }
   if (c.did.bytes_added) parts.push(compact(c.did.bytes_added, true));
   return parts.join(", ");
@@ -825,7 +827,8 @@ function table() {
   $("thead").replaceChildren(el("tr", {}, ...columns.map(([text, kind]) => el("th", { class: kind.replace("long", ""), scope: "col" }, text))));
   const change = (c, kind, bytes) => {
     const up = c.did[kind + "_added"], out = c.did[kind + "_removed"], show = (n) => bytes ? compact(n, true) : count(n);
-    return [up ? "+" + show(up) : "", out ? "−" + show(out) : ""].filter(Boolean).join(" ");
+    const gone = out ? "−" + show(out) : kind === "rows" && unknown.has(c.version) ? "−?" : "";
+    return [up ? "+" + show(up) : "", gone].filter(Boolean).join(" ");
   };
   $("tbody").replaceChildren(...rowsShown.slice(pageIndex * PAGE, (pageIndex + 1) * PAGE).map((c) => {
     const go = el("button", { type: "button" }, "v" + c.version);
