@@ -44,7 +44,8 @@
     │   ├── TransactionCommittedError
     │   └── TransactionCommitInProgressError
     ├── ConcurrentModificationError         the same call again can succeed; nothing was changed
-    │   └── TransactionContentionError
+    │   ├── TransactionContentionError
+    │   └── ObjectBeingDeletedError         use another name, or wait for the clean-up that deletes it
     ├── TimestampAheadError                 set the clock right, or let the table's times go on from now
     ├── ResourceNotReadyError               the table cannot take part in transactions yet
     │   └── CatalogBehindLogError           the log has commits that the catalog does not know: tables resync
@@ -389,6 +390,15 @@ class TransactionContentionError(ConcurrentModificationError):
     """Other writers were faster at every attempt to commit; the transaction is active as before."""
 
     code = "TRANSACTION_CONTENTION"
+
+
+class ObjectBeingDeletedError(ConcurrentModificationError):
+    """An object that was to be named or added is being deleted by the clean-up of an aborted transaction that had named
+    it, or was deleted by it. Nothing was changed. Has ``path``, below the table, and the ``transaction_id``."""
+
+    code = "OBJECT_BEING_DELETED"
+    path: str
+    transaction_id: str
 
 
 class TimestampAheadError(DeltaLogError):

@@ -7,6 +7,8 @@ What every coordinator guarantees:
 - **No gap.** A table's versions are ratified one after the other.
 - **No far future.** A commit whose in-commit timestamp is more than ``most_ahead_ms`` ahead of ``clock_ms`` is not
   ratified: no later commit of the table could have an earlier one.
+- **One owner.** What is proposed or kept with the number of the last marking of a table takes effect only as long as
+  that is the last one. So an object is either seen by the clean-up that marks it, or its marking by who names it.
 - **Fresh.** What a call has changed is seen by every call that begins after it has returned, in whatever process.
 - **Durable.** What a call has returned survives a crash of the machine (or is kept as the service promises), but for
   the notes that nobody misses, because the work is then done again: those of ``published`` and ``delete_parts``, and of
@@ -26,6 +28,8 @@ from typing import Any
 
 from deltalog.catalog.records import (
     Head,
+    Marking,
+    Marks,
     Proposal,
     Ratification,
     StatusFilter,
@@ -127,6 +131,21 @@ class Coordinator(ABC):
     def published(self, table_id: str, version: int) -> None:
         """Take note that all commits up to ``version`` are in ``_delta_log``. What is known already is no error."""
 
+    # -------------------------------------------------------------------------------------------- marks
+
+    @abstractmethod
+    def marks(self, table_id: str) -> Marks:
+        """The markings of a table; none of one that is not registered."""
+
+    @abstractmethod
+    def mark(self, table_id: str, number: int, marking: Marking) -> bool:
+        """Keep a marking as the one after the last. False, and nothing changed, when ``number`` is not that, or the
+        table is not registered."""
+
+    @abstractmethod
+    def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
+        """Put a marking in the place of one that is kept, or forget that; one that is not kept is no error."""
+
     # --------------------------------------------------------------------------------------- transactions
 
     @abstractmethod
@@ -160,9 +179,12 @@ class Coordinator(ABC):
     # -------------------------------------------------------------------------- what a transaction collects
 
     @abstractmethod
-    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+    def put_parts(
+        self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
+    ) -> bool:
         """Keep parts of a transaction by key, new ones and in the place of those of the same key, and its record as
-        ``replace`` does; both or neither. False when the record is not the last one. A part has any size."""
+        ``replace`` does; both or neither. False when the record is not the last one, or one of ``marks``, the last
+        marking by table id, is not the last. A part has any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:

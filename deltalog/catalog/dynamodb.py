@@ -3,10 +3,11 @@
 The items, by partition and sort key:
 
     catalog                  catalog         its id, its format, and how often tables were registered or dropped
-    heads                    <table id>      the table's record, its version, and the last one published
+    heads                    <table id>      the table's record, its version, the last one published, the last marking
     names                    <full name>     the table's record
     urls                     <hash>          the table's id
     commits <table id>       <version>       a commit that is ratified and not yet published
+    marks <table id>         <number>        a marking of objects that a clean-up takes away
     transaction <id>         record          its record and which batches of parts are its own
     transaction <id>         part …          a piece of a part
     open, done               <start> <id>    in which order transactions are listed, apart by whether they are decided
@@ -45,6 +46,8 @@ from deltalog.catalog.dynamodb_items import (
 )
 from deltalog.catalog.records import (
     Head,
+    Marking,
+    Marks,
     Proposal,
     Ratification,
     RatifiedCommit,
@@ -63,7 +66,7 @@ from deltalog.errors import (
 from deltalog.storage.commit_tables import FirstUse
 from deltalog.storage.dynamodb_client import DynamoTable, Timing
 
-FORMAT = 1
+FORMAT = 2  # 2: markings, which older ones would not look at
 _CATALOG: Key = ("catalog", "catalog")
 _LEFT = "left"
 _PIECE_BYTES = 256 << 10  # of a part; an item has at most 400 KB
@@ -140,6 +143,10 @@ class DynamoDBCoordinator(Coordinator):
             raise CoordinatorError(
                 f"The catalog {self.url} was made by a newer deltalog: upgrade this one. Nothing was changed.",
                 path=self._items.table.name,
+            )
+        if found.get("format", 0) < FORMAT:
+            self._items.transact(
+                [update(_CATALOG, {"format": FORMAT}, {"catalog_id": found["catalog_id"]})], _new_token()
             )
         return str(found["catalog_id"])
 
@@ -234,6 +241,8 @@ class DynamoDBCoordinator(Coordinator):
         done = self._change(actions, token, _CATALOG)
         if done:
             self._remove(garbage)
+            with contextlib.suppress(CoordinatorError):  # nobody reads them any more
+                self._items.delete_each([(item["pk"], item["sk"]) for item in self._items.query(_marks_of(table_id))])
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
@@ -320,14 +329,18 @@ class DynamoDBCoordinator(Coordinator):
             return told
         if told is None and refusal.unsettled:
             raise self._lost_answer()
-        return Ratification.DECIDED if proposal.before is not None and 0 in refusal.found else Ratification.MOVED
+        if proposal.before is not None and 0 in refusal.found:
+            return Ratification.DECIDED
+        heads = {item["sk"]: item["version"] for item in refusal.found.values() if item and item["pk"] == "heads"}
+        is_there = bool(heads) and all(proposal.expected.get(each) == version for each, version in heads.items())
+        return Ratification.MARKED if is_there and heads.keys() <= proposal.marks.keys() else Ratification.MOVED
 
     def _actions(self, proposal: Proposal, token: str) -> list[Action]:
         actions: list[Action] = []
         if proposal.before is not None and proposal.after is not None:
             actions += _replacement(proposal.after, proposal.before.revision, token)
         for table_id, version in proposal.expected.items():
-            key, where = _head_key(table_id), {"version": version}
+            key, where = _head_key(table_id), {"version": version, **_last_mark(proposal.marks, table_id)}
             commits = proposal.commits.get(table_id, ())
             if commits:
                 actions.append(update(key, {"version": commits[-1].version, "token": token}, where))
@@ -396,6 +409,32 @@ class DynamoDBCoordinator(Coordinator):
         return ConcurrentModificationError(
             f"The catalog {self.url}: {what} changed each time they were read. Try again when fewer write."
         )
+
+    # ------------------------------------------------------------------------------------------------ marks
+
+    def marks(self, table_id: str) -> Marks:
+        head = self._items.get(_head_key(table_id))
+        if head is None:
+            return Marks()
+        last, items = head.get("marks", 0), self._items.query(_marks_of(table_id))
+        return Marks(last, {item["number"]: _marking(item) for item in items if item["number"] <= last})
+
+    def mark(self, table_id: str, number: int, marking: Marking) -> bool:
+        head = self._items.get(_head_key(table_id))
+        if head is None or head.get("marks", 0) != number - 1:
+            return False
+        token = _new_token()
+        where = {"record": head["record"], **_last_mark({table_id: number - 1}, table_id)}
+        actions = [
+            update(_head_key(table_id), {"marks": number, "token": token}, where),
+            put(_mark_key(table_id, number), {"number": number, "marking": _encoded(marking), "token": token}),
+        ]
+        return self._change(actions, token, _mark_key(table_id, number))
+
+    def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
+        key = _mark_key(table_id, number)
+        change = delete(key) if marking is None else update(key, {"marking": _encoded(marking)}, {"number": number})
+        self._items.transact([change], _new_token())
 
     # ----------------------------------------------------------------------------------------- transactions
 
@@ -479,7 +518,9 @@ class DynamoDBCoordinator(Coordinator):
 
     # ------------------------------------------------------------------------------------------------ parts
 
-    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+    def put_parts(
+        self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
+    ) -> bool:
         """The pieces come first, as a batch that nobody reads before it is the record's."""
         left = _MOST_RECORD_BYTES - len(_encoded(record).encode())
         if left < 0:
@@ -488,13 +529,14 @@ class DynamoDBCoordinator(Coordinator):
                 f"{len(record.pins or ())} tables its record is larger than an item of DynamoDB may be. Nothing was "
                 "changed. Divide the tables among several catalogs, or keep this one in a SQLite file."
             )
-        if not parts:
+        if not (parts or marks):
             return self.replace(record)
         batch = _new_token()
         pieces = [piece for key, part in parts.items() for piece in _pieces(record.id, batch, key, bytes(part))]
         self._items.put_each(pieces)
         room = (left + _MOST_BYTES - _MOST_RECORD_BYTES) // _BATCH_BYTES
         actions = _replacement(record, record.revision - 1, batch, append={"batches": [batch]}, room={"batches": room})
+        actions += [check(_head_key(table_id), _last_mark(marks or {}, table_id)) for table_id in marks or ()]
         refusal = self._refused(actions, batch, _record_key(record.id))
         if refusal is None:
             return True
@@ -544,7 +586,7 @@ def _new_token() -> str:
     return str(uuid.uuid4())
 
 
-def _encoded(record: TableRecord | RatifiedCommit | TransactionRecord) -> str:
+def _encoded(record: TableRecord | RatifiedCommit | TransactionRecord | Marking) -> str:
     return msgspec.json.encode(record).decode()
 
 
@@ -566,6 +608,23 @@ def _head_key(table_id: str) -> Key:
 
 def _url_key(url: str) -> Key:
     return "urls", hashlib.sha256(url.encode()).hexdigest()
+
+
+def _marking(item: Item) -> Marking:
+    return msgspec.json.decode(item["marking"], type=Marking)
+
+
+def _marks_of(table_id: str) -> str:
+    return f"marks {table_id}"
+
+
+def _mark_key(table_id: str, number: int) -> Key:
+    return _marks_of(table_id), f"{number:020d}"
+
+
+def _last_mark(marks: Mapping[str, int], table_id: str) -> Item:
+    """What a head must have where its last marking is to be the one given: no such attribute before the first."""
+    return {"marks": marks[table_id] or None} if table_id in marks else {}
 
 
 def _commit_key(table_id: str, version: int) -> Key:

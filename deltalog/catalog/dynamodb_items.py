@@ -68,7 +68,7 @@ def update(
     action["ExpressionAttributeNames"].update({f"#{name}": name for name in (*changes, *(room or {}))})
     values = {f":new_{name}": value for name, value in changes.items()}
     values.update({f":room_{name}": most for name, most in (room or {}).items()})
-    action["ExpressionAttributeValues"].update(_encoded(values))
+    action.setdefault("ExpressionAttributeValues", {}).update(_encoded(values))
     return {"Update": {"Key": _key(key), **action}}
 
 
@@ -228,14 +228,20 @@ def _key(key: Key) -> dict[str, dict[str, str]]:
 
 
 def _condition(where: Item, expression: str = "") -> dict[str, Any]:
-    equal = " AND ".join(f"#{name} = :old_{name}" for name in where)
+    """``where``: values that an item must have; of None, that it is there without the attribute."""
+    equal = " AND ".join(
+        f"attribute_exists(pk) AND attribute_not_exists(#{name})" if value is None else f"#{name} = :old_{name}"
+        for name, value in where.items()
+    )
     condition: dict[str, Any] = {
         "ConditionExpression": expression or equal,
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
     if where:
         condition["ExpressionAttributeNames"] = {f"#{name}": name for name in where}
-        condition["ExpressionAttributeValues"] = _encoded({f":old_{name}": value for name, value in where.items()})
+        values = {f":old_{name}": value for name, value in where.items() if value is not None}
+        if values:
+            condition["ExpressionAttributeValues"] = _encoded(values)
     return condition
 
 

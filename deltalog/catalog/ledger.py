@@ -92,10 +92,12 @@ class Ledger:
         change: Callable[[TransactionRecord], TransactionRecord] | None = None,
         parts: Callable[[TransactionRecord], Mapping[str, bytes]] = lambda record: {},
         known: TransactionRecord | None = None,
+        marks: Callable[[int], Mapping[str, int]] | None = None,
     ) -> TransactionRecord:
         """Replace the record by what ``change`` makes of it (by default only its last activity), together with new
         parts, if its state allows the call; from the start when another was faster. One that is decided stays as it is.
-        ``known``: the record as it was seen last, which is tried first.
+        ``known``: the record as it was seen last, which is tried first. ``marks``: for the number of a try, the last
+        marking of each table that the parts were compared with.
 
         Raises as ``allowed``, and ConcurrentModificationError. Cost: 2 calls of the coordinator, as a rule; 1 where
         the record is known.
@@ -113,7 +115,8 @@ class Ledger:
                     transaction_id=transaction_id,
                 )
             changed = records.touched(record, self.now_ms()) if change is None else change(record)
-            if self.coordinator.put_parts(changed, parts(record)):
+            kept, compared = parts(record), {} if marks is None else marks(number)
+            if self.coordinator.put_parts(changed, kept, compared):
                 return changed
         raise ConcurrentModificationError(
             f"Transaction {transaction_id} is changed by others all the time; {call.value} was not done. Repeat it."

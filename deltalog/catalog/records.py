@@ -92,7 +92,8 @@ class TransactionRecord:
     ``pins``: the version of each table, by table id, at the one instant that this transaction reads; None before its
     first read. ``versions``: what a committed one left behind, the last version by table id. ``reason``: why it was
     aborted. ``revision`` counts the changes of this record: one is replaced only by who has seen the last.
-    ``idle_timeout_ms``: how long it may be silent; None in records of a deltalog that did not keep it.
+    ``idle_timeout_ms``: how long it may be silent; None in records of a deltalog that did not keep it. ``looks``: how
+    often a clean-up has gone through all that an aborted one left.
     """
 
     id: str
@@ -107,6 +108,7 @@ class TransactionRecord:
     reason: str | None = None
     revision: int = 0
     idle_timeout_ms: int | None = None
+    looks: int = 0
 
     @property
     def key(self) -> tuple[int, str]:
@@ -158,18 +160,40 @@ class TableRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Marking:
+    """Objects of a table that one clean-up takes away, by their paths below its root: those that it may be deleting
+    now, and those that it has deleted. ``transaction_id``: the aborted transaction that left them."""
+
+    transaction_id: str
+    made_ms: int
+    deleting: tuple[str, ...]
+    deleted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The markings of a table that are kept, by number. ``last``: the highest number that was ever given, 0 before the
+    first; none is given twice."""
+
+    last: int = 0
+    markings: Mapping[int, Marking] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """Commits that are to be ratified together, or not at all.
 
     ``commits``: by table id, without a gap from the version after the head on which they were built. ``unmoved``: by
     table id, heads that must be where they were seen. ``before``, ``after``: the transaction's record as it must be
-    found, by its revision, and as it is left; both None for a commit of one table outside any transaction.
+    found, by its revision, and as it is left; both None for a commit of one table outside any transaction. ``marks``:
+    by table id, the last marking that the added files were compared with.
     """
 
     commits: Mapping[str, tuple[RatifiedCommit, ...]]
     unmoved: Mapping[str, int] = field(default_factory=dict)
     before: TransactionRecord | None = None
     after: TransactionRecord | None = None
+    marks: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for table, commits in self.commits.items():
@@ -188,6 +212,7 @@ class Ratification(enum.Enum):
 
     RATIFIED = "ratified"
     MOVED = "moved"  # a head is not where it was expected
+    MARKED = "marked"  # nothing of that, but a clean-up has marked objects of a table since
     DECIDED = "decided"  # the transaction's record is not as it was expected: somebody else decided
 
 
@@ -301,6 +326,11 @@ def committed(record: TransactionRecord, versions: Mapping[str, int], now_ms: in
 
 def aborted(record: TransactionRecord, reason: str, now_ms: int) -> TransactionRecord:
     return replace(_ended(record, now_ms), status=TransactionStatus.ABORTED, reason=reason)
+
+
+def looked(record: TransactionRecord, looks: int) -> TransactionRecord:
+    """Of an aborted one: so many times all that it left was gone through."""
+    return replace(record, looks=looks, revision=record.revision + 1)
 
 
 def overdue(record: TransactionRecord, now_ms: int, idle_timeout_ms: int) -> str | None:

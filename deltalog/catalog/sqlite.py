@@ -23,6 +23,8 @@ import msgspec
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
     Head,
+    Marking,
+    Marks,
     Proposal,
     Ratification,
     RatifiedCommit,
@@ -68,6 +70,11 @@ _PUT_PART = """
 INSERT INTO parts VALUES (?, ?, ?) ON CONFLICT (transaction_id, key) DO UPDATE SET part = excluded.part
 """
 _PARTS = "SELECT key, part FROM parts WHERE transaction_id = ? AND key >= ? ORDER BY key"
+
+_LAST_MARK = "SELECT coalesce(last, 0) FROM tables LEFT JOIN marks USING (table_id) WHERE table_id = ?"
+# One statement sees one state of the file.
+_MARKINGS = "SELECT last, number, marking FROM marks LEFT JOIN markings USING (table_id) WHERE table_id = ?"
+_SET_LAST = "INSERT INTO marks VALUES (?, ?) ON CONFLICT (table_id) DO UPDATE SET last = excluded.last"
 
 _Execute = Callable[..., sqlite3.Cursor]
 
@@ -117,7 +124,11 @@ class SQLiteCoordinator(Coordinator):
 
     def drop(self, table_id: str, version: int) -> bool:
         with self._file.writing() as execute:
-            return execute(_DROP, (table_id, version)).rowcount == 1
+            if execute(_DROP, (table_id, version)).rowcount != 1:
+                return False
+            for name in ("marks", "markings"):
+                execute(f"DELETE FROM {name} WHERE table_id = ?", (table_id,))
+        return True
 
     def table(self, name: str) -> TableRecord | None:
         rows = self._read(f"{_TABLE} WHERE name = ?", (name,))
@@ -148,6 +159,8 @@ class SQLiteCoordinator(Coordinator):
             for table_id, version in proposal.expected.items():
                 if execute(_VERSION, (table_id,)).fetchone() != (version,):
                     return Ratification.MOVED
+            if not _are_last(execute, proposal.marks):
+                return Ratification.MARKED
             for table_id, commits in proposal.commits.items():
                 execute(_MOVE, (commits[-1].version, table_id))
                 for each in commits:
@@ -160,6 +173,29 @@ class SQLiteCoordinator(Coordinator):
     def published(self, table_id: str, version: int) -> None:
         with self._file.writing(durable=False) as execute:
             execute("DELETE FROM commits WHERE table_id = ? AND version <= ?", (table_id, version))
+
+    # ------------------------------------------------------------------------------------------------ marks
+
+    def marks(self, table_id: str) -> Marks:
+        rows = self._read(_MARKINGS, (table_id,))
+        markings = {number: msgspec.json.decode(encoded, type=Marking) for _, number, encoded in rows if encoded}
+        return Marks(rows[0][0], markings) if rows else Marks()
+
+    def mark(self, table_id: str, number: int, marking: Marking) -> bool:
+        with self._file.writing() as execute:
+            if not _are_last(execute, {table_id: number - 1}):
+                return False
+            execute(_SET_LAST, (table_id, number))
+            execute("INSERT INTO markings VALUES (?, ?, ?)", (table_id, number, msgspec.json.encode(marking)))
+        return True
+
+    def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
+        with self._file.writing() as execute:
+            if marking is None:
+                execute("DELETE FROM markings WHERE table_id = ? AND number = ?", (table_id, number))
+                return
+            changed = (msgspec.json.encode(marking), table_id, number)
+            execute("UPDATE markings SET marking = ? WHERE table_id = ? AND number = ?", changed)
 
     # ----------------------------------------------------------------------------------------- transactions
 
@@ -195,8 +231,12 @@ class SQLiteCoordinator(Coordinator):
 
     # ------------------------------------------------------------------------------------------------ parts
 
-    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+    def put_parts(
+        self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
+    ) -> bool:
         with self._file.writing() as execute:
+            if not _are_last(execute, marks or {}):
+                return False
             if not _replace(execute, record, record.revision - 1):
                 return False
             for key, part in parts.items():
@@ -214,6 +254,10 @@ class SQLiteCoordinator(Coordinator):
                 execute("DELETE FROM parts WHERE transaction_id = ?", (transaction_id,))
             for key in keys or ():
                 execute("DELETE FROM parts WHERE transaction_id = ? AND key = ?", (transaction_id, key))
+
+
+def _are_last(execute: _Execute, marks: Mapping[str, int]) -> bool:
+    return all(execute(_LAST_MARK, (table_id,)).fetchone() == (number,) for table_id, number in marks.items())
 
 
 def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> bool:

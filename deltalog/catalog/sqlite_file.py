@@ -21,7 +21,7 @@ from deltalog.errors import (
 )
 from deltalog.storage.mounts import network_file_system
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
 _RETRY_SECONDS = 0.01
 
@@ -58,6 +58,16 @@ _SCHEMA = (
         key TEXT NOT NULL,
         part BLOB NOT NULL,
         PRIMARY KEY (transaction_id, key)
+    ) {_STRICT}""",
+)
+# What came with the second version of the schema. ``last`` is the last number, also of one that is forgotten.
+_MARKS = (
+    f"CREATE TABLE marks (table_id TEXT NOT NULL PRIMARY KEY, last INTEGER NOT NULL) {_STRICT}",
+    f"""CREATE TABLE markings (
+        table_id TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        marking BLOB NOT NULL,
+        PRIMARY KEY (table_id, number)
     ) {_STRICT}""",
 )
 
@@ -236,6 +246,7 @@ class SQLiteFile:
                 if self._is_new(connection):
                     self._fill(connection)
                 connection.execute("COMMIT")
+            self._upgrade(connection)
             self.catalog_id = connection.execute("SELECT catalog_id FROM catalog").fetchone()[0]
         finally:
             self._close(connection)
@@ -273,11 +284,22 @@ class SQLiteFile:
     def _fill(self, connection: sqlite3.Connection) -> None:
         for statement in (
             *_SCHEMA,
+            *_MARKS,
             f"PRAGMA application_id = {_APPLICATION_ID}",
             f"PRAGMA user_version = {SCHEMA_VERSION}",
         ):
             connection.execute(statement)
         connection.execute("INSERT INTO catalog VALUES (?)", (str(uuid.uuid4()),))
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Bring a catalog of an older deltalog to this schema, which older ones then leave alone."""
+        if _pragma(connection, "user_version") == SCHEMA_VERSION:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        if _pragma(connection, "user_version") < SCHEMA_VERSION:
+            for statement in (*_MARKS, f"PRAGMA user_version = {SCHEMA_VERSION}"):
+                connection.execute(statement)
+        connection.execute("COMMIT")
 
     def _absent(self) -> EntityNotFoundError:
         return EntityNotFoundError(

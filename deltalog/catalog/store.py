@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.records import Head, Proposal, Ratification, RatifiedCommit
+from deltalog.catalog.marks import KnownMarks, added_paths, ratify_added
+from deltalog.catalog.records import Head, Ratification, RatifiedCommit
 from deltalog.errors import (
     CallError,
     CatalogBehindLogError,
@@ -27,7 +28,7 @@ from deltalog.errors import (
     StoreError,
 )
 from deltalog.log.reader import required_ict
-from deltalog.spec.codec import first_commit_info
+from deltalog.spec.codec import decode_commit, first_commit_info
 from deltalog.spec.paths import (
     LOG_DIRECTORY,
     LogFileKind,
@@ -39,6 +40,7 @@ from deltalog.spec.paths import (
     staged_commit_path,
 )
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.table_files import TableFiles
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.write.hooks import standing
 
@@ -84,6 +86,7 @@ class ManagedStore(WrappedStore[LogStore]):
         self._pin = pin
         self._new_uuid = new_uuid
         self._known = Head(-1)
+        self._marks = KnownMarks(coordinator, table_id)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._pin is not None:
@@ -200,7 +203,9 @@ class ManagedStore(WrappedStore[LogStore]):
             return self.inner.put_if_absent(path, data)
         commit = stage(self.inner, self.coordinator, self.table_id, version, data, self._new_uuid)
         try:
-            decision = self.coordinator.ratify(Proposal({self.table_id: (commit,)}))
+            decision = ratify_added(
+                self._marks, self.coordinator, self.table_id, commit, self.inner, lambda: self._added(version, data)
+            )
         except OperationTimeoutError:
             return PutOutcome.UNKNOWN
         except DeltaLogError:
@@ -215,6 +220,9 @@ class ManagedStore(WrappedStore[LogStore]):
             publish(self.inner, self.coordinator, self.table_id, head, {commit.file: data})
             self.note(Head(version))
         return PutOutcome.COMMITTED
+
+    def _added(self, version: int, data: bytes) -> dict[str, int | None]:
+        return added_paths(TableFiles(self.inner), decode_commit(data, version).adds)
 
     def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
         if commit_version(path) is not None:

@@ -26,6 +26,8 @@ from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
     Head,
     Isolation,
+    Marking,
+    Marks,
     Proposal,
     Ratification,
     RatifiedCommit,
@@ -45,6 +47,7 @@ from deltalog.errors import CallError, TimestampAheadError
 from deltalog.testing.store_contract import together
 
 RATIFIED, MOVED, DECIDED = Ratification.RATIFIED, Ratification.MOVED, Ratification.DECIDED
+MARKED = Ratification.MARKED
 ODD = ["with space", "100%_", "a'b\"c;--", "ünï", "\uff5e", "\U0001f600", "a\\b", "#", ".", "a/b", "A", "a"]
 _NUMBERS = itertools.count(1)
 _Listed = TypeVar("_Listed")
@@ -63,6 +66,10 @@ def commit(version: int, who: str = "") -> RatifiedCommit:
 def proposal(versions: dict[str, int], who: str = "", unmoved: dict[str, int] | None = None) -> Proposal:
     """One commit of each table."""
     return Proposal({table_id: (commit(version, who),) for table_id, version in versions.items()}, unmoved or {})
+
+
+def marking(*names: str) -> Marking:
+    return Marking("t", 1_700_000_000_000, names, ("gone",))
 
 
 def transaction(transaction_id: str, start_ms: int = 1000) -> TransactionRecord:
@@ -466,6 +473,89 @@ class CoordinatorTests:
         assert coordinator.head("id-1") == Head(250, commits[249:])
 
     # ----------------------------------------------------------------------------------------- transactions
+
+    def test_keeps_markings_by_number(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        coordinator.register(table(2), 0)
+        assert (coordinator.marks("id-1"), coordinator.marks("id-9")) == (Marks(), Marks())
+        assert coordinator.mark("id-1", 1, marking("a", *ODD)) is True
+        assert another.mark("id-1", 2, marking("b" * 1000)) is True
+        assert another.marks("id-1") == Marks(2, {1: marking("a", *ODD), 2: marking("b" * 1000)})
+        coordinator.remark("id-1", 1, marking("c"))
+        coordinator.remark("id-1", 2, None)
+        for number in (2, 3):
+            coordinator.remark("id-1", number, marking("d"))  # one that is not kept
+        assert another.marks("id-1") == Marks(2, {1: marking("c")})
+        assert coordinator.marks("id-2") == Marks()
+
+    @pytest.mark.parametrize("number", [0, 1, 3])
+    def test_a_marking_has_the_next_number_which_is_never_given_again(
+        self, coordinator: Coordinator, another: Coordinator, number: int
+    ) -> None:
+        coordinator.register(table(1), 0)
+        assert coordinator.mark("id-1", 1, marking("a")) is True
+        coordinator.remark("id-1", 1, None)
+        assert another.mark("id-1", number, marking("b")) is False
+        assert another.mark("id-2", 1, marking("b")) is False
+        assert another.marks("id-1") == Marks(1, {})
+        assert another.mark("id-1", 2, marking("b")) is True
+
+    def test_one_of_many_marks(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        for number in range(1, self.rounds // 4 + 1):
+
+            def mark(who: int, number: int = number) -> bool:
+                return (coordinator, another)[who % 2].mark("id-1", number, marking(str(who)))
+
+            done = together(mark, self.threads)
+            assert sum(done) == 1
+            assert coordinator.marks("id-1").markings[number] == marking(str(done.index(True)))
+
+    @pytest.mark.parametrize("seen", [None, 0, 1, 2])
+    def test_what_was_not_compared_with_the_last_marking_is_not_ratified(
+        self, coordinator: Coordinator, another: Coordinator, seen: int | None
+    ) -> None:
+        coordinator.register(table(1), 0)
+        coordinator.register(table(2), 0)
+        another.mark("id-1", 1, marking("a"))
+        commits = {"id-1": (commit(1),), "id-2": (commit(1),)}
+        proposed = Proposal(commits, marks={} if seen is None else {"id-1": seen, "id-2": 0})
+        assert coordinator.ratify(proposed) is (RATIFIED if seen in (None, 1) else MARKED)
+        assert another.cut() == dict.fromkeys(("id-1", "id-2"), int(seen in (None, 1)))
+        moved = Proposal({"id-1": (commit(9),)}, marks={"id-1": 0})
+        assert coordinator.ratify(moved) is MOVED
+
+    @pytest.mark.parametrize("seen", [0, 1, 2])
+    def test_what_was_not_compared_with_the_last_marking_is_not_kept(
+        self, coordinator: Coordinator, another: Coordinator, seen: int
+    ) -> None:
+        coordinator.register(table(1), 0)
+        coordinator.register(table(2), 0)
+        coordinator.insert(transaction("t"))
+        another.mark("id-1", 1, marking("a"))
+        changed = touched(transaction("t"), 2000)
+        assert coordinator.put_parts(changed, {"a": b"1"}, {"id-1": seen, "id-2": 0}) is (seen == 1)
+        assert another.parts("t") == ({"a": b"1"} if seen == 1 else {})
+        assert another.transaction("t") == (changed if seen == 1 else transaction("t"))
+        assert coordinator.put_parts(touched(changed, 3000), {"b": b"2"}, {"id-9": 0}) is False
+
+    def test_an_object_is_marked_or_named_never_both_unseen(
+        self, coordinator: Coordinator, another: Coordinator
+    ) -> None:
+        coordinator.register(table(1), 0)
+        for number in range(1, self.rounds // 2 + 1):
+            first = transaction(f"t{number}")
+            coordinator.insert(first)
+
+            def act(who: int, first: TransactionRecord = first, number: int = number) -> bool:
+                handle = (coordinator, another)[who % 2]
+                if who == 0:
+                    return handle.mark("id-1", number, marking("x"))
+                return handle.put_parts(touched(first, 2000), {"x": b""}, {"id-1": number - 1})
+
+            is_marked, is_named = together(act, 2)
+            assert is_marked
+            assert bool(coordinator.parts(first.id)) is is_named
 
     def test_keeps_every_field_of_a_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:
         base = started("r", TransactionType.READ_ONLY, 1, Isolation.SERIALIZABLE)

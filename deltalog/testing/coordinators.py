@@ -21,6 +21,8 @@ from typing import TypeVar
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
     Head,
+    Marking,
+    Marks,
     Proposal,
     Ratification,
     TableRecord,
@@ -32,13 +34,17 @@ from deltalog.errors import CoordinatorError, OperationTimeoutError
 from deltalog.testing.stores import Call, Decider, Fault, SimulatedKill, no_faults
 
 T = TypeVar("T")
+_UNMARKED = Marks()
 
 _READ_FAULTS = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.KILL_BEFORE)
 _WRITE_FAULTS = (
     Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.LATE, Fault.KILL_BEFORE, Fault.KILL_AFTER,
 )  # fmt: skip
-READS = ("table", "tables", "head", "cut", "transaction", "transactions", "uncleaned", "parts")
-WRITES = ("register", "drop", "ratify", "published", "insert", "replace", "delete", "put_parts", "delete_parts")
+READS = ("table", "tables", "head", "cut", "marks", "transaction", "transactions", "uncleaned", "parts")
+WRITES = (
+    "register", "drop", "ratify", "published", "mark", "remark", "insert", "replace", "delete", "put_parts",
+    "delete_parts",
+)  # fmt: skip
 #: The faults that each method of a coordinator can have, for a FaultPlan: see FaultyCoordinator.
 COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
     **dict.fromkeys(READS, _READ_FAULTS),
@@ -98,6 +104,15 @@ class WrappedCoordinator(Coordinator):
     def published(self, table_id: str, version: int) -> None:
         return self._pass("published", f"{table_id} {version}", lambda: self.inner.published(table_id, version))
 
+    def marks(self, table_id: str) -> Marks:
+        return self._pass("marks", table_id, lambda: self.inner.marks(table_id))
+
+    def mark(self, table_id: str, number: int, marking: Marking) -> bool:
+        return self._pass("mark", table_id, lambda: self.inner.mark(table_id, number, marking))
+
+    def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
+        return self._pass("remark", table_id, lambda: self.inner.remark(table_id, number, marking))
+
     def insert(self, record: TransactionRecord) -> bool:
         return self._pass("insert", record.id, lambda: self.inner.insert(record))
 
@@ -118,8 +133,10 @@ class WrappedCoordinator(Coordinator):
     def delete(self, transaction_id: str) -> None:
         return self._pass("delete", transaction_id, lambda: self.inner.delete(transaction_id))
 
-    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
-        return self._pass("put_parts", record.id, lambda: self.inner.put_parts(record, parts))
+    def put_parts(
+        self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
+    ) -> bool:
+        return self._pass("put_parts", record.id, lambda: self.inner.put_parts(record, parts, marks))
 
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
         return self._pass("parts", f"{transaction_id} {prefix}", lambda: self.inner.parts(transaction_id, prefix))
@@ -210,6 +227,7 @@ class MemoryCoordinator(Coordinator):
         self._heads: dict[str, Head] = {}
         self._records: dict[str, TransactionRecord] = {}
         self._parts: dict[str, dict[str, bytes]] = {}
+        self._marks: dict[str, Marks] = {}
         self._lock = threading.Lock()
 
     @property
@@ -233,6 +251,7 @@ class MemoryCoordinator(Coordinator):
             if self._heads.get(table_id) != Head(version):
                 return False
             del self._heads[table_id], self._tables[table_id]
+            self._marks.pop(table_id, None)
             return True
 
     def table(self, name: str) -> TableRecord | None:
@@ -264,6 +283,8 @@ class MemoryCoordinator(Coordinator):
                 head = self._heads.get(table_id)
                 if head is None or head.version != version:
                     return Ratification.MOVED
+            if not self._are_last(proposal.marks):
+                return Ratification.MARKED
             for table_id, commits in proposal.commits.items():
                 unpublished = (*self._heads[table_id].unpublished, *commits)
                 self._heads[table_id] = Head(commits[-1].version, unpublished)
@@ -277,6 +298,31 @@ class MemoryCoordinator(Coordinator):
             if head is not None:
                 left = tuple(commit for commit in head.unpublished if commit.version > version)
                 self._heads[table_id] = Head(head.version, left)
+
+    def marks(self, table_id: str) -> Marks:
+        with self._lock:
+            return self._marks.get(table_id, _UNMARKED)
+
+    def mark(self, table_id: str, number: int, marking: Marking) -> bool:
+        with self._lock:
+            known = self._marks.get(table_id, _UNMARKED)
+            if table_id not in self._tables or number != known.last + 1:
+                return False
+            self._marks[table_id] = Marks(number, {**known.markings, number: marking})
+            return True
+
+    def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
+        with self._lock:
+            known = self._marks.get(table_id, _UNMARKED)
+            if number in known.markings:
+                kept = {**known.markings, number: marking}
+                self._marks[table_id] = Marks(known.last, {n: each for n, each in kept.items() if each is not None})
+
+    def _are_last(self, marks: Mapping[str, int]) -> bool:
+        return all(
+            table_id in self._tables and self._marks.get(table_id, _UNMARKED).last == number
+            for table_id, number in marks.items()
+        )
 
     def insert(self, record: TransactionRecord) -> bool:
         with self._lock:
@@ -309,9 +355,11 @@ class MemoryCoordinator(Coordinator):
             self._records.pop(transaction_id, None)
             self._parts.pop(transaction_id, None)
 
-    def put_parts(self, record: TransactionRecord, parts: Mapping[str, bytes]) -> bool:
+    def put_parts(
+        self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
+    ) -> bool:
         with self._lock:
-            done = self._replace(record)
+            done = self._are_last(marks or {}) and self._replace(record)
             if done:
                 self._parts.setdefault(record.id, {}).update(parts)
             return done

@@ -5,32 +5,53 @@ Nothing here decides anything: all of it can be done at any time, by any process
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from deltalog.catalog.ledger import Ledger
+from deltalog.catalog.marks import MARKING_AGE_MS, vector_files
 from deltalog.catalog.prepared import added_files, written_files
-from deltalog.catalog.records import Head, StatusFilter, TableRecord, TransactionRecord, TransactionStatus, are_nested
+from deltalog.catalog.records import (
+    Head,
+    Marking,
+    Marks,
+    StatusFilter,
+    TableRecord,
+    TransactionRecord,
+    TransactionStatus,
+    are_nested,
+    looked,
+)
 from deltalog.catalog.store import check_next, publish
-from deltalog.errors import DeltaLogError, UnsafePathError
+from deltalog.errors import ConcurrentModificationError, DeltaLogError, StoreError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec.actions import DeletionVector
-from deltalog.spec.deletion_vectors import relative_path
 from deltalog.spec.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, encode_path
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.objects import can_be_deleted, same_etag
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import CHANGES, OBJECTS
-from deltalog.write.datafiles import discard
 
 log = logging.getLogger(__name__)
 
 # Few have ended so long ago, and DynamoDB fetches each record of a page.
 _FORGOTTEN_AT_ONCE = 100
+
+
+# So long after its end an aborted transaction's objects are looked for again: a PUT that was under way when it ended
+# shows later. An object that is found then, and is younger than this, may be one that somebody is about to add.
+LATE_LOOKS_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
+LATE_AGE_MS = 10 * 60 * 1000
+# Of one marking: as long as it lasts nobody can use its names, and a process that dies leaves them so for a day.
+_MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
+_TRIES = 20
+_THREADS = 8
 
 
 def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[str, int]:
@@ -48,8 +69,13 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
             failed.append(error)
     for record in ledger.all(StatusFilter.ACTIVE):
         done["aborted"] += ledger.settled(record).status is TransactionStatus.ABORTED
+    has_aborted = False
     for record in ledger.uncleaned():
-        done["cleaned"] += _cleaned(ledger, tables, record)[0]
+        has_aborted = has_aborted or record.status is TransactionStatus.ABORTED
+        if _is_due(record, ledger.now_ms()):
+            done["cleaned"] += _cleaned(ledger, tables, record)[0]
+    if has_aborted:
+        _forget_markings(ledger, tables)
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
@@ -69,7 +95,8 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
     """Delete what an aborted transaction wrote and named, and forget what it was; of a committed one only the latter.
     What cannot be deleted stays for the next time."""
     if record.status is TransactionStatus.ABORTED:
-        _cleaned(ledger, tables, record)
+        if record.looks == 0:
+            _cleaned(ledger, tables, record)
         return
     try:
         ledger.coordinator.delete_parts(record.id)
@@ -77,97 +104,210 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
         log.warning("transaction %s: its parts stay for now: %s", record.id, error)
 
 
+def _is_due(record: TransactionRecord, now_ms: int) -> bool:
+    """Whether what a transaction left is to be gone through now."""
+    is_aborted = record.status is TransactionStatus.ABORTED
+    return not is_aborted or record.looks > len(LATE_LOOKS_MS) or record.looks < _looks_due(record, now_ms)
+
+
+def _looks_due(record: TransactionRecord, now_ms: int) -> int:
+    """How many looks an aborted transaction should have had by now: one at once, and those that come later."""
+    ended_ms = record.last_activity_ms if record.end_ms is None else record.end_ms
+    return 1 + sum(now_ms >= ended_ms + late_ms for late_ms in LATE_LOOKS_MS)
+
+
 def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> tuple[int, bool]:
-    """The number of parts that are done with, and whether some are left."""
+    """How much was done away with, and whether something is left that should have been."""
     coordinator = ledger.coordinator
     try:
         parts = coordinator.parts(record.id)
-        done = list(parts)
-        if parts and record.status is TransactionStatus.ABORTED:
-            cleaner = _Cleaner(ledger, tables)
-            cleaner.check_known(dict.fromkeys(key.split("/", 2)[1] for key in parts))
-            done = [key for key, part in parts.items() if cleaner.is_cleaned(key, part)]
-        if done and len(done) < len(parts):
-            coordinator.delete_parts(record.id, done)
-        elif len(done) == len(parts):
+        if record.status is not TransactionStatus.ABORTED:
             coordinator.delete_parts(record.id)
+            return len(parts), False
+        return _Cleaner(ledger, tables, record).clean(parts)
     except DeltaLogError as error:
         log.warning("transaction %s: what it left stays for now: %s", record.id, error)
         return 0, True
-    return len(done), len(done) < len(parts)
+
+
+def _forget_markings(ledger: Ledger, tables: ManagedTables) -> None:
+    """Cost: 1 call of the coordinator for each table, and 1 for each marking that is too old."""
+    for table in tables.all():
+        _forget_old(ledger, table, ledger.coordinator.marks(table.table_id))
+
+
+def _forget_old(ledger: Ledger, table: TableRecord, marks: Marks) -> None:
+    for number, marking in marks.markings.items():
+        if ledger.now_ms() - marking.made_ms > MARKING_AGE_MS:
+            ledger.coordinator.remark(table.table_id, number, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leftover:
+    """A file that an aborted transaction wrote or named, and the part that tells of it."""
+
+    key: str
+    path: str
+    etag: str | None = None
+    is_object: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """Paths of a table: ``had`` by its last version or an earlier one that can still be read, ``wanted`` by
-    transactions that are not decided."""
+    """Paths of a table: ``had`` by its last version or an earlier one that can still be read, ``added`` and ``named``
+    by transactions that are not decided."""
 
-    files: TableFiles
-    had: set[str]
-    wanted: set[str]
+    had: Set[str]
+    added: Set[str]
+    named: Set[str]
 
 
 class _Cleaner:
-    """Does away with what aborted transactions left; each table is looked at once, when an object in it was named."""
+    """Does away with what one aborted transaction left."""
 
-    def __init__(self, ledger: Ledger, tables: ManagedTables) -> None:
+    def __init__(self, ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> None:
         self._ledger = ledger
+        self._coordinator = ledger.coordinator
         self._tables = tables
+        self._record = record
         self._known = {table.table_id: table for table in tables.all()}
-        self._in_use: dict[str, _InUse] = {}
         self._is_table: dict[tuple[str, str], bool] = {}
 
-    def check_known(self, table_ids: Iterable[str]) -> None:
-        """Whether the catalog knows all that is in the logs of these tables: a restored one takes for aborted what was
-        committed after its backup, and its files must stay. Raises CatalogBehindLogError. Cost: 1 call of the
-        coordinator and 1 HEAD for each table."""
-        coordinator = self._ledger.coordinator
-        for table in filter(None, map(self._known.get, table_ids)):
-            head = coordinator.head(table.table_id)
+    def clean(self, parts: Mapping[str, bytes]) -> tuple[int, bool]:
+        """How much was done away with, and whether something is left that should have been. The names of objects are
+        kept for later looks, and until nobody can be deleting them; all else that is done with is forgotten."""
+        looks, count, left = _looks_due(self._record, self._ledger.now_ms()), 0, set[str]()
+        tables = {table_id: self._known.get(table_id) for table_id in _by_table(parts)}
+        is_due = self._record.looks < looks
+        if is_due:
+            self._check_known(filter(None, tables.values()))
+        for table_id, some in _by_table(parts).items() if is_due else ():
+            table = tables[table_id]
+            if table is None:
+                continue  # it was dropped, and its files are no business of the catalog any more
+            try:
+                deleted, stays = self._clear(table, some)
+                count += deleted
+                left |= stays
+            except DeltaLogError as error:  # one that is away must not hold up the others
+                log.warning("%s: what transaction %s left stays for now: %s", table.url, self._record.id, error)
+                left.update(some)
+        is_last = looks > len(LATE_LOOKS_MS) and not any(map(self._has_markings, tables))
+        kept = {key for key in parts if key.startswith(f"{OBJECTS}/") and tables[key.split("/", 2)[1]] is not None}
+        gone = parts.keys() - left - (set[str]() if is_last else kept)
+        if len(gone) == len(parts):
+            self._coordinator.delete_parts(self._record.id)
+            return count, False
+        if gone:
+            self._coordinator.delete_parts(self._record.id, sorted(gone))
+        if is_due and not left:
+            self._coordinator.replace(looked(self._record, looks))
+        return count, bool(left)
+
+    def _has_markings(self, table_id: str) -> bool:
+        """Whether clean-ups of this transaction are kept in the catalog, of which one may not be over."""
+        markings = self._coordinator.marks(table_id).markings.values()
+        return any(marking.transaction_id == self._record.id and marking.deleting for marking in markings)
+
+    def _check_known(self, tables: Iterable[TableRecord]) -> None:
+        """Whether the catalog knows all that is in the logs of some tables: a restored one takes for aborted what was
+        committed after its backup, and its files must stay, in whatever table. Raises CatalogBehindLogError. Cost: 1
+        call of the coordinator and 1 HEAD for each table."""
+        for table in tables:
+            head = self._coordinator.head(table.table_id)
             if head is not None:
-                check_next(self._tables.plain_store(table.url), coordinator, table.table_id, head.version + 1)
+                store = self._tables.plain_store(table.url)
+                check_next(store, self._coordinator, table.table_id, head.version + 1)
 
-    def is_cleaned(self, key: str, part: bytes) -> bool:
-        """Whether nothing of a part is left now. One that cannot be done away with must not hold up the others."""
-        kind, table_id, rest = key.split("/", 2)
-        table = self._known.get(table_id)
-        if table is None:
-            return True  # the table was dropped, and its files are no business of the catalog any more
+    def _clear(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
+        """Delete the files of a table that nobody needs; their number, and the parts of which something is left."""
+        store = self._tables.plain_store(table.url)
+        files, count, left = TableFiles(store), 0, set[str]()
+        found = list[_Leftover]()
+        for leftover, is_young in self._there(table, store, files, list(_leftovers(files, parts))):
+            if is_young:
+                left.add(leftover.key)
+            else:
+                found.append(leftover)
+        for some in _chunks(found):
+            deleted, stays = self._take_away(table, store, some)
+            count += deleted
+            left |= stays
+        return count, left
+
+    def _there(
+        self, table: TableRecord, store: LogStore, files: TableFiles, leftovers: Sequence[_Leftover]
+    ) -> Iterator[tuple[_Leftover, bool]]:
+        """Those of the files that are there and may be deleted, and whether it is too early for that. Cost: 1 HEAD for
+        each object."""
+
+        def look(each: _Leftover) -> bool | None:
+            if not each.is_object:
+                return False
+            if (reason := self._foreign(table, store, files, each.path)) is not None:
+                log.warning("%s: %s stays: %s", table.url, each.path, reason)
+                return None
+            meta = store.head(each.path)
+            if meta is None or (each.etag is not None and not same_etag(each.etag, store.etag(each.path))):
+                return None
+            age_ms = self._ledger.now_ms() - (meta.modification_time_ms or 0)
+            return self._record.looks > 0 and age_ms < LATE_AGE_MS
+
+        with ThreadPoolExecutor(_THREADS) if store.is_remote else contextlib.nullcontext() as threads:
+            looked_at = map(look, leftovers) if threads is None else threads.map(look, leftovers)
+            yield from ((each, young) for each, young in zip(leftovers, looked_at, strict=True) if young is not None)
+
+    def _take_away(self, table: TableRecord, store: LogStore, leftovers: Sequence[_Leftover]) -> tuple[int, set[str]]:
+        """Mark some files, look who needs them, and delete the others. The marking comes first: who names or adds one
+        after that meets it, see ``catalog.marks``."""
+        paths = tuple(dict.fromkeys(each.path for each in leftovers))
+        marking = Marking(self._record.id, self._ledger.now_ms(), paths)
+        number = self._mark(table, marking)
         try:
-            store = self._tables.plain_store(table.url)
-            if kind == CHANGES:
-                return not discard(store, written_files(part))
-            return kind != OBJECTS or self._is_gone(table, store, rest, json.loads(part))
-        except DeltaLogError as error:
-            log.warning("%s: %s stays for now: %s", table.url, rest, error)
-            return False
+            in_use = self._look(table)
+        except DeltaLogError:
+            self._coordinator.remark(table.table_id, number, None)  # nothing is deleted by it
+            raise
+        waiting = in_use.added - in_use.had - in_use.named
+        kept = in_use.had | in_use.added | in_use.named
+        doomed = [path for path in paths if path not in kept]
+        if len(doomed) < len(paths):
+            log.info("%s: %d objects stay: they are files of the table, or in use", table.url, len(paths) - len(doomed))
+            marking = replace(marking, deleting=tuple(doomed))
+            self._coordinator.remark(table.table_id, number, marking if doomed else None)
+        failed = [path for path in doomed if not _is_deleted(store, path)]
+        if doomed:
+            self._end(table, number, replace(marking, deleting=tuple(failed), deleted=tuple({*doomed} - {*failed})))
+        stays = {each.key for each in leftovers if each.path in failed or each.path in waiting}
+        return len(doomed) - len(failed), stays
 
-    def _is_gone(self, table: TableRecord, store: LogStore, path: str, etag: str | None) -> bool:
-        """Delete an object, unless the table has it or has had it, or it is not the one that was named. False where
-        that is not known, because a transaction may yet add it."""
-        if (reason := self._foreign(table, store, path)) is not None:
-            log.warning("%s: %s stays: %s", table.url, path, reason)
-            return True
-        in_use = self._in_use.get(table.table_id) or self._look(table)
-        try:
-            in_use.files.find(encode_path(path))
-        except UnsafePathError as error:
-            log.warning("%s stays: %s", path, error)
-            return True
-        if path in in_use.had:
-            log.warning("%s: %s is a file of the table, and stays", table.url, path)
-        elif path in in_use.wanted:
-            log.info("%s: %s stays for now: a transaction that is not decided adds it", table.url, path)
-            return False
-        elif etag is None or same_etag(etag, store.etag(path)):
-            store.delete(path)
-        return True
+    def _mark(self, table: TableRecord, marking: Marking) -> int:
+        for number in range(_TRIES):
+            self._ledger.environment.back_off(number)
+            marks = self._coordinator.marks(table.table_id)
+            _forget_old(self._ledger, table, marks)
+            if self._coordinator.mark(table.table_id, marks.last + 1, marking):
+                return marks.last + 1
+        raise ConcurrentModificationError(f"{table.url}: others mark objects all the time. Nothing was deleted.")
 
-    def _foreign(self, table: TableRecord, store: LogStore, path: str) -> str | None:
+    def _end(self, table: TableRecord, number: int, marking: Marking) -> None:
+        """Say that a clean-up is over. Without that its names are not to be used for a day."""
+        for attempt in range(self._ledger.environment.retry.settle_attempts):
+            self._ledger.environment.back_off(attempt)
+            try:
+                return self._coordinator.remark(table.table_id, number, marking)
+            except DeltaLogError as error:
+                log.warning("%s: marking %d stays for now: %s", table.url, number, error)
+
+    def _foreign(self, table: TableRecord, store: LogStore, files: TableFiles, path: str) -> str | None:
         """Why a path is none of a data file of this table, whoever named it; None where it may be one. Cost: 1 LIST for
         each directory that was not yet looked at."""
         if not can_be_deleted(path):
             return "that is not the name of a Parquet file"
+        try:
+            files.find(encode_path(path))
+        except UnsafePathError as error:
+            return error.message
         place = f"{table.url.rstrip('/')}/{path}"
         for other in self._known.values():
             is_inside = other.table_id != table.table_id and are_nested(other.url, table.url)
@@ -190,12 +330,58 @@ class _Cleaner:
         """Cost: 1 call of the coordinator for each transaction that is not decided, and 1 for each 1,000; as
         ``Snapshot.files``."""
         # First what may be committed, then what is: in this order nothing is missed that is committed in between.
-        wanted = _added(self._ledger, table.table_id)
+        added, named = set[str](), set[str]()
+        changes, objects = f"{CHANGES}/{table.table_id}/", f"{OBJECTS}/{table.table_id}/"
+        for record in self._ledger.all(StatusFilter.ACTIVE):
+            for key, part in self._coordinator.parts(record.id).items():
+                if key.startswith(changes):
+                    added.update(
+                        each for add in added_files(part) for each in (add.path, *vector_files(add.deletion_vector))
+                    )
+                elif key.startswith(objects):
+                    named.add(key.removeprefix(objects))
         snapshot = self._tables.handle(table).snapshot()
         files = snapshot.reader.files
-        found = _InUse(files, _paths(files, _named(snapshot)), _paths(files, wanted))
-        self._in_use[table.table_id] = found
-        return found
+        return _InUse(_paths(files, _named(snapshot)), _paths(files, added), named)
+
+
+def _by_table(parts: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
+    found: dict[str, dict[str, bytes]] = {}
+    for key, part in parts.items():
+        found.setdefault(key.split("/", 2)[1], {})[key] = part
+    return found
+
+
+def _leftovers(files: TableFiles, parts: Mapping[str, bytes]) -> Iterator[_Leftover]:
+    for key, part in parts.items():
+        kind, _, rest = key.split("/", 2)
+        if kind == OBJECTS:
+            yield _Leftover(key, rest, json.loads(part), is_object=True)
+        elif kind == CHANGES:
+            yield from (_Leftover(key, path) for path in _paths(files, written_files(part)))
+
+
+def _chunks(leftovers: Sequence[_Leftover]) -> Iterator[list[_Leftover]]:
+    some, size = list[_Leftover](), 0
+    for each in leftovers:
+        length = len(each.path.encode("utf-8", "surrogatepass"))
+        if some and (len(some) == _MARKED_AT_ONCE or size + length > _MARKED_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += length
+    if some:
+        yield some
+
+
+def _is_deleted(store: LogStore, path: str) -> bool:
+    """False where it may be deleted yet, by a request that was not answered."""
+    try:
+        store.delete(path)
+    except StoreError as error:
+        log.warning("%s: %s stays for now: %s", store.url, path, error)
+        return False
+    return True
 
 
 def _paths(files: TableFiles, names: Iterable[str]) -> set[str]:
@@ -208,24 +394,7 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
     for table in (snapshot.files(columns), snapshot.tombstones(0).select(columns)):
         yield from table["path"].to_pylist()
         for each in table["deletion_vector"].drop_null().to_pylist():
-            yield from _vector_file(DeletionVector(**each))
-
-
-def _added(ledger: Ledger, table_id: str) -> set[str]:
-    """The files that transactions which are not decided would add to a table, as its log would name them."""
-    names: set[str] = set()
-    for record in ledger.all(StatusFilter.ACTIVE):
-        for part in ledger.coordinator.parts(record.id, f"{CHANGES}/{table_id}/").values():
-            for add in added_files(part):
-                names.update((add.path, *_vector_file(add.deletion_vector)))
-    return names
-
-
-def _vector_file(vector: DeletionVector | None) -> Iterator[str]:
-    if vector is not None and vector.storage_type == "u":
-        yield relative_path(vector)
-    elif vector is not None and vector.storage_type == "p":
-        yield vector.path_or_inline_dv
+            yield from vector_files(DeletionVector(**each))
 
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:

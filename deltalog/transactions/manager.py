@@ -333,7 +333,8 @@ class TransactionManager:
         before they are written, so that none is forgotten. An object is a Parquet file: its name ends with ".parquet",
         and no name on the way to it begins with "_" or ".", but for partition directories.
 
-        Raises CallError, EntityNotFoundError, and what the state of the transaction makes of it.
+        Raises ObjectBeingDeletedError for one that the clean-up of another transaction, which had named it, may be
+        deleting; CallError, EntityNotFoundError, and what the state of the transaction makes of it.
         """
         if not 1 <= len(objects) <= 100:
             raise CallError(f"delete_objects_on_cancel takes 1 to 100 objects; got {len(objects)}.")
@@ -341,7 +342,14 @@ class TransactionManager:
         table = self._tables.record(name)
         named = {deletable_path(table, each.uri): each.etag for each in objects}
         parts = {f"{OBJECTS}/{table.table_id}/{path}": json.dumps(etag).encode() for path, etag in named.items()}
-        self._ledger.change(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL, parts=lambda record: parts)
+        known = self._tables.marks(table.table_id)
+
+        def marks(number: int) -> dict[str, int]:
+            if number > 0:
+                known.refresh()
+            return {table.table_id: known.check_named(table.url, named)}
+
+        self._ledger.change(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL, parts=lambda record: parts, marks=marks)
 
     def update_table_objects(
         self, name: str, operations: Sequence[AddObject | DeleteObject], transaction_id: str | None = None

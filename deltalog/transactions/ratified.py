@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 
-from deltalog.catalog.records import Head, Proposal, Ratification, RatifiedCommit, TableRecord
+from deltalog.catalog.marks import added_paths, ratify_added
+from deltalog.catalog.records import Head, Ratification, RatifiedCommit, TableRecord
 from deltalog.catalog.store import check_next, publish
 from deltalog.errors import (
     CallError,
@@ -29,6 +30,7 @@ from deltalog.spec.codec import CommitActions, decode_commit
 from deltalog.spec.features import CATALOG_MANAGED
 from deltalog.spec.paths import staged_commit_path
 from deltalog.spec.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS
+from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.tables import ManagedTables
 
 _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
@@ -50,8 +52,13 @@ def propose(tables: ManagedTables, record: TableRecord, version: int, file: str)
     head = head_of(tables, record)
     if not _is_next(record, head, version, file):
         return head
-    commit = _staged(tables, record, head, version, file)
-    if tables.coordinator.ratify(Proposal({record.table_id: (commit,)})) is not Ratification.RATIFIED:
+    commit, actions = _staged(tables, record, head, version, file)
+    store = tables.plain_store(record.url)
+    known = tables.marks(record.table_id)
+    decision = ratify_added(
+        known, tables.coordinator, record.table_id, commit, store, lambda: added_paths(TableFiles(store), actions.adds)
+    )
+    if decision is not Ratification.RATIFIED:
         # Another was faster; or this very proposal, made twice at once.
         _is_next(record, head_of(tables, record), version, file)
     return head_of(tables, record)
@@ -85,9 +92,11 @@ def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
     )
 
 
-def _staged(tables: ManagedTables, record: TableRecord, head: Head, version: int, file: str) -> RatifiedCommit:
-    """A staged commit as the catalog keeps it, looked through. Raises InvalidActionError, CallError,
-    CatalogBehindLogError."""
+def _staged(
+    tables: ManagedTables, record: TableRecord, head: Head, version: int, file: str
+) -> tuple[RatifiedCommit, CommitActions]:
+    """A staged commit as the catalog keeps it, looked through; and what is in it. Raises InvalidActionError,
+    CallError, CatalogBehindLogError."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)
     try:
@@ -111,7 +120,7 @@ def _staged(tables: ManagedTables, record: TableRecord, head: Head, version: int
     if not txn_id:
         raise InvalidActionError(f"{file} cannot be ratified: it does not begin with a commitInfo that has a txnId.")
     check_stays_managed(tables, file, actions)
-    return RatifiedCommit(version, file, ict_ms, len(data), txn_id)
+    return RatifiedCommit(version, file, ict_ms, len(data), txn_id), actions
 
 
 def check_stays_managed(tables: ManagedTables, file: str, actions: CommitActions) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalog.catalog import records
 from deltalog.catalog.branch import place_in_transaction
 from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.marks import KnownMarks
 from deltalog.catalog.records import TableRecord
 from deltalog.catalog.store import AdoptedStore, ManagedStore, publish
 from deltalog.errors import (
@@ -44,6 +45,7 @@ class ManagedTables:
         self._environment = environment
         self._storage_options = storage_options
         self._handles: dict[str, DeltaTable] = {}
+        self._marks: dict[str, KnownMarks] = {}
         self._lock = threading.Lock()
 
     def create(
@@ -166,6 +168,7 @@ class ManagedTables:
             )
         with self._lock:
             self._handles.pop(record.table_id, None)
+            self._marks.pop(record.table_id, None)
 
     def all(self) -> list[TableRecord]:
         """All tables, by name. Cost: 1 call of the coordinator, and 1 for each 1,000."""
@@ -200,6 +203,11 @@ class ManagedTables:
             handle = self._handles.get(table_id)
         if handle is not None:
             handle.advance(snapshot)
+
+    def marks(self, table_id: str) -> KnownMarks:
+        """What is known here of the objects of a table that clean-ups have marked. Cost: none."""
+        with self._lock:
+            return self._marks.setdefault(table_id, KnownMarks(self.coordinator, table_id))
 
     def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore:
         """The table as the catalog sees it; up to a version, where ``pin`` is one."""

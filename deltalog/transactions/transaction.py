@@ -17,6 +17,7 @@ from deltalog.catalog import records
 from deltalog.catalog.branch import Branch, BranchStore
 from deltalog.catalog.commit import Target
 from deltalog.catalog.ledger import Ledger
+from deltalog.catalog.marks import added_paths
 from deltalog.catalog.prepared import decode_prepared, encode_prepared
 from deltalog.catalog.records import Call, Isolation, TableRecord, TransactionRecord, TransactionStatus
 from deltalog.errors import (
@@ -30,6 +31,8 @@ from deltalog.errors import (
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import load_latest
 from deltalog.spec.schema import StructType
+from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
 from deltalog.table import DeltaTable
 from deltalog.transactions.tables import ManagedTables
 from deltalog.write.conflicts import Prepared
@@ -160,7 +163,8 @@ class ManagedTransaction:
         snapshot = seen if seen.version == pin else handle.snapshot(version=pin)
         store = BranchStore(self._tables.store(table, pin), pin, self.id)
         serializable = record.isolation is Isolation.SERIALIZABLE
-        branch = Branch(table.table_id, snapshot, store, functools.partial(self._keep, table.table_id), serializable)
+        keep = functools.partial(self._keep, table.table_id, self._tables.plain_store(table.url))
+        branch = Branch(table.table_id, snapshot, store, keep, serializable)
         read = f"{READS}/{table.table_id}/"
         if serializable and (is_own or read not in self._ledger.coordinator.parts(self.id, read)):
             self._change(Call.READ, parts=lambda latest: {read: b""})
@@ -184,8 +188,9 @@ class ManagedTransaction:
         assert record.pins is not None
         return record.pins
 
-    def _keep(self, table_id: str, number: int, prepared: Prepared, schema: StructType) -> None:
-        """Done again, it changes nothing. Raises OperationTimeoutError when it is not known whether it is done."""
+    def _keep(self, table_id: str, store: LogStore, number: int, prepared: Prepared, schema: StructType) -> None:
+        """Done again, it changes nothing. Raises ObjectBeingDeletedError; OperationTimeoutError when it is not known
+        whether it is done."""
         key, encoded = f"{CHANGES}/{table_id}/{number:08d}", encode_prepared(prepared, schema)
 
         def part(record: TransactionRecord) -> dict[str, bytes]:
@@ -199,11 +204,17 @@ class ManagedTransaction:
                     )
             return {key: encoded}
 
+        def marks(number: int) -> dict[str, int]:
+            known = self._tables.marks(table_id)
+            if number > 0:
+                known.refresh()
+            return {table_id: known.check_added(store, lambda: added_paths(TableFiles(store), prepared.adds))}
+
         in_doubt: DeltaLogError | None = None
         for attempt in range(self._ledger.environment.retry.settle_attempts):
             self._ledger.environment.back_off(attempt)
             try:
-                self._change(Call.WRITE, parts=part, table_id=table_id)
+                self._change(Call.WRITE, parts=part, table_id=table_id, marks=marks)
                 return
             except TransactionCanceledError:
                 raise  # nothing of it will be committed, whether it is there or not
@@ -223,10 +234,11 @@ class ManagedTransaction:
         change: Callable[[TransactionRecord], TransactionRecord] | None = None,
         parts: Callable[[TransactionRecord], Mapping[str, bytes]] = lambda record: {},
         table_id: str | None = None,
+        marks: Callable[[int], Mapping[str, int]] | None = None,
     ) -> TransactionRecord:
         """As ``Ledger.change``; ``table_id``: the table that a commit is kept of."""
         own = self._own
-        changed = self._ledger.change(self.id, call, change, parts, own)
+        changed = self._ledger.change(self.id, call, change, parts, own, marks)
         if table_id is not None:
             self._kept[table_id] += 1
         self._own = changed if own is not None and changed.revision == own.revision + 1 else None

@@ -227,4 +227,4 @@ def test_what_is_told_waits_for_the_disk_also_after_a_note_that_does_not(
         ("published", 1), ("published", 1), ("delete_parts", 1),
     ]  # fmt: skip
     manager.transaction().cancel()
-    assert waited[-1] == ("put_parts", 2)
+    assert waited[-2:] == [("put_parts", 2), ("delete_parts", 1)]

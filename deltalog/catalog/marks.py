@@ -1,0 +1,141 @@
+"""Who may use an object that an aborted transaction left: its clean-up, or whoever names or adds it anew; never both.
+
+A clean-up *marks* objects in the catalog before it looks who needs them, and deletes them only then. Whoever names or
+adds objects compares them with the markings, and the catalog accepts that only as long as no other marking was made
+since. So either the clean-up sees the name, or the name meets the marking. An object that a clean-up has deleted may be
+used again, if it lies in the store again by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.records import Marking, Marks, Proposal, Ratification, RatifiedCommit
+from deltalog.errors import ConcurrentModificationError, ObjectBeingDeletedError, UnsafePathError
+from deltalog.spec.actions import AddFile, DeletionVector
+from deltalog.spec.deletion_vectors import relative_path
+from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
+
+# A marking that nobody has ended is that of a process that died, or stands still: it may delete when it wakes up.
+MARKING_AGE_MS = 24 * 60 * 60 * 1000
+_TRIES = 20
+
+
+class KnownMarks:
+    """What a process knows of the markings of one table. Threads may share it."""
+
+    def __init__(self, coordinator: Coordinator, table_id: str) -> None:
+        self._coordinator = coordinator
+        self._table_id = table_id
+        self._known = Marks()
+
+    def refresh(self) -> None:
+        """Cost: 1 call of the coordinator."""
+        self._known = self._coordinator.marks(self._table_id)
+
+    def check_named(self, table: str, paths: Iterable[str]) -> int:
+        """The last marking, where no clean-up is deleting any of these objects. Raises ObjectBeingDeletedError.
+
+        Cost: none, as a rule; 1 call of the coordinator before it refuses one.
+        """
+        wanted = frozenset(paths) if self._known.markings else frozenset()
+        if (found := self._deleting(wanted)) is not None:
+            self.refresh()  # it may be over by now
+            found = self._deleting(wanted)
+        if found is not None:
+            raise _being_deleted(table, *found)
+        return self._known.last
+
+    def check_added(self, store: LogStore, files: Callable[[], Mapping[str, int | None]]) -> int:
+        """As ``check_named``, for files that a commit adds, with their sizes in bytes: those that a clean-up has
+        deleted must be there again. Cost: as that, and 1 HEAD for each that was deleted within a day."""
+        known = self._known
+        if not known.markings:
+            return known.last
+        added = files()
+        last = self.check_named(store.url, added)
+        for marking in self._known.markings.values():
+            for path in added.keys() & marking.deleted:
+                meta = store.head(path)
+                if meta is None or added[path] not in (None, meta.size_bytes):
+                    raise _being_deleted(store.url, path, marking, is_over=True)
+        # What was looked at came after that marking, so it tells nothing of later ones.
+        return last if self._known.last == last else self.check_added(store, lambda: added)
+
+    def _deleting(self, paths: frozenset[str]) -> tuple[str, Marking] | None:
+        for marking in self._known.markings.values():
+            for path in sorted(paths.intersection(marking.deleting)):
+                return path, marking
+        return None
+
+
+def ratify_added(
+    known: KnownMarks,
+    coordinator: Coordinator,
+    table_id: str,
+    commit: RatifiedCommit,
+    store: LogStore,
+    files: Callable[[], Mapping[str, int | None]],
+) -> Ratification:
+    """Propose a commit of one table by itself, which adds ``files``; never MARKED.
+
+    Raises as ``Coordinator.ratify``; ObjectBeingDeletedError when it is not and will not be ratified. Cost: 1 call of
+    the coordinator; 2 more, and as ``KnownMarks.check_added``, where a clean-up has marked objects since.
+    """
+    for _ in range(_TRIES):
+        try:
+            last = known.check_added(store, files)
+        except ObjectBeingDeletedError:
+            head = coordinator.head(table_id)
+            if head is not None and head.version >= commit.version:
+                return Ratification.MOVED  # perhaps to this very commit, if it was proposed before
+            raise
+        decision = coordinator.ratify(Proposal({table_id: (commit,)}, marks={table_id: last}))
+        if decision is not Ratification.MARKED:
+            return decision
+        known.refresh()
+    raise ConcurrentModificationError(
+        f"{store.url}: clean-ups have marked objects each time a commit was to be ratified. Nothing was committed; try "
+        "again."
+    )
+
+
+def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | None]:
+    """The files below a table that add actions name, as they are in its store, with their sizes; None for those of
+    deletion vectors, which hold others' too."""
+    found: dict[str, int | None] = {}
+    for add in adds:
+        for name, size in ((add.path, add.size), *((each, None) for each in vector_files(add.deletion_vector))):
+            try:
+                found[files.find(name)[1]] = size
+            except UnsafePathError:
+                continue  # it lies elsewhere, where nobody cleans up
+    return found
+
+
+def vector_files(vector: DeletionVector | None) -> Iterator[str]:
+    """The file of a deletion vector, as a log names it; none where it has none of its own."""
+    if vector is not None and vector.storage_type == "u":
+        yield relative_path(vector)
+    elif vector is not None and vector.storage_type == "p":
+        yield vector.path_or_inline_dv
+
+
+def _being_deleted(table: str, path: str, marking: Marking, is_over: bool = False) -> ObjectBeingDeletedError:
+    what = (
+        "was deleted by the clean-up of transaction {0}, which had named it, and was not written again"
+        if is_over
+        else "was named by transaction {0}, which is aborted, and its clean-up may be deleting it now"
+    )
+    advice = (
+        "Write it again, or give it another name."
+        if is_over
+        else "Use another name; or call again later, when the clean-up is over, or a day later where it never ended."
+    )
+    return ObjectBeingDeletedError(
+        f"{table}: the object {path} {what.format(marking.transaction_id)}. Nothing was changed. {advice}",
+        path=path,
+        transaction_id=marking.transaction_id,
+    )
