@@ -22,7 +22,7 @@ from deltalog.errors import (
     TimestampAheadError,
 )
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import Snapshot, load_latest
+from deltalog.log.snapshot import Snapshot, UnreadSnapshot, load_latest
 from deltalog.spec import features
 from deltalog.spec.features import CATALOG_MANAGED
 from deltalog.spec.paths import canonical_url
@@ -33,6 +33,7 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.write.commit import Environment
+from deltalog.write.hooks import standing
 
 _TRIES = 20
 
@@ -144,7 +145,10 @@ class ManagedTables:
                 )
             # Where it cannot be dropped at this version, what is new came through the catalog since.
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
-                return self.handle(record)
+                with standing(f"{record.name} is in the catalog {self.coordinator.url}", "a look at it"):
+                    return self.handle(record)
+                reader = LogReader(self.store(record))
+                return self._kept(record, reader, UnreadSnapshot(reader, version))
         raise ConcurrentModificationError(
             f"{table.url} was committed to each time it was to be registered in {self.coordinator.url}. It is not "
             "there: register it again."
@@ -193,7 +197,10 @@ class ManagedTables:
         if known is not None:
             return known
         reader = LogReader(self.store(record))
-        handle = DeltaTable(reader, self._environment, load_latest(reader))
+        return self._kept(record, reader, load_latest(reader))
+
+    def _kept(self, record: TableRecord, reader: LogReader, latest: Snapshot) -> DeltaTable:
+        handle = DeltaTable(reader, self._environment, latest)
         with self._lock:
             return self._handles.setdefault(record.table_id, handle)
 

@@ -312,12 +312,16 @@ def commit_staged(
             transaction.written_before(file.path for file in each.files if owned)
         return {"numOutputRows": str(rows), **transaction.staged_metrics()}
 
+    keys = [(target.store.url, file.path) for each in staged for file in each.files]
     try:
-        return commit_one(target, add_files, told, options)
+        committed = commit_one(target, add_files, told, options)
     except CommitStateUnknownError as error:
         if target.store.base_version is None:
-            _in_doubt.update(((target.store.url, file.path), error) for each in staged for file in each.files)
+            _in_doubt.update(dict.fromkeys(keys, error))
         raise
+    for key in keys if _in_doubt else ():
+        _in_doubt.pop(key, None)
+    return committed
 
 
 # Commits of staged files that may yet land, by table and path, as long as this process does not know better.

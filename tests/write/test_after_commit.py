@@ -181,3 +181,19 @@ def test_nothing_is_written_twice_after_a_commit_whose_handle_does_not_know_it(m
             assert table.append(rows(number)).version == number
     assert ids(table) == [1, 2, 3]
     assert sum(path.endswith(".parquet") for path in objects(store)) == 3
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_table_that_is_in_the_catalog_is_reported_so_whatever_comes_after(existing: bool) -> None:
+    coordinator = Broken(MemoryCoordinator())
+    manager, url = TransactionManager(coordinator, environment=environment()), memory().url
+    coordinator.methods = ("head",)
+    if existing:
+        DeltaTable.create(url, SCHEMA, environment=environment(), data=rows(1))
+        table = manager.register_table("bank.late", url)
+    else:
+        table = manager.create_table("bank.late", url, SCHEMA, data=rows(1))
+    assert table.version == int(existing)
+    coordinator.methods = ()
+    assert table.append(rows(2)).version == table.version and ids(table) == [1, 2]
+    assert manager.table("bank.late") is table
