@@ -28,8 +28,10 @@ IDLE_TIMEOUT_MS = 30 * 60 * 1000
 # How long a commit may be silent before others take its process for dead.
 COMMIT_LEASE_MS = 60 * 1000
 # Half a surrogate pair is text that nothing can store.
-_ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,255}")
-_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,255}")
+_ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
+_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
+# Of an id, and of each part of a name. A key of DynamoDB has 1,024 bytes, and both parts of a name are in one.
+_MOST_BYTES = 255
 
 
 class TransactionType(str, enum.Enum):
@@ -357,18 +359,19 @@ def _next(record: TransactionRecord, *, last_activity_ms: int) -> TransactionRec
 
 
 def check_transaction_id(transaction_id: object) -> str:
-    """Raises CallError for what cannot be the id of a transaction: text of 1 to 255 characters without blanks."""
-    if not isinstance(transaction_id, str) or not _ID.fullmatch(transaction_id):
-        raise CallError(f"A transaction id is text of 1 to 255 characters without blanks; got {transaction_id!r}.")
+    """Raises CallError for what cannot be the id of a transaction: text of 1 to 255 bytes without blanks."""
+    if not _fits(_ID, transaction_id):
+        raise CallError(f"A transaction id is text of 1 to {_MOST_BYTES} bytes without blanks; got {transaction_id!r}.")
+    assert isinstance(transaction_id, str)
     return transaction_id
 
 
 def table_name(database: object, table: object) -> str:
-    """``database.table``. Raises CallError where one of them is no name: text of 1 to 255 characters on one line,
+    """``database.table``. Raises CallError where one of them is no name: text of 1 to 255 bytes on one line,
     and without a dot in that of the database."""
     for what, name in (("database", database), ("table", table)):
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise CallError(f"The name of a {what} is text of 1 to 255 characters on one line; got {name!r}.")
+        if not _fits(_NAME, name):
+            raise CallError(f"The name of a {what} is text of 1 to {_MOST_BYTES} bytes on one line; got {name!r}.")
     if "." in str(database):
         raise CallError(f"The name of a database has no dot in it; got {database!r}.")
     return f"{database}.{table}"
@@ -383,6 +386,10 @@ def are_nested(url: str, other: str) -> bool:
 def nested_with(url: str, tables: Iterable[TableRecord]) -> TableRecord | None:
     """The first of some tables whose root is, or lies below, or lies around a root."""
     return next((table for table in tables if are_nested(url, table.url)), None)
+
+
+def _fits(pattern: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and bool(pattern.fullmatch(text)) and len(text.encode()) <= _MOST_BYTES
 
 
 def check_table_name(name: object) -> str:

@@ -385,6 +385,9 @@ def serve(
     max_requests: Annotated[
         int, typer.Option("--max-requests", min=1, metavar="N", help="More that wait or run are refused.")
     ] = 64,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", min=16, metavar="N", help="Of more the longest silent are closed.")
+    ] = 512,
     recover_every: Annotated[
         float, typer.Option("--recover-every", min=0, max=1e6, metavar="SECONDS", help="Recover so often; 0: never.")
     ] = 60,
@@ -398,6 +401,9 @@ def serve(
             help="Refuse commits whose time is further ahead of this clock. Default: 3600.",
         ),
     ] = None,
+    log_level: Annotated[
+        str, typer.Option("--log-level", metavar="error|warning|info", help="What of the server's events is logged.")
+    ] = "info",
     as_json: _Json = False,
 ) -> None:
     """Serve a catalog, made when there is none: the transaction calls of AWS Lake Formation, and commits of other
@@ -407,10 +413,20 @@ def serve(
     token or TLS. Ends with SIGTERM or Ctrl-C, when the calls under way are answered.
     """
     server = _server_module()
-    limits = server.Limits(body_bytes=max_body, request_seconds=request_timeout, threads=threads, requests=max_requests)
+    limits = server.Limits(
+        body_bytes=max_body,
+        request_seconds=request_timeout,
+        threads=threads,
+        requests=max_requests,
+        connections=max_connections,
+    )
     settings = server.Settings(
         host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every
     )
+    from deltalog.server import logs
+
+    if log_level not in logs.LEVELS:
+        raise typer.BadParameter(f"--log-level is one of {', '.join(logs.LEVELS)}.")
     made = server.Server(_manager(catalog, idle_timeout, most_ahead, create=True), settings)
     out = Output(as_json)
     for warning in server.warnings_of(settings):
@@ -420,6 +436,7 @@ def serve(
     else:
         out.print(f"{catalog} is served at {made.url}")
     sys.stdout.flush()
+    logs.configure(log_level)
     made.run()
 
 

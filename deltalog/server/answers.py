@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +60,27 @@ class Answer:
     body: Mapping[str, Any]
     error: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+# A URL of this machine, a path in quotes, and one that ends at a blank; not those of a store: s3://bucket/key.
+_PLACE = re.compile(
+    r"""(?:sqlite|file|catalog):/+[^\s'",;]*"""
+    r"""|(?<=')/[^'\n]+(?=')|(?<=")/[^"\n]+(?=")"""
+    r"""|(?<![\w.:/%@+…-])/[^\s/'",;:()]+(?:/[^\s/'",;:()]*)*"""
+)
+
+
+def without_places(text: str, said: str, places: Collection[str]) -> str:
+    """A message without the directories of this machine, of which only the last names stay. ``places``: those that are
+    known, which may have blanks in them; ``said``: what the caller wrote, who may read it again."""
+    for place in sorted(places, key=len, reverse=True):
+        if place and place not in said:
+            text = text.replace(place, f"…/{_last_name(place)}")
+    return _PLACE.sub(lambda found: found[0] if found[0] in said else f"…/{_last_name(found[0])}", text)
+
+
+def _last_name(place: str) -> str:
+    return place.rstrip("/.").rpartition("/")[2]
 
 
 def refusal(status: int, error: str, message: str, **headers: str) -> Answer:

@@ -1,7 +1,8 @@
 """The server as an ASGI application: who may call, how much and for how long, and which call it is.
 
-Calls run in threads, since the manager waits for its coordinator and its stores. A call that takes too long is answered
-with a time-out and goes on: what it does may still take effect, as that answer says.
+Calls run in threads, since the manager waits for its coordinator and its stores: those that need only the catalog apart
+from those that need stores, each table in a lane of its own. A call that takes too long is answered with a time-out and
+goes on: what it does may still take effect, as that answer says.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ import hmac
 import logging
 import urllib.parse
 import uuid
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from deltalog.errors import DeltaLogError, OperationTimeoutError
 from deltalog.server import delta
-from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal
+from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.fields import Fields
-from deltalog.server.lakeformation import OPERATIONS
+from deltalog.server.lakeformation import OPERATIONS, Needs
+from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -36,20 +39,29 @@ Work = Callable[[TransactionManager, Fields], Mapping[str, Any]]
 LEAST_TOKEN = 16
 # So many times the limit is read of a body that is too large, so that its sender comes to reading the refusal.
 _DRAINED = 4
+_HEALTH_SECONDS = 5
+_HEALTH_IS_NEW_SECONDS = 1
+# Of so many transactions it is kept which tables they have to do with.
+_REMEMBERED = 10_000
+_CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``requests``: how many may be under way or wait for one of the ``threads``; more are refused.
-    ``header_seconds``: from the first byte, or the connection, to the end of the headers."""
+    """``requests``: how many may be under way or wait for one of the ``threads``; more are refused. ``slow_seconds``:
+    calls that take longer are held to a share, table by table. ``header_seconds``: from the connection, or the first
+    byte of another request, to the end of the headers; the handshake of TLS is part of it. ``connections``: how many at
+    once; of more, those that have been silent the longest are closed."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
     body_bytes: int = 4 << 20
     body_seconds: float = 30
     request_seconds: float = 60
+    slow_seconds: float = 2
     threads: int = 16
     requests: int = 64
+    connections: int = 512
 
 
 class Refused(Exception):
@@ -62,8 +74,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
+    """``table``: the one that the path names, if it names one."""
+
+    name: str
     run: Work
     explain: Callable[[DeltaLogError], Answer]
+    needs: Needs = Needs.TABLE
+    table: str | None = None
 
 
 class App:
@@ -82,12 +99,18 @@ class App:
         self._limits = limits or Limits()
         self._token = None if token is None else token.encode()
         self._hosts = hosts
-        self._threads = ThreadPoolExecutor(self._limits.threads, thread_name_prefix="deltalog-server")
-        self._under_way = 0
+        lanes = functools.partial(Lanes, self._limits.threads, self._limits.requests, self._limits.slow_seconds)
+        self._catalog, self._stores = lanes(), lanes()
+        self._tables_of: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._health_thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-health")
+        self._check: asyncio.Future[None] | None = None
+        self._health: tuple[float, Answer] | None = None
 
     def close(self) -> None:
         """Take no more calls; those that have begun are ended."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._catalog.close()
+        self._stores.close()
+        self._health_thread.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -106,12 +129,17 @@ class App:
         self._check_origin(headers)
         route = _route(scope["method"], scope["raw_path"].decode("latin-1"))
         if route is None:
-            return Answer(200, {"status": "ok"})
+            return await self._healthy(request_id)
         self._check_token(headers)
         body = await self._body(headers, receive)
-        if self._under_way >= self._limits.requests:
-            return refusal(503, "ServiceUnavailableException", "Too many requests are under way.", retry_after="1")
-        return await self._run(route, functools.partial(_call, self._manager, route, body, request_id))
+        try:
+            given = Fields(msgspec.json.decode(body) if body else {})
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return refusal(400, "SerializationException", "The body is not JSON.")
+        except DeltaLogError as error:
+            return route.explain(error)
+        answer = await self._run(route, given, request_id)
+        return self._shown(answer, f"{scope['raw_path'].decode('latin-1')} {body.decode(errors='replace')}")
 
     # ------------------------------------------------------------------------------------------ who may call
 
@@ -130,7 +158,7 @@ class App:
         given.append(headers.get("x-amz-security-token", ""))
         if not any(hmac.compare_digest(each.encode(), self._token) for each in given):
             message = "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
-            raise Refused(refusal(403, DENIED, message))
+            raise Refused(refusal(403, DENIED, message, connection="close"))
 
     # ----------------------------------------------------------------------------------------- what is asked
 
@@ -163,18 +191,74 @@ class App:
 
     # -------------------------------------------------------------------------------------------- the work
 
-    async def _run(self, route: Route, work: Callable[[], Answer]) -> Answer:
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        self._under_way += 1
-        future.add_done_callback(self._is_done)
+    async def _run(self, route: Route, given: Fields, request_id: str) -> Answer:
+        seconds = self._limits.request_seconds
+        lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
+        work = functools.partial(_call, self._manager, route, given, request_id)
         try:
-            return await asyncio.wait_for(asyncio.shield(future), self._limits.request_seconds)
-        except asyncio.TimeoutError:
-            message = f"Not done within {self._limits.request_seconds:g} s; it may still take effect."
-            return route.explain(OperationTimeoutError(message))
+            return await lanes.run(self._lane(route, given), work, seconds)
+        except BusyError:
+            log.warning("request %s: %s: too many are under way", request_id, route.name)
+            return refusal(503, "ServiceUnavailableException", "Too many requests are under way.", retry_after="1")
+        except NotBegunError:
+            said = f"Not begun within {seconds:g} s, since others are not done: nothing of it will take effect."
+        except NotDoneError:
+            said = f"Not done within {seconds:g} s; it may still take effect."
+        log.error("request %s: %s: %s", request_id, route.name, said)
+        return route.explain(OperationTimeoutError(said))
 
-    def _is_done(self, future: Any) -> None:
-        self._under_way -= 1
+    def _lane(self, route: Route, given: Fields) -> str:
+        """What a call may have to wait for: its table, those that its transaction has to do with, or the catalog."""
+        if route.needs is Needs.CATALOG:
+            return _CATALOG
+        id_ = given.shown("TransactionId")
+        if route.needs is Needs.TRANSACTION:
+            return ", ".join(sorted(self._tables_of.get(id_, ()))) or _SOME_TRANSACTION
+        table = route.table or f"{given.shown('DatabaseName')}.{given.shown('TableName')}"
+        if id_:
+            self._tables_of[id_] = self._tables_of.pop(id_, frozenset()) | {table}
+            if len(self._tables_of) > _REMEMBERED:
+                self._tables_of.popitem(last=False)
+        return table
+
+    def _shown(self, answer: Answer, said: str) -> Answer:
+        """An answer without the directories of this machine, unless the caller named them."""
+        if answer.error is None:
+            return answer
+        places = [each.removeprefix("sqlite://") for each in self._manager.places()]
+        hidden = {
+            name: without_places(value, said, places) if isinstance(value, str) else value
+            for name, value in answer.body.items()
+        }
+        return replace(answer, body=hidden)
+
+    # ------------------------------------------------------------------------------------------------ health
+
+    async def _healthy(self, request_id: str) -> Answer:
+        """Whether the catalog answers. Strangers may ask, so it is asked at most once a second."""
+        loop = asyncio.get_running_loop()
+        if self._health is not None and loop.time() - self._health[0] < _HEALTH_IS_NEW_SECONDS:
+            return self._health[1]
+        if self._check is None or self._check.done():
+            self._check = loop.run_in_executor(self._health_thread, self._manager.check)
+        answer = Answer(200, {"status": "ok"})
+        try:
+            await asyncio.wait_for(asyncio.shield(self._check), _HEALTH_SECONDS)
+        except asyncio.TimeoutError:
+            log.error("request %s: the catalog did not answer within %d s", request_id, _HEALTH_SECONDS)
+            answer = _failing("OPERATION_TIMEOUT")
+        except DeltaLogError as error:
+            log.error("request %s: the catalog fails: %s: %s", request_id, type(error).__name__, error)
+            answer = _failing(error.code)
+        except Exception:
+            log.exception("request %s: the catalog fails", request_id)
+            answer = _failing("INTERNAL")
+        self._health = loop.time(), answer
+        return answer
+
+
+def _failing(code: str) -> Answer:
+    return Answer(503, {"status": "failing", "failing": "catalog", "code": code}, headers={"retry-after": "5"})
 
 
 def _host_name(host: str) -> str | None:
@@ -191,11 +275,13 @@ def _route(method: str, raw_path: str) -> Route | None:
         return None
     operation = OPERATIONS.get(parts[0]) if len(parts) == 1 and method == "POST" else None
     if operation is not None:
-        return Route(operation.run, functools.partial(exception_of, listed=operation.errors))
+        explain = functools.partial(exception_of, listed=operation.errors)
+        return Route(parts[0], operation.run, explain, operation.needs)
     if tuple(parts[:3]) == delta.PREFIX and len(parts) in (4, 5):
         call = delta.CALLS.get((method, "".join(parts[4:])))
         if call is not None:
-            return Route(functools.partial(_named, call, parts[3]), delta.answer_of)
+            name = f"{method} {'/'.join(delta.PREFIX)} {''.join(parts[4:])}".rstrip()
+            return Route(name, functools.partial(_named, call, parts[3]), delta.answer_of, table=parts[3])
     raise Refused(refusal(404, "UnknownOperationException", f"This server has no {method} {raw_path[:200]}."))
 
 
@@ -208,19 +294,17 @@ def _named(
     return call(manager, name, given)
 
 
-def _call(manager: TransactionManager, route: Route, body: bytes, request_id: str) -> Answer:
+def _call(manager: TransactionManager, route: Route, given: Fields, request_id: str) -> Answer:
     """Runs in a thread, and raises nothing."""
     try:
-        decoded = msgspec.json.decode(body) if body else {}
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return refusal(400, "SerializationException", "The body is not JSON.")
-    try:
-        return Answer(200, route.run(manager, Fields(decoded)))
+        return Answer(200, route.run(manager, given))
     except DeltaLogError as error:
-        log.info("request %s: %s: %s", request_id, type(error).__name__, error)
-        return route.explain(error)
+        answer = route.explain(error)
+        level = logging.ERROR if answer.status >= 500 else logging.INFO
+        log.log(level, "request %s: %s: %s: %s", request_id, route.name, type(error).__name__, error)
+        return answer
     except Exception:
-        log.exception("request %s failed", request_id)
+        log.exception("request %s: %s failed", request_id, route.name)
         return refusal(500, INTERNAL, f"The server failed; its log has more under request {request_id}.")
 
 

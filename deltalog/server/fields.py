@@ -9,9 +9,14 @@ from typing import Any
 from deltalog.errors import CallError
 
 
+def byte_count(text: str) -> int:
+    """The length of a text in UTF-8; JSON can hold half a surrogate pair."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
 class Fields:
     """Members by name. All methods raise CallError for one that is missing, or of another type or length; null counts
-    as missing."""
+    as missing. Lengths of text are in bytes of UTF-8, as databases and stores count them."""
 
     def __init__(self, body: object, what: str = "the request") -> None:
         if not isinstance(body, Mapping):
@@ -21,6 +26,11 @@ class Fields:
 
     def has(self, name: str) -> bool:
         return self._body.get(name) is not None
+
+    def shown(self, name: str) -> str:
+        """A text as it was sent, "" where it is none: for what is no call yet."""
+        found = self._body.get(name)
+        return found if isinstance(found, str) else ""
 
     def text(self, name: str, longest: int = 255, shortest: int = 1) -> str:
         found = self.optional_text(name, longest, shortest)
@@ -32,8 +42,8 @@ class Fields:
         found = self._body.get(name)
         if found is None:
             return None
-        if not isinstance(found, str) or not shortest <= len(found) <= longest:
-            raise CallError(f"{name} in {self._what} is text of {shortest} to {longest} characters.")
+        if not isinstance(found, str) or not shortest <= byte_count(found) <= longest:
+            raise CallError(f"{name} in {self._what} is text of {shortest} to {longest} bytes.")
         return found
 
     def number(self, name: str) -> int:

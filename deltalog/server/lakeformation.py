@@ -6,6 +6,7 @@ Times are in seconds since 1970-01-01 UTC.
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,22 +25,32 @@ from deltalog.server.answers import (
     NOT_READY,
     TIMEOUT,
 )
-from deltalog.server.fields import Fields
+from deltalog.server.fields import Fields, byte_count
 from deltalog.spec.partitions import HIVE_NULL
 from deltalog.transactions.manager import TransactionDescription, TransactionManager, VirtualObject
 from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
 
 _TOKEN = 4096
 _URI = 1024
-_PREDICATE = 2048
+_PREDICATE = 4 * 2048  # AWS's model has 2,048 characters
+
+
+class Needs(enum.Enum):
+    """What a call may have to wait for: the catalog only; one table's store too; those of all tables of a
+    transaction."""
+
+    CATALOG = "catalog"
+    TABLE = "table"
+    TRANSACTION = "transaction"
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A call, and the exceptions that its clients know of."""
+    """A call, the exceptions that its clients know of, and what it may have to wait for."""
 
     run: Callable[[TransactionManager, Fields], Mapping[str, Any]]
     errors: frozenset[str]
+    needs: Needs
 
 
 def start_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
@@ -100,19 +111,31 @@ def get_table_objects(manager: TransactionManager, given: Fields) -> Mapping[str
 
 
 _ALL = {INTERNAL, TIMEOUT}
-_TABLE = {*_ALL, INVALID, NOT_FOUND, COMMITTED, CANCELED, NOT_READY}
+_KNOWN = {*_ALL, INVALID, NOT_FOUND}
+_ENDS = {*_KNOWN, CONCURRENT}
+_TABLE = {*_KNOWN, COMMITTED, CANCELED, NOT_READY}
 OPERATIONS: Mapping[str, Operation] = {
-    name: Operation(run, frozenset(errors))
-    for name, run, errors in (
-        ("StartTransaction", start_transaction, _ALL),
-        ("CommitTransaction", commit_transaction, {*_ALL, INVALID, NOT_FOUND, CANCELED, CONCURRENT}),
-        ("CancelTransaction", cancel_transaction, {*_ALL, INVALID, NOT_FOUND, COMMITTED, IN_PROGRESS, CONCURRENT}),
-        ("ExtendTransaction", extend_transaction, {*_ALL, INVALID, NOT_FOUND, COMMITTED, CANCELED, IN_PROGRESS}),
-        ("DescribeTransaction", describe_transaction, {*_ALL, INVALID, NOT_FOUND}),
-        ("ListTransactions", list_transactions, {*_ALL, INVALID}),
-        ("DeleteObjectsOnCancel", delete_objects_on_cancel, {*_TABLE, CONCURRENT}),
-        ("UpdateTableObjects", update_table_objects, {*_TABLE, IN_PROGRESS, CONCURRENT}),
-        ("GetTableObjects", get_table_objects, _TABLE),
+    name: Operation(run, frozenset(errors), needs)
+    for name, run, errors, needs in (
+        ("StartTransaction", start_transaction, _ALL, Needs.CATALOG),
+        ("CommitTransaction", commit_transaction, {*_ENDS, CANCELED}, Needs.TRANSACTION),
+        (
+            "CancelTransaction",
+            cancel_transaction,
+            {*_ENDS, COMMITTED, IN_PROGRESS},
+            Needs.TRANSACTION,
+        ),
+        (
+            "ExtendTransaction",
+            extend_transaction,
+            {*_KNOWN, COMMITTED, CANCELED, IN_PROGRESS},
+            Needs.CATALOG,
+        ),
+        ("DescribeTransaction", describe_transaction, _KNOWN, Needs.CATALOG),
+        ("ListTransactions", list_transactions, {*_ALL, INVALID}, Needs.CATALOG),
+        ("DeleteObjectsOnCancel", delete_objects_on_cancel, {*_TABLE, CONCURRENT}, Needs.CATALOG),
+        ("UpdateTableObjects", update_table_objects, {*_TABLE, IN_PROGRESS, CONCURRENT}, Needs.TABLE),
+        ("GetTableObjects", get_table_objects, _TABLE, Needs.TABLE),
     )
 }
 
@@ -137,8 +160,8 @@ def _write(given: Fields) -> AddObject | DeleteObject:
         raise CallError("Each of WriteOperations has either AddObject or DeleteObject.")
     if added is not None:
         values = added.items("PartitionValues", shortest=0) if added.has("PartitionValues") else []
-        if not all(isinstance(value, str) and len(value) <= _URI for value in values):
-            raise CallError("PartitionValues is a list of texts of at most 1024 characters.")
+        if not all(isinstance(value, str) and byte_count(value) <= _URI for value in values):
+            raise CallError(f"PartitionValues is a list of texts of at most {_URI} bytes.")
         return AddObject(added.text("Uri", _URI), added.text("ETag"), added.number("Size"), values)
     assert deleted is not None
     return DeleteObject(deleted.text("Uri", _URI), deleted.optional_text("ETag"))

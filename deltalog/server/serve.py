@@ -23,13 +23,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.app import LEAST_TOKEN, App, Limits
+from deltalog.server.connections import Connections, Listener
 from deltalog.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
 _KEEP_ALIVE_SECONDS = 60
 _GOODBYE_SECONDS = 0.5
-_CONNECTIONS = 512
 _BACKLOG = 256
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -96,10 +96,13 @@ class TimedProtocol(H11Protocol):
     that nobody waits for."""
 
     header_seconds: ClassVar[float]
+    open_connections: ClassVar[Connections]
     _deadline: asyncio.TimerHandle | None = None
+    _number: int = -1
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._number = self.open_connections.made(transport)
         self._expect()
 
     def data_received(self, data: bytes) -> None:
@@ -108,6 +111,11 @@ class TimedProtocol(H11Protocol):
             self._expect()
         else:
             self._got()
+            self.open_connections.busy(self._number)
+
+    def on_response_complete(self) -> None:
+        self.open_connections.idle(self._number)
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._got()
@@ -141,7 +149,8 @@ class Server:
         check(settings)
         self._manager = manager
         self._settings = settings
-        self._socket = _bound(settings.host, settings.port)
+        connections = Connections(settings.limits.connections, settings.limits.header_seconds)
+        self._socket = _bound(settings.host, settings.port, connections)
         trusted = is_loopback(settings.host) and settings.token is None
         self._app = App(
             manager,
@@ -149,7 +158,7 @@ class Server:
             token=settings.token,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
         )
-        self._server = uvicorn.Server(_config(self._app, settings))
+        self._server = uvicorn.Server(_config(self._app, settings, connections))
 
     @property
     def url(self) -> str:
@@ -185,12 +194,13 @@ class Server:
                 log.exception("recovery failed")
 
 
-def _config(app: App, settings: Settings) -> uvicorn.Config:
+def _config(app: App, settings: Settings, connections: Connections) -> uvicorn.Config:
+    known = {"header_seconds": settings.limits.header_seconds, "open_connections": connections}
     tls = settings.tls
     ca = None if tls is None else tls.client_ca
     return uvicorn.Config(
         app,
-        http=type("Protocol", (TimedProtocol,), {"header_seconds": settings.limits.header_seconds}),
+        http=type("Protocol", (TimedProtocol,), known),
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -199,7 +209,6 @@ def _config(app: App, settings: Settings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_CONNECTIONS,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(settings.limits.request_seconds) + 1,
@@ -211,9 +220,10 @@ def _config(app: App, settings: Settings) -> uvicorn.Config:
     )
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, connections: Connections) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    bound = socket.socket(family, kind, protocol)
+    bound = Listener(family, kind, protocol)
+    bound.connections = connections
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import enum
+import hashlib
 import json
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -154,6 +155,17 @@ class TransactionManager:
         Raises EntityNotFoundError. Cost: as ``publish``, and 1 call of the coordinator.
         """
         self._tables.drop(name)
+
+    def places(self) -> list[str]:
+        """Where the catalog is and the tables that were asked for here, for messages in which that is not to be shown.
+        Cost: none."""
+        return [self.coordinator.url, *self._tables.places()]
+
+    def check(self) -> None:
+        """Ask the catalog's database for a table and a transaction. Raises CoordinatorError where it is damaged or out
+        of reach, OperationTimeoutError where it does not answer. Cost: 2 calls of the coordinator."""
+        self.coordinator.tables(limit=1)
+        self.coordinator.transactions(frozenset(TransactionStatus), limit=1)
 
     def list_tables(self) -> list[TableRecord]:
         """All tables, by name. Cost: 1 call of the coordinator for each 1,000, and 1."""
@@ -394,15 +406,18 @@ class TransactionManager:
             raise CallError("Give a transaction or a timestamp, not both.")
         record = self._tables.record(name)
         table = self._tables.handle(record) if transaction_id is None else self.transaction(transaction_id).table(name)
-        listing = json.dumps(["objects", record.table_id, transaction_id, where])
-        version, after = None, None
+        listing = _listing(record.table_id, transaction_id, where)
+        version, start = None, 0
         if next_token is not None:
-            version, after = self._ledger.place(listing, next_token)
+            version, number = self._ledger.place(listing, next_token)
+            start = int(number)
         elif timestamp is not None:
             version = self.consistent_cut(timestamp, [name])[name]
         snapshot = table.snapshot(version)
-        found, last = objects.page(snapshot, where, max_results, after)
-        return ObjectPage(found, self._ledger.token(listing, snapshot.version, last) if last else None)
+        found, following = objects.page(snapshot, where, max_results, start)
+        if following is None:
+            return ObjectPage(found, None)
+        return ObjectPage(found, self._ledger.token(listing, snapshot.version, str(following)))
 
     # ------------------------------------------------------------------------------------ clients of Delta
 
@@ -527,6 +542,12 @@ def _member(kind: type[E], text: object, what: str) -> E:
         return kind(text)
     except ValueError:
         raise CallError(f"A {what} is one of {', '.join(each.value for each in kind)}; got {text!r}.") from None
+
+
+def _listing(table_id: str, transaction_id: str | None, where: str | None) -> str:
+    """What a token of a list of objects belongs to; as a hash, so that no token is longer than callers may send."""
+    asked = json.dumps([table_id, transaction_id, where]).encode()
+    return f"objects {hashlib.sha256(asked).hexdigest()}"
 
 
 def _check_max_results(max_results: object) -> None:

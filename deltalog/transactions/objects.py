@@ -289,20 +289,18 @@ def _value_of(column: StructField, text: str | None) -> str | None:
 # ------------------------------------------------------------------------------------------------ listing
 
 
-def page(snapshot: Snapshot, where: str | None, max_results: int, after: str | None) -> tuple[list[TableObject], str]:
-    """The files of a version by their paths in the log, from the one after ``after`` on; and where the next page
-    begins, "" after the last one.
+def page(snapshot: Snapshot, where: str | None, max_results: int, start: int) -> tuple[list[TableObject], int | None]:
+    """The files of a version by their paths in the log, from the one with the number ``start`` on; and the number with
+    which the next page begins, None after the last one.
 
     ``where`` may only look at partition columns. Raises CallError; ResourceNotReadyError for a file of which some
     rows are deleted. Cost: as ``Snapshot.files``.
     """
     files = _chosen(snapshot, where)
-    if after is not None:
-        files = files.filter(pc.greater(files["path"], after))
-    smallest = pc.select_k_unstable(files, k=max_results + 1, sort_keys=[("path", "ascending")])
-    rows = files.take(smallest).to_pylist()
-    shown = rows[:max_results]
-    return [_object(snapshot, row) for row in shown], shown[-1]["path"] if len(rows) > max_results else ""
+    end = start + max_results
+    smallest = pc.select_k_unstable(files, k=min(end, files.num_rows), sort_keys=[("path", "ascending")])
+    rows = files.take(smallest[start:]).to_pylist()
+    return [_object(snapshot, row) for row in rows], end if files.num_rows > end else None
 
 
 def _chosen(snapshot: Snapshot, where: str | None) -> pa.Table:

@@ -47,6 +47,7 @@ class ManagedTables:
         self._storage_options = storage_options
         self._handles: dict[str, DeltaTable] = {}
         self._marks: dict[str, KnownMarks] = {}
+        self._places: set[str] = set()
         self._lock = threading.Lock()
 
     def create(
@@ -204,6 +205,11 @@ class ManagedTables:
         with self._lock:
             return self._handles.setdefault(record.table_id, handle)
 
+    def places(self) -> list[str]:
+        """The roots of the tables that were asked for."""
+        with self._lock:
+            return list(self._places)
+
     def advance(self, table_id: str, snapshot: Snapshot) -> None:
         """What a commit made of a table, read by the reader of its handle, which so need not look for it."""
         with self._lock:
@@ -223,6 +229,8 @@ class ManagedTables:
 
     def plain_store(self, url: str) -> LogStore:
         """The files themselves."""
+        with self._lock:
+            self._places.add(url)
         return open_store(url, **self._storage_options)
 
     def version_at(self, record: TableRecord, timestamp: PointInTime, latest: Mapping[str, int]) -> int:

@@ -63,11 +63,14 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(catalog: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[Served]:
-    """``deltalog serve`` in a process of its own, ended by SIGTERM."""
+def served(
+    catalog: Path, *options: str, env: Mapping[str, str] | None = None, log: Path | None = None
+) -> Iterator[Served]:
+    """``deltalog serve`` in a process of its own, ended by SIGTERM. ``log``: where its standard error goes."""
     command = [sys.executable, "-m", "deltalog.cli.main", "serve", str(catalog), "--port", "0", "--json", *options]
     variables = {**os.environ, **(env or {})}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables)
+    with contextlib.nullcontext() if log is None else log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=variables)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

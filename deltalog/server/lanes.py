@@ -1,0 +1,164 @@
+"""Which calls run and which wait, so that a store that hangs holds up its own tables only.
+
+Each call has a lane: what it may have to wait for, as a rule its table. A call that takes longer than ``slow_seconds``
+gives its place among the running ones to others and counts in its lane alone. A lane with slow calls is held to a
+share: of the threads, and of the requests that may be under way; what waits beyond that is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# So many times the threads may be with slow calls, whoever waits for them.
+_SLOW_FOR_EACH = 4
+
+
+class BusyError(Exception):
+    """Too many requests are under way, in all or in this lane; nothing was done."""
+
+
+class NotBegunError(Exception):
+    """The time was over before the call got a thread; nothing was done."""
+
+
+class NotDoneError(Exception):
+    """The time was over before the call was done; it goes on."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    under_way: int = 0
+    running: int = 0
+    slow: int = 0
+    waiting: collections.deque[asyncio.Future[None]] = field(default_factory=collections.deque)
+
+
+class Lanes:
+    """See the module. For one event loop. ``threads``: how many calls run at once, besides slow ones; ``requests``: how
+    many are under way and not answered yet."""
+
+    def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
+        self._threads = threads
+        self._requests = requests
+        self._slow_seconds = slow_seconds
+        self._most_slow = _SLOW_FOR_EACH * threads
+        self._pool = ThreadPoolExecutor(threads + self._most_slow, thread_name_prefix="deltalog-server")
+        self._lanes: dict[str, _Lane] = {}
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, name: str, work: Callable[[], T], seconds: float) -> T:
+        """Run ``work`` in a thread. Raises BusyError, NotBegunError, NotDoneError, and what it raises."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        lane = self._lanes.setdefault(name, _Lane())
+        if self._count("under_way") >= self._requests or lane.under_way >= self._most_under_way(lane):
+            self._forget(name)
+            raise BusyError
+        lane.under_way += 1
+        counts = True
+        try:
+            try:
+                await self._turn(lane, seconds)
+            except BusyError:  # ``_shed`` has counted it out
+                counts = False
+                raise
+            done = loop.run_in_executor(self._pool, work)
+            self._watch(name, lane, done)
+            try:
+                return await asyncio.wait_for(asyncio.shield(done), end - loop.time())
+            except asyncio.TimeoutError:
+                if done.done():
+                    raise
+                raise NotDoneError from None
+        finally:
+            lane.under_way -= counts
+            self._forget(name)
+
+    # ----------------------------------------------------------------------------------------------- turns
+
+    async def _turn(self, lane: _Lane, seconds: float) -> None:
+        if not lane.waiting and self._may_run(lane):
+            lane.running += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lane.waiting.append(turn)
+        try:
+            await asyncio.wait_for(asyncio.shield(turn), seconds)
+        except BaseException as error:
+            if turn in lane.waiting:
+                lane.waiting.remove(turn)
+            elif turn.done() and not turn.cancelled() and turn.exception() is None:  # it came at the last moment
+                lane.running -= 1
+                self._wake()
+            if isinstance(error, asyncio.TimeoutError):
+                raise NotBegunError from None
+            raise
+
+    def _watch(self, name: str, lane: _Lane, done: asyncio.Future[T]) -> None:
+        counted = ["running"]
+
+        def is_slow() -> None:
+            if self._count("slow") < self._most_slow:
+                lane.running -= 1
+                lane.slow += 1
+                counted[0] = "slow"
+                self._shed(lane)
+                self._wake()
+
+        timer = asyncio.get_running_loop().call_later(self._slow_seconds, is_slow)
+
+        def is_done(_: object) -> None:
+            timer.cancel()
+            setattr(lane, counted[0], getattr(lane, counted[0]) - 1)
+            if not done.cancelled():
+                done.exception()  # else a warning for one that nobody waits for any more
+            self._wake()
+            self._forget(name)
+
+        done.add_done_callback(is_done)
+
+    def _wake(self) -> None:
+        """Give turns to those that wait, one of each lane after the other."""
+        woken = True
+        while woken:
+            woken = False
+            for lane in list(self._lanes.values()):
+                if lane.waiting and self._may_run(lane):
+                    lane.running += 1
+                    lane.waiting.popleft().set_result(None)
+                    woken = True
+
+    def _shed(self, lane: _Lane) -> None:
+        """Refuse those of a lane who wait beyond its share, the last first."""
+        surplus = lane.under_way - self._most_under_way(lane)
+        for _ in range(min(surplus, len(lane.waiting))):
+            lane.under_way -= 1
+            lane.waiting.pop().set_exception(BusyError())
+
+    def _forget(self, name: str) -> None:
+        lane = self._lanes.get(name)
+        if lane is not None and not (lane.under_way or lane.running or lane.slow or lane.waiting):
+            del self._lanes[name]
+
+    # ---------------------------------------------------------------------------------------------- shares
+
+    def _may_run(self, lane: _Lane) -> bool:
+        share = min(self._threads, max(1, (self._most_slow - self._count("slow") + lane.slow) // 2))
+        return self._count("running") < self._threads and lane.running + lane.slow < share
+
+    def _most_under_way(self, lane: _Lane) -> int:
+        """Half of what the others leave, once a lane has slow calls."""
+        others = self._count("under_way") - lane.under_way
+        return max(1, (self._requests - others) // 2) if lane.slow else self._requests
+
+    def _count(self, what: str) -> int:
+        return sum(getattr(lane, what) for lane in self._lanes.values())

@@ -1,0 +1,33 @@
+"""The server's log on standard error: a line for each event, with its time, and tracebacks of what was unexpected."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+LEVELS = ("error", "warning", "info")
+
+
+class LineFormatter(logging.Formatter):
+    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. What callers sent cannot begin a line of its own."""
+
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        line = super().formatMessage(record)
+        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+
+
+def configure(level: str) -> None:
+    """Have what deltalog logs from ``level`` on go to standard error; of others what is an error, or a warning."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("deltalog").setLevel(level.upper())
+    # A line for each request that is no HTTP would let strangers fill the log.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)

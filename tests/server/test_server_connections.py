@@ -1,0 +1,101 @@
+"""Strangers who open connections and say nothing keep nobody out, and leave no trace in the log."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import ssl
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deltalog import TransactionManager
+from deltalog.server.app import Limits
+from deltalog.server.connections import Connections
+from deltalog.server.serve import Server, Settings, Tls
+from tests.server.test_server_limits import self_signed
+
+MOST = 20
+
+
+@contextlib.contextmanager
+def running(tmp_path: Path, tls: bool, limits: Limits) -> Iterator[tuple[str, int]]:
+    manager = TransactionManager(str(tmp_path / "catalog.db"))
+    server = Server(manager, Settings(limits=limits, tls=Tls(*self_signed(tmp_path)) if tls else None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        where = urllib.parse.urlsplit(server.url)
+        yield where.hostname or "", where.port or 0
+    finally:
+        server.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def connected(where: tuple[str, int], tls: bool) -> socket.socket:
+    found = socket.create_connection(where, timeout=60)
+    if not tls:
+        return found
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(found)
+
+
+def start(connection: socket.socket) -> bytes:
+    """Make a call; the status line of its answer, which is read to its end."""
+    connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
+    return answer(connection)
+
+
+def answer(connection: socket.socket) -> bytes:
+    read = b""
+    while not read.endswith(b"}"):
+        piece = connection.recv(65536)
+        assert piece, read
+        read += piece
+    return read[:12]
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_strangers_who_say_nothing_keep_nobody_out(tmp_path: Path, tls: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with running(tmp_path, tls, Limits(connections=MOST, header_seconds=60)) as where, contextlib.ExitStack() as held:
+        for _ in range(4):
+            for _ in range(2 * MOST):
+                held.enter_context(socket.create_connection(where, timeout=60))
+            with connected(where, tls) as connection:
+                assert start(connection) == b"HTTP/1.1 200"
+                assert start(connection) == b"HTTP/1.1 200"
+    assert caplog.records == []
+
+
+def test_a_connection_with_a_request_under_way_is_not_closed_for_others(tmp_path: Path) -> None:
+    limits = Limits(connections=MOST)
+    with contextlib.ExitStack() as held, running(tmp_path, False, limits) as where, connected(where, False) as slow:
+        slow.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{")
+        with connected(where, False) as other:  # what was sent first has been read
+            assert start(other) == b"HTTP/1.1 200"
+        for _ in range(3 * MOST):
+            held.enter_context(socket.create_connection(where, timeout=60))
+        with connected(where, False) as other:
+            assert start(other) == b"HTTP/1.1 200"
+        slow.sendall(b"}")
+        assert answer(slow) == b"HTTP/1.1 200"
+
+
+def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    with running(tmp_path, True, Limits(header_seconds=0.2)) as where:
+        for sent in (b"", b"\x16\x03\x01\x02\x00\x01"):
+            with socket.create_connection(where, timeout=60) as connection:
+                connection.sendall(sent)
+                assert connection.recv(100) == b""
+
+
+def test_descriptors_are_left_for_the_catalog_and_its_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for soft, most in ((1024, 512), (512, 224), (64, 16), (resource.RLIM_INFINITY, 512)):
+        monkeypatch.setattr(resource, "getrlimit", lambda which, soft=soft: (soft, soft))
+        assert Connections(512, 1)._most == most
