@@ -114,7 +114,7 @@ _SOME_VALUES = {
     "date": "date'1970-01-01'",
     "map": "map()",
     "string": "''",
-    "timestamp": "timestamp'1970-01-01 00:00:00'",
+    "timestamp": "timestamp_ltz'1970-01-01 00:00:00'",
     "timestamp_ntz": "timestamp_ntz'1970-01-01 00:00:00'",
     "variant": "parse_json('null')",
 }

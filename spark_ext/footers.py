@@ -14,8 +14,8 @@ import deltalog
 from spark_ext.mapped import PARQUET_ID
 
 _FIELD_ID = b"PARQUET:field_id"
-# Keys by which Spark marks files whose dates or times are in the calendar of its old versions.
-_OLD_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+# The key by which Spark marks files whose dates and times, other than INT96, are in the calendar of its old versions.
+_OLD_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 
 def examiner(url: str, stored: deltalog.StructType, has_ids: bool) -> Callable[[str, Any], None]:
@@ -40,9 +40,8 @@ def _faults(footer: Any, stored: deltalog.StructType, has_ids: bool) -> Iterator
         column = footer.schema.column(number)
         if column.physical_type == "INT96":
             yield f"the timestamps of {column.path} are INT96, which have no statistics"
-    for key in _OLD_CALENDARS:
-        if key in (footer.metadata or {}):
-            yield "its dates or times are in an old calendar"
+    if _OLD_CALENDAR in (footer.metadata or {}):
+        yield "its dates or times are in an old calendar"
     yield from _struct_faults(stored, footer.schema.to_arrow_schema(), has_ids, "")
 
 

@@ -218,7 +218,7 @@ def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf",
             f"{option} {value!r} looks like an epoch number, which Spark does not read as a timestamp. Give "
             "text such as '2026-01-31 10:00:00', or look the version up: DeltaTable.version_at(ms).version."
         )
-    query = "select unix_micros(try_cast(:moment as timestamp)) as micros"
+    query = "select unix_micros(try_cast(:moment as timestamp_ltz)) as micros"
     micros = spark.sql(query, args={"moment": text}).collect()[0]["micros"]
     if micros is None:
         raise deltalog.InvalidTimestampError(

@@ -39,6 +39,9 @@ _SCAN_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
+# Spark's Parquet by the class: under its short name a session can have another one, which tells no file's name
+# (spark.sql.sources.useV1SourceList).
+_FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.(?: SQLSTATE|$)", re.DOTALL)
 _CHANGE_FIELDS = (
     spark_types.StructField(CHANGE_TYPE, spark_types.StringType()),
@@ -158,7 +161,7 @@ class _Part:
     def _scan(self, schema: spark_types.StructType, options: Mapping[str, str], entries: Sequence[Entry]) -> DataFrame:
         reader = self._spark.read.schema(schema).options(**{**_SCAN_OPTIONS, **options})
         try:
-            return reader.parquet(*[paths.literal(paths.uri(path)) for path in _paths(entries)])
+            return reader.format(_FORMAT).load([paths.literal(paths.uri(path)) for path in _paths(entries)])
         except AnalysisException as error:
             missing = _MISSING.search(str(error))
             if missing is None:
@@ -263,7 +266,9 @@ def _partition_value(entry: Entry, name: str) -> str | None:
 
 def _typed(name: str, field: spark_types.StructField) -> Column:
     """A partition value of the log in its type; an error where it is not of that type."""
-    value = F.expr(f"try_cast({name} as {field.dataType.simpleString()})")
+    kind = field.dataType.simpleString()
+    # By a name that means the same in every session (spark.sql.timestampType).
+    value = F.expr(f"try_cast({name} as {'timestamp_ltz' if kind == 'timestamp' else kind})")
     wrong = F.raise_error(
         F.concat(
             F.lit(f"DELTALOG: partition column {field.name} has the value "),

@@ -248,7 +248,7 @@ def _point(spark: SparkSession, reference: _Reference, args: Mapping[str, Any] |
             f"TIMESTAMP AS OF {text} is a number. Give text such as '2026-01-31 10:00:00', or say what the number is: "
             f"timestamp_millis({text}) or timestamp_seconds({text})."
         )
-    query = f"select unix_micros(cast(({text}) as timestamp)) as micros"
+    query = f"select unix_micros(cast(({text}) as timestamp_ltz)) as micros"
     micros = spark.sql(query).collect()[0]["micros"]
     if micros is None:
         raise deltalog.InvalidTimestampError(f"TIMESTAMP AS OF {text} is NULL. Give a timestamp.")
