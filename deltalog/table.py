@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from deltalog.catalog.locate import open_location
@@ -22,7 +21,7 @@ from deltalog.log.manifest import Manifest, manifest_of
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.read.changes import Changes
-from deltalog.read.origin import Origin, decoded, origin_in
+from deltalog.read.origin import Read, decoded, origin_in
 from deltalog.read.predicates import Predicate
 from deltalog.spec import features
 from deltalog.spec.paths import commit_path
@@ -318,13 +317,14 @@ class DeltaTable:
         self,
         *,
         isolation_level: IsolationLevel | None = None,
-        reads: Iterable[str] = (),
+        reads: Iterable[Read] = (),
         expected_version: int | None = None,
     ) -> Transaction:
         """A transaction on the latest version, or on the one that what it stages was read from. Cost: as ``snapshot``,
         and 1 GET for each version in between.
 
-        ``reads``: what ``Scan.origin`` gave for the rows that this follows from; those of other tables do not matter.
+        ``reads``: what ``Scan.origin`` gave for the rows that this follows from, or pairs of that and a condition that
+        is true for all rows that matter; those of other tables do not matter.
         It begins on the earliest of these versions and counts them as read, so what others have committed since is a
         conflict by the same rules as what they commit meanwhile. ``expected_version``: what must be the latest version
         until the commit, whatever came of its rows; ``reads`` do not matter then. Raises CommitConflictError, and
@@ -340,26 +340,26 @@ class DeltaTable:
         transaction = Transaction(
             self._reader,
             self._environment if expected_version is None else self._expecting(expected_version, latest),
-            self._read_at(min((each.version for each in origins), default=latest.version), latest),
+            self._read_at(min((version for version, _ in origins), default=latest.version), latest),
             isolation_level=isolation_level,
             on_commit=self._advance,
             engine=self._engine,
             is_strict=expected_version is not None,
             latest=latest,
         )
-        for origin in origins:
-            transaction.declare_read(origin.where)
+        for _, where in origins:
+            transaction.declare_read(where)
         if origins:
             transaction.check_conflicts()
         return transaction
 
-    def _own_origins(self, latest: Snapshot, reads: Iterable[str]) -> list[Origin]:
-        """Those of this table, with the versions as this handle sees them."""
+    def _own_origins(self, latest: Snapshot, reads: Iterable[Read]) -> list[tuple[int, Predicate | str | None]]:
+        """The versions of this table that were read, as this handle sees them, and under which conditions."""
         store = self._reader.store
         return [
-            msgspec.structs.replace(each, version=each.version_for(store.branch, store.base_version))
-            for each in decoded(reads)
-            if each.is_of(latest.metadata.id, self.url)
+            (origin.version_for(store.branch, store.base_version), where)
+            for origin, where in decoded(reads)
+            if origin.is_of(latest.metadata.id, self.url)
         ]
 
     def _read_at(self, version: int, latest: Snapshot) -> Snapshot:

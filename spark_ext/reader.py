@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import deltalog
 from spark_ext import entries, paths
 from spark_ext.paths import Location
+from spark_ext.reads import marked
 from spark_ext.scan import scan
 from spark_ext.stored import Layout
 
@@ -63,7 +64,8 @@ def read_changes(
     until = timestamp_ms(spark, ending_timestamp, "endingTimestamp")
     table = _open(path, allowed_paths)
     changes = table.changes(first, last, from_timestamp=since, to_timestamp=until)
-    return scan(spark, Layout.of(changes.snapshot), entries.of_changes(changes), changes=True)
+    rows = scan(spark, Layout.of(changes.snapshot), entries.of_changes(changes), changes=True)
+    return marked(rows, changes.snapshot.asked_for())  # the changes of versions that there are stay as they are
 
 
 class Reader:
@@ -234,4 +236,4 @@ def _whole_ms(micros: int, round_up: bool) -> int:
 
 def frame(spark: SparkSession, snapshot: deltalog.Snapshot) -> DataFrame:
     """A DataFrame over the files of a snapshot, with exactly its schema."""
-    return scan(spark, Layout.of(snapshot), entries.of_snapshot(snapshot))
+    return marked(scan(spark, Layout.of(snapshot), entries.of_snapshot(snapshot)), snapshot)

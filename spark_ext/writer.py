@@ -24,6 +24,7 @@ from spark_ext.counted import RowCount
 from spark_ext.defaults import PROPERTY_DEFAULTS, SessionDefaults
 from spark_ext.files import JobDirectory, collect, rows_of
 from spark_ext.paths import Location
+from spark_ext.reads import reads_of
 from spark_ext.session import (
     OPTIONS,
     SETTINGS,
@@ -47,6 +48,7 @@ _OPTIONS = {
     name.lower(): name
     for name in (
         "compression",
+        "expectedVersion",
         "maxRecordsPerFile",
         "mergeSchema",
         "optimizeWrite",
@@ -95,7 +97,11 @@ class Writer:
     Options, in any case: ``mergeSchema``, ``overwriteSchema``, ``userMetadata``, ``txnAppId`` with
     ``txnVersion``, ``maxRecordsPerFile``, ``compression``, and where the write creates the table any table
     property ``delta.*``. An unknown option is an error. With mode ``overwrite``, ``replaceWhere`` (a condition on
-    partition columns) and ``partitionOverwriteMode`` (``dynamic``) replace a part of the table.
+    partition columns) and ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite``
+    shuffles the rows first, so that there are fewer files. ``expectedVersion`` must be the latest version until the
+    commit. What is not given is as the session's settings for delta-spark say; docs/spark.md has them.
+
+    Where the DataFrame was read from the table that it is saved to, what others have committed since is a conflict.
     """
 
     def __init__(self, df: DataFrame) -> None:
@@ -203,6 +209,8 @@ class Writer:
     def _creation(self, url: str, data: deltalog.StructType) -> _Plan:
         if self._options.get("replaceWhere"):
             raise deltalog.CallError(f"There is no table at {url} in which replaceWhere could replace rows.")
+        if "expectedVersion" in self._options:
+            raise deltalog.CallError(f"There is no table at {url}, and expectedVersion is that of one.")
         columns = self._partition_by or ()
         self._check_dynamic(columns)
         defaults = self._defaults.properties
@@ -221,7 +229,9 @@ class Writer:
         return _Plan(transaction, data, transaction.schema, names)
 
     def _change(self, table: deltalog.DeltaTable, data: deltalog.StructType) -> _Plan:
-        transaction = table.transaction()
+        expected = self._options.get("expectedVersion")
+        reads = reads_of(self._df, table) if expected is None else ()
+        transaction = table.transaction(reads=reads, expected_version=expected)
         snapshot = transaction.snapshot
         assert snapshot is not None
         self._check_properties(snapshot)
@@ -273,7 +283,7 @@ class Writer:
 
     def _skipped(self, plan: _Plan) -> WriteResult | None:
         """For a txnVersion that is recorded already: why nothing is to be done."""
-        snapshot, app_id = plan.transaction.snapshot, self._options.get("txnAppId")
+        snapshot, app_id = plan.transaction.latest, self._options.get("txnAppId")
         if app_id is None:
             return None
         version = self._options["txnVersion"]
@@ -466,7 +476,7 @@ def _parsed(name: str, value: Any) -> Any:
         if text.lower() not in ("true", "false"):
             raise deltalog.CallError(f"The option {name} is {value!r}, but must be true or false.")
         return text.lower() == "true"
-    if name in ("txnVersion", "maxRecordsPerFile"):
+    if name in ("expectedVersion", "txnVersion", "maxRecordsPerFile"):
         if not re.fullmatch(r"\d{1,18}", text):
             raise deltalog.CallError(f"The option {name} is {value!r}, but must be a number that is not negative.")
         return int(text)

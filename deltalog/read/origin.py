@@ -17,6 +17,9 @@ from deltalog.errors import CallError, DeltaLogError
 from deltalog.read.predicates import Predicate, bind, parse, to_sql
 from deltalog.spec.schema import StructType
 
+# What a scan's ``origin`` is, by itself or with the condition under which the rows matter.
+Read = str | tuple[str, "Predicate | str | None"]
+
 # The key in the schema metadata of what a scan gives. Writers of deltalog do not store it.
 ORIGIN_KEY = b"deltalog.read"
 
@@ -74,12 +77,15 @@ def origin_in(data: Any) -> str | None:
     return None if found is None else found.decode(errors="replace")
 
 
-def decoded(origins: Iterable[str]) -> list[Origin]:
-    """Raises CallError for a text that is no origin."""
+def decoded(reads: Iterable[Read]) -> list[tuple[Origin, Predicate | str | None]]:
+    """Each with the condition under which it was read. Raises CallError for a text that is no origin."""
+    pairs = [(each, None) if isinstance(each, str) else each for each in reads]
     try:
-        return [msgspec.json.decode(origin, type=Origin) for origin in origins]
+        origins = [msgspec.json.decode(text, type=Origin) for text, _ in pairs]
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallError(
             f"What these rows were read from cannot be told ({error}). Pass what Scan.origin gave, or take the key "
             f"{ORIGIN_KEY.decode()} out of the schema metadata."
         ) from None
+    conditions = [where for _, where in pairs]
+    return [(each, each.where if where is None else where) for each, where in zip(origins, conditions, strict=True)]

@@ -80,6 +80,19 @@ class Central:
         assert rows(spark_ext.read(spark).load(table)) == [(2, "b", None), (3, "a", "x")]
         assert action(table, 1, "commitInfo")[0]["userMetadata"] == "of the session"
 
+    def test_what_was_read_is_not_lost_by_the_write_that_follows(self, spark: Any, table: str) -> None:
+        spark_ext.write(spark.sql("select 1L id, 'a' p union all select 2L, 'b'")).partitionBy("p").save(table)
+        df = spark_ext.read(spark).load(table)
+        df.createOrReplaceTempView("seen_before")
+        handle = deltalog.DeltaTable.open(table)
+        handle.append(pa.table({"id": pa.array([3], pa.int64()), "p": ["a"]}))
+        for read in (df.selectExpr("id + 10 as id", "p"), spark.table("seen_before").where("id > 0")):
+            with pytest.raises(deltalog.ConcurrentAppendError, match="after version 0"):
+                spark_ext.write(read).mode("overwrite").save(handle)
+        other = spark.sql("select id + 10 as id, p from seen_before where p = 'b'")
+        spark_ext.write(other).mode("overwrite").option("replaceWhere", "p = 'b'").save(table)
+        assert rows(spark_ext.read(spark).load(table)) == [(1, "a"), (3, "a"), (12, "b")]
+
     def test_partitions_survive_the_way_through_directory_names(self, spark: Any, table: str, zone: Any) -> None:
         zone("America/New_York")
         values = ["a/b=c %é😀", "x:y", "[q]{w}*?", "back\\slash", "tab\tline\n", " lead", "%41", "a+b", "'\"#^~"]

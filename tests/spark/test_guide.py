@@ -7,12 +7,13 @@ from tests.spark import guide
 
 
 def test_the_examples_of_the_guide_run(spark: Any, tmp_path: Path, capsys: Any) -> None:
-    assert guide.run(spark, tmp_path) == 7
+    assert guide.run(spark, tmp_path) == 8
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].split()[:2] == ["0", "2"]
-    assert printed[1:4] == [
+    assert printed[1:5] == [
         "True",
         "txnVersion 20260102 of 'nightly' is written already (the table has 20260102)",
+        "0 1",
         "0",
     ]
     assert "|  1|   new| new|" in printed and "|  3|  NULL| new|" in printed

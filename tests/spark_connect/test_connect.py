@@ -22,7 +22,7 @@ def test_the_session_is_a_connect_client(spark: Any) -> None:
 
 
 def test_the_examples_of_the_guide_run(spark: Any, tmp_path: Path) -> None:
-    assert guide.run(spark, tmp_path) == 7
+    assert guide.run(spark, tmp_path) == 8
 
 
 def test_deletion_vectors_and_their_changes(spark: Any, table: str) -> None:
