@@ -28,6 +28,7 @@ def configure(level: str) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
+    logging.captureWarnings(True)
     logging.getLogger("deltalog").setLevel(level.upper())
     # A line for each request that is no HTTP would let strangers fill the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

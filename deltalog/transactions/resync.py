@@ -207,7 +207,7 @@ def resync(
 def _plan(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) -> _Plan:
     logs: dict[str, _Log] = {}
     for record in tables.all():
-        head = ledger.coordinator.head(record.table_id)
+        head = _head(ledger, tables, record)
         if head is not None:
             log = logs[record.table_id] = _Log(record, head, tables.plain_store(record.url))
             _guarded(log, functools.partial(_read, ledger, tables, log))
@@ -216,6 +216,18 @@ def _plan(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) -> _Pl
         if log.problem is None:
             _guarded(log, functools.partial(_adopt, tables, log, decided, staged))
     return _with_records(ledger, logs)
+
+
+def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
+    """A table's head. The items of a backup may be of several moments, and commits be missing that the head counts as
+    unpublished: of those that are in the log it is noted that they are published, which is true in any case."""
+    try:
+        return ledger.coordinator.head(record.table_id)
+    except ConcurrentModificationError:
+        log = _Log(record, Head(-1), tables.plain_store(record.url))
+        _list(log, "")
+        ledger.coordinator.published(record.table_id, log.version)
+        return ledger.coordinator.head(record.table_id)
 
 
 def _guarded(log: _Log, look: Callable[[], None]) -> None:

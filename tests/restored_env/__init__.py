@@ -67,11 +67,11 @@ class OnDynamoDB(Backups):
         self.coordinator = DynamoDBCoordinator(self.name, server.options())
 
     def backup(self) -> Restore:
-        kept = self._items()
+        kept = self.items()
 
         def restore() -> Coordinator:
             asked = client(self._server)
-            for item in self._items():
+            for item in self.items():
                 asked.delete_item(TableName=self.name, Key={"pk": item["pk"], "sk": item["sk"]})
             for item in kept:
                 asked.put_item(TableName=self.name, Item=item)
@@ -79,15 +79,17 @@ class OnDynamoDB(Backups):
 
         return restore
 
-    def _items(self) -> list[dict[str, Any]]:
+    def items(self) -> list[dict[str, Any]]:
+        """What the table holds."""
         pages = client(self._server).get_paginator("scan").paginate(TableName=self.name, ConsistentRead=True)
         return [item for page in pages for item in page["Items"]]
 
 
 def _copied(coordinator: Any) -> MemoryCoordinator:
     made = MemoryCoordinator(coordinator.url, coordinator.catalog_id)
-    for name in ("_tables", "_heads", "_records", "_parts"):
-        setattr(made, name, copy.deepcopy(getattr(coordinator, name)))
+    for name, value in vars(coordinator).items():
+        if name != "_lock":
+            setattr(made, name, copy.deepcopy(value))
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import uuid
 import warnings
@@ -12,15 +13,18 @@ import warnings
 import pytest
 
 from deltalog import CatalogBehindLogError, CatalogBehindLogWarning, TransactionStatus
+from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.catalog.records import RatifiedCommit
-from deltalog.errors import CorruptTableError
+from deltalog.errors import CorruptTableError, StoreError
 from deltalog.spec.codec import first_commit_info
 from deltalog.spec.paths import commit_path
+from deltalog.storage.dynamodb_client import DynamoTable
 from deltalog.storage.registry import open_store
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Fault, SimulatedKill, nth
 from tests.restored_env import InMemory, OnDynamoDB, OnSQLite
-from tests.transaction_env import A, B, Clock, Meddling, bank, content, manager_of, rows
+from tests.s3_env.dynamodb import FakeTime, client
+from tests.transaction_env import SCHEMA, A, B, Clock, Meddling, bank, content, manager_of, rows
 
 STAGED = "_delta_log/_staged_commits"
 
@@ -233,6 +237,55 @@ def test_the_backup_procedure(kept, clock, tmp_path, request):
     transfer(fresh, 8)
     assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 3), (4, 4), (5, 5), (6, 6), (7, 1), (8, 1)]
     assert len(list((tmp_path / "tables" / "b").rglob("*.parquet"))) == 3  # those of the idle transaction are gone
+
+
+def test_a_backup_whose_items_are_of_several_moments(clock, tmp_path, ministack, monkeypatch):
+    """As those of DynamoDB may be: the head is newer than the commits that belong to it, and than the transaction."""
+    monkeypatch.setattr(DynamoTable, "ask", unpublished := Unpublished(DynamoTable.ask))
+    kept = OnDynamoDB(ministack)
+    manager = bank(kept.coordinator, clock, tmp_path)
+    transaction = manager.transaction()
+    transaction.table(A).append(rows((7, 1)))
+    old = [item for item in kept.items() if item["pk"]["S"].startswith(("transaction ", "open"))]
+    unpublished.is_on = True
+    transaction.commit()
+    unpublished.is_on = False
+    asked = client(ministack)
+    for item in kept.items():
+        if item["pk"]["S"].split()[0] in ("commits", "done", "left"):
+            asked.delete_item(TableName=kept.name, Key={"pk": item["pk"], "sk": item["sk"]})
+    for item in old:
+        asked.put_item(TableName=kept.name, Item=item)
+    after = manager_of(DynamoDBCoordinator(kept.name, ministack.options(), timing=FakeTime().timing()), clock)
+    assert after.resync().committed == [transaction.id]
+    assert after.resync().is_in_step
+    clock.pass_(hours=1)
+    after.recover()
+    assert content(manager_of(after.coordinator, clock).table(A)) == [(1, 100), (2, 50), (7, 1)]
+
+
+class Unpublished:
+    """Requests to DynamoDB, of which the notes that commits are published are lost."""
+
+    def __init__(self, real):
+        self.real, self.is_on = real, False
+
+    def __get__(self, table, kind):
+        return functools.partial(self.ask, table)
+
+    def ask(self, table, operation, **request):
+        if self.is_on and operation == "transact_write_items" and "published" in str(request):
+            raise StoreError("lost")
+        return self.real(table, operation, **request)
+
+
+def test_a_table_that_was_made_since_is_registered_again(kept, manager, clock, root):
+    restore = kept.backup()
+    manager.create_table("bank.c", f"{root}/c", SCHEMA, data=rows((1, 1)))
+    manager.table("bank.c").append(rows((2, 2)))
+    after = reopened(restore, clock)
+    assert after.resync().is_in_step
+    assert content(after.register_table("bank.c", f"{root}/c")) == [(1, 1), (2, 2)]
 
 
 def test_one_that_was_taken_for_aborted_is_committed(kept, manager, clock, root):
