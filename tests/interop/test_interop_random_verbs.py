@@ -1,0 +1,22 @@
+"""A few of the tables of ``random_verbs``; many with ``--long``, and any number by its own command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.interop.random_verbs import run_verbs
+from tests.spark_env import DeltaSpark
+
+# One made by delta-spark with V2 checkpoints, a change feed and a nested column; one partitioned, mapped by name, with
+# deletion vectors, in-commit timestamps and a change feed.
+USUAL = (4, 5)
+VERBS = 10
+
+
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=() if n in USUAL else pytest.mark.long) for n in range(40)])
+def test_both_tell_what_the_model_tells(delta: DeltaSpark, tmp_path: Path, seed: int) -> None:
+    tally = run_verbs(delta, tmp_path / "table", seed, VERBS)
+    assert tally["comparisons"] > 6 * VERBS
+    assert tally["verbs of deltalog"] and tally["verbs of delta-spark"]
