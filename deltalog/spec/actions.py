@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import operator
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
 import msgspec
 from msgspec import field
@@ -96,6 +96,18 @@ class Format(msgspec.Struct, frozen=True):
 _EMPTY: dict[str, Any] = {"format": {}, "partitionColumns": [], "configuration": {}}
 
 
+class FrozenDict(dict[str, str]):
+    """Text by text that cannot be changed in place. A copy by ``dict`` can."""
+
+    def _refuse(self, *arguments: object, **named: object) -> NoReturn:
+        raise TypeError("What a snapshot hands out cannot be changed in place: take a copy, dict(...).")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+
 class Metadata(Action, frozen=True, kw_only=True):
     """Spec: PROTOCOL.md#change-metadata."""
 
@@ -108,6 +120,11 @@ class Metadata(Action, frozen=True, kw_only=True):
     partition_columns: tuple[str, ...]
     configuration: dict[str, str]
     created_time: Long | None = None
+
+    def __post_init__(self) -> None:
+        # Snapshots share it, and it is what the next commit of a property begins with.
+        if type(self.configuration) is not FrozenDict:
+            msgspec.structs.force_setattr(self, "configuration", FrozenDict(self.configuration))
 
     @classmethod
     def from_json(cls, body: Any) -> Metadata:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import base64
-import contextlib
+import copy
 import json
+import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -536,12 +537,22 @@ def test_the_handle_follows_its_own_commits(table: DeltaTable) -> None:
     assert isinstance(txn, Transaction) and txn.committed is not None and txn.committed.version == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the configuration that a snapshot hands out is its own dictionary")
-def test_what_a_snapshot_hands_out_cannot_change_the_table(store: Any, table: DeltaTable) -> None:
-    try:
-        table.snapshot().metadata.configuration[VERSION_KEY] = "1"
-    except TypeError:
-        return
-    with contextlib.suppress(DeltaLogError):
-        table.set_properties({"owner": "me"})
-    assert VERSION_KEY not in DeltaTable.open(store).snapshot().metadata.configuration
+@pytest.mark.parametrize("opened", [False, True])
+def test_what_a_snapshot_hands_out_cannot_change_the_table(opened: bool, store: Any, table: DeltaTable) -> None:
+    table.set_properties({"owner": "me"})
+    metadata = (DeltaTable.open(store) if opened else table).snapshot().metadata
+    for change in (
+        lambda found: found.__setitem__(VERSION_KEY, "1"),
+        lambda found: found.__delitem__("owner"),
+        lambda found: found.update({VERSION_KEY: "1"}),
+        lambda found: found.__ior__({VERSION_KEY: "1"}),
+        lambda found: found.pop("owner"),
+        lambda found: found.setdefault(VERSION_KEY, "1"),
+        lambda found: found.clear(),
+        lambda found: found.popitem(),
+    ):
+        with pytest.raises(TypeError, match="cannot be changed in place"):
+            change(metadata.configuration)
+    assert metadata.configuration == {"owner": "me"}
+    for copied in (copy.deepcopy(metadata), pickle.loads(pickle.dumps(metadata))):
+        assert copied == metadata and json.dumps(copied.configuration) == '{"owner": "me"}'
