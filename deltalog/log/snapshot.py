@@ -476,6 +476,7 @@ class UnreadSnapshot(Snapshot):
     def __init__(self, reader: LogReader, version: int) -> None:
         self._reader = reader
         self._version = version
+        self.is_asked_for = False
 
     @property
     def version(self) -> int:
@@ -486,7 +487,7 @@ class UnreadSnapshot(Snapshot):
         if name not in _READ:
             raise AttributeError(name)
         found = load(self._reader, self._reader.list_from(), self._version)
-        self.__dict__.update(vars(found))
+        self.__dict__.update({**vars(found), **self.__dict__})
         return self.__dict__[name]
 
 

@@ -72,8 +72,8 @@ def origin_in(data: Any) -> str | None:
     """The origin of Arrow data (a Table, RecordBatch or RecordBatchReader), or of a Scan; None where it tells none."""
     if isinstance(origin := getattr(data, "origin", None), str):
         return origin
-    schema = getattr(data, "schema", None)
-    found = schema.metadata.get(ORIGIN_KEY) if isinstance(schema, pa.Schema) and schema.metadata else None
+    schema = data.schema if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)) else None
+    found = schema.metadata.get(ORIGIN_KEY) if schema is not None and schema.metadata else None
     return None if found is None else found.decode(errors="replace")
 
 

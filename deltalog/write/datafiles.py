@@ -117,7 +117,13 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
+        try:
+            return pa.RecordBatchReader.from_stream(data)
+        except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
+            raise CallError(
+                f"Data of type {type(data).__name__} gives no stream of Arrow: {error}. Was it read before? Make a new "
+                "one for each call."
+            ) from error
     raise CallError(
         f"Data of type {type(data).__name__} has no __arrow_c_stream__. Pass a pyarrow Table or RecordBatchReader, "
         "a polars or pandas (2.2+) DataFrame, or a duckdb relation; for rows, pyarrow.Table.from_pylist(rows)."

@@ -96,7 +96,10 @@ def test_a_version_that_could_not_be_built_is_read_when_it_is_looked_at(monkeypa
         written.files()
     with pytest.raises(AttributeError):
         written.nothing  # type: ignore[attr-defined]  # noqa: B018
+    assert not written.is_asked_for
     store.is_away = False
+    asked_for = written.asked_for()
+    assert asked_for.num_files == 2 and asked_for.is_asked_for and not written.is_asked_for
     assert sorted(written.scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
 

@@ -135,13 +135,14 @@ def _closed() -> Iterator[Any]:
 
 def test_tables_and_lists_can_be_written_again() -> None:
     table = DeltaTable.create(memory(), SCHEMA, environment=environment())
-    for data in (rows(1), rows(1).to_batches()[0], table.snapshot().scan()):
+    other = DeltaTable.create(memory(), SCHEMA, data=rows(1))
+    for data in (rows(1), rows(1).to_batches()[0], other.snapshot().scan()):
         table.append(data)
         table.append(data)
     for records in ([{"id": 2}], ({"id": 3},), rows(4).to_batches()):
         table.stream_write_records(records)
         table.stream_write_records(records)
-    assert ids(table) == [1, 1, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert ids(table) == [*[1] * 6, 2, 2, 3, 3, 4, 4]
 
 
 def test_a_transaction_over_tables_takes_a_reader_once() -> None:
@@ -165,3 +166,12 @@ def test_readers_are_not_kept() -> None:
     for number in range(30):
         DeltaTable.create(memory(), SCHEMA).stream_write_records(iter([{"id": number}]))
     assert len(one_pass._kept) <= 8
+
+
+def test_a_reader_of_another_library_that_is_closed_is_refused_by_name() -> None:
+    arro3 = pytest.importorskip("arro3.core")
+    table, reader = create(), arro3.RecordBatchReader.from_arrow(rows(2))
+    table.append(reader)
+    with pytest.raises(CallError, match="gives no stream of Arrow"):
+        table.append(reader)
+    assert ids(table) == [1, 2]
