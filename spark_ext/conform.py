@@ -5,7 +5,6 @@ Pure: nothing is read or written here; Spark evaluates the columns when it write
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext import paths, rules
 from spark_ext.rules import refuse
-from spark_ext.types import CHAR_VARCHAR, spark_type
+from spark_ext.types import CHAR_VARCHAR, SIZED, spark_type
 
 _NOT_CARRIED = (
     "delta.",
@@ -132,19 +131,33 @@ def conformed(
         else:
             column = _value(F.col(quoted(given.name)), given.data_type, field.data_type)
             column = _length_checked(column, field)
-        columns.append(column.alias(field.name))
+        columns.append(_declared(column, field))
     frame = df.select(*columns)
     if demands:
         absent = {field.name for field in target.fields if data.find(field.name) is None}
-        frame = rules.checked(rules.filled(frame, demands, target, absent), demands)
+        frame = rules.filled(frame, demands, target, absent)
+        if any(CHAR_VARCHAR in field.metadata for field in target.fields if field.name in absent):
+            frame = frame.select(*(_filled(field, field.name in absent) for field in target.fields))
+        frame = rules.checked(frame, demands)
     return frame.select(*(_stored(field, field.name in partition_columns) for field in target.fields))
+
+
+def _declared(column: Column, field: deltalog.StructField) -> Column:
+    """The column under its name. By the declared type Spark knows to pad the literals in the table's conditions."""
+    declared = field.metadata.get(CHAR_VARCHAR)
+    return column.alias(field.name, metadata={} if declared is None else {CHAR_VARCHAR: declared})
+
+
+def _filled(field: deltalog.StructField, is_new: bool) -> Column:
+    column = F.col(quoted(field.name))
+    return _declared(_length_checked(column, field) if is_new else column, field)
 
 
 def _stored(field: deltalog.StructField, in_path: bool) -> Column:
     column = F.col(quoted(field.name))
     if in_path:
         column = _partition_value(column, field)
-    return _checked_not_null(column, field, field.name, in_path).alias(field.name)
+    return _checked_not_null(column, field, field.name, in_path).alias(field.name, metadata={})
 
 
 def quoted(name: str) -> str:
@@ -222,7 +235,7 @@ def _length_checked(column: Column, field: deltalog.StructField) -> Column:
     declared = field.metadata.get(CHAR_VARCHAR)
     if declared is None:
         return column
-    match = re.fullmatch(r"(char|varchar)\((\d+)\)", str(declared).replace(" ", "").lower())
+    match = SIZED.fullmatch(str(declared).replace(" ", "").lower())
     if match is None or str(field.data_type) != "string":
         raise deltalog.UnsupportedFeatureError(
             f"Column {field.name} is declared {declared}; char and varchar inside other types cannot be written.",

@@ -8,6 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from spark_ext.types import CHAR_VARCHAR, SIZED
+
 # What says how files hold a column is no business of the DataFrame's users, and wrong in another table.
 _INTERNAL = ("delta.columnMapping.", "delta.typeChanges")
 
@@ -43,10 +45,19 @@ def named(name: str) -> Column:
 
 def exact(column: Column, have: spark_types.DataType, field: spark_types.StructField) -> Column:
     """The column, read as ``have`` (everything nullable), as the field says, with the field's metadata."""
-    value = _value(column, have, field.dataType)
+    value = _padded(_value(column, have, field.dataType), field)
     if not field.nullable:
         value = _not_null(value, field.dataType, field.name)
     return value.alias(field.name, metadata=field.metadata)
+
+
+def _padded(column: Column, field: spark_types.StructField) -> Column:
+    """char(n) with blanks to n characters, as delta-spark reads it: other writers may not have padded it."""
+    match = SIZED.fullmatch(str((field.metadata or {}).get(CHAR_VARCHAR, "")).replace(" ", "").lower())
+    if match is None or match[1] != "char":
+        return column
+    size = int(match[2])
+    return F.when(F.length(column) < size, F.rpad(column, size, " ")).otherwise(column)
 
 
 def _value(column: Column, have: Any, want: Any) -> Column:

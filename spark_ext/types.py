@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pyspark
@@ -12,6 +13,8 @@ from pyspark.sql import types as spark_types
 import deltalog
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+# What it holds where the whole column is such a text.
+SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 _LEAVES = (
     spark_types.BinaryType,

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from deltalog.read.origin import text_of
-from deltalog.read.predicates import Predicate, bind, parse
+from deltalog.read.predicate_sql import parse
+from deltalog.read.predicates import Predicate, bind
 from deltalog.spec.actions import (
     AddCDCFile,
     AddFile,

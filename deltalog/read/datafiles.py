@@ -21,6 +21,7 @@ from deltalog.spec.calendars import Calendars
 from deltalog.spec.column_mapping import Lookup, Mode
 from deltalog.spec.row_tracking import RowTrackingColumn
 from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.spec.sized_text import char_length, padded
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
@@ -232,6 +233,11 @@ class _Assembly:
         return pa.RecordBatch.from_arrays([*columns, *tracked], schema=self._schema)
 
     def _column(self, column: StructField, rows: int, stored: Mapping[str, Any]) -> pa.Array:
+        values = self._values(column, rows, stored)
+        width = char_length([column])
+        return values if width is None else padded(values, width)
+
+    def _values(self, column: StructField, rows: int, stored: Mapping[str, Any]) -> pa.Array:
         name = self._stored.get(column.name)
         if name is not None and stored:
             return conform(stored[name], column.data_type, self._reading)

@@ -14,7 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.read.predicates import Predicate, bind, parse, to_sql
+from deltalog.read.predicate_sql import parse, to_sql
+from deltalog.read.predicates import Predicate, bind
 from deltalog.spec.schema import StructType
 
 # What a scan's ``origin`` is, by itself or with the condition under which the rows matter.

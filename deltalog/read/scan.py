@@ -16,7 +16,8 @@ from deltalog.log.replay import FILES
 from deltalog.parallel import in_order
 from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
 from deltalog.read.origin import Origin, tagged, text_of
-from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, matches
+from deltalog.read.predicate_sql import as_predicate
+from deltalog.read.predicates import Predicate, bind, columns_of, matches
 from deltalog.read.skipping import prune, statistics_leaves
 from deltalog.spec import row_tracking
 from deltalog.spec.actions import DeletionVector

@@ -29,6 +29,7 @@ from deltalog.read.predicates import (
     Predicate,
     StartsWith,
     columns_of,
+    compared_width,
     complement,
     find,
     matches,
@@ -37,6 +38,7 @@ from deltalog.spec import partitions
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.column_mapping import Mode
 from deltalog.spec.schema import DecimalType, StructField, StructType
+from deltalog.spec.sized_text import upper_bound
 
 _NUMBER = "\0number"
 
@@ -169,7 +171,7 @@ class _StatisticsJudge(_PartitionJudge):
         return self.unknown if verdict is None else verdict
 
     def _comparison(self, predicate: Comparison) -> Any:
-        low, high = self._bounds(predicate.column)
+        low, high = self._bounds(predicate)
         data_type = find(predicate.column, self.schema).data_type
         value, operator = predicate.value, predicate.operator
         is_float = str(data_type) in ("float", "double")
@@ -195,7 +197,7 @@ class _StatisticsJudge(_PartitionJudge):
 
     def _is_in(self, predicate: In) -> Any:
         assert predicate.found is not None
-        low, high = self._bounds(predicate.column)
+        low, high = self._bounds(predicate)
         between = predicate.found.any_between(low, high)
         if predicate.found.has_nan:
             between = scalar(None, pa.bool_())  # NaN is beyond the bounds
@@ -204,7 +206,7 @@ class _StatisticsJudge(_PartitionJudge):
     def _starts_with(self, predicate: StartsWith) -> Any:
         if not predicate.prefix:
             return None
-        low, high = self._bounds(predicate.column)
+        low, high = self._bounds(predicate)
         length = len(predicate.prefix)
         cut_low, cut_high = pc.utf8_slice_codeunits(low, 0, length), pc.utf8_slice_codeunits(high, 0, length)
         between = pc.and_kleene(pc.less_equal(cut_low, predicate.prefix), pc.greater_equal(cut_high, predicate.prefix))
@@ -214,8 +216,9 @@ class _StatisticsJudge(_PartitionJudge):
         """False where every row is null: no comparison is true there."""
         return pc.less(self._column("nullCount", column), self.statistics.column("numRecords").combine_chunks())
 
-    def _bounds(self, column: Column) -> tuple[Any, Any]:
+    def _bounds(self, predicate: Comparison | In | StartsWith) -> tuple[Any, Any]:
         """Lower and upper bound of each file, widened by what their writer may have left out."""
+        column = predicate.column
         low, high = self._column("minValues", column), self._column("maxValues", column)
         data_type = self.leaves[column.path].data_type if column.path in self.leaves else None
         if str(data_type) in ("timestamp", "timestamp_ntz"):
@@ -223,7 +226,8 @@ class _StatisticsJudge(_PartitionJudge):
             return low, pc.add(pc.if_else(late, pa.nulls(len(high), high.type), high), _MILLISECOND)
         if isinstance(data_type, DecimalType):
             return _decimals(low, data_type, upper=False), _decimals(high, data_type, upper=True)
-        return low, high
+        width = compared_width(predicate, find(column, self.schema))
+        return low, high if width is None else upper_bound(high, width)
 
     def _column(self, group: Group, column: Column) -> Any:
         leaf = self.leaves.get(column.path)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from deltalog.errors import CallError, SchemaMismatchError
-from deltalog.read.predicates import sql_tree
+from deltalog.read.predicate_sql import sql_tree
 from deltalog.spec import column_mapping, schema_edits, widening
 from deltalog.spec.actions import Metadata
 from deltalog.spec.codec import canonical_json

@@ -19,9 +19,11 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.read.predicates import Column, comparable, find, sql_tree, values_of
+from deltalog.read.predicate_sql import sql_tree
+from deltalog.read.predicates import Column, comparable, find, values_of
 from deltalog.spec import limits
 from deltalog.spec.schema import DataType, DecimalType, StructField, StructType
+from deltalog.spec.sized_text import char_length
 from deltalog.write import kernels
 from deltalog.write.kernels import Node, Rows, refuse
 
@@ -77,8 +79,10 @@ def compile_expression(
 def equal_to_column(expression: Expression, column: StructField) -> Expression:
     """Whether a column is what an expression says, null being equal to null. Raises CallError for types that cannot
     be compared."""
-    path = (column.name,)
-    condition = kernels.compare("<=>", kernels.column(path, column.data_type), expression._node)
+    path, char = (column.name,), char_length([column])
+    # What is generated for a char(n) is padded when it is stored.
+    generated = expression._node if char is None else kernels.as_char(expression._node, char)
+    condition = kernels.compare("<=>", kernels.column(path, column.data_type, char), generated)
     paths = tuple(dict.fromkeys((path, *expression.columns)))
     return Expression(expression.text, condition.data_type, paths, condition)
 
@@ -131,7 +135,7 @@ class _Compiler:
                 return moment
         bound = comparable(find(Column(path), self._schema))
         self.columns.setdefault(bound.column.path)
-        return kernels.column(bound.column.path, bound.data_type)
+        return kernels.column(bound.column.path, bound.data_type, bound.char_length)
 
     def call(self, tree: Any) -> Node:
         name = str(tree.this)
@@ -157,6 +161,7 @@ class _Compiler:
 
     def between(self, tree: Any) -> Node:
         value, low, high = self.node(tree.this), self.node(tree.args["low"]), self.node(tree.args["high"])
+        kernels.without_char("BETWEEN", value, low, high)
         return kernels.conjunction(kernels.compare(">=", value, low), kernels.compare("<=", value, high))
 
     def is_(self, tree: Any) -> Node:

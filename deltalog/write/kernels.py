@@ -23,6 +23,7 @@ from deltalog.log.columns import FALSE, scalar
 from deltalog.read.comparison import COMPARISONS, FLOAT_COMPARISONS, ValueSet
 from deltalog.spec.arrow import type_to_arrow
 from deltalog.spec.schema import DataType, DecimalType, PrimitiveType
+from deltalog.spec.sized_text import padded
 from deltalog.spec.timestamps import parse_iso
 
 BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string", "binary", "void"))
@@ -71,6 +72,8 @@ class Node:
     value: Any = None  # of a literal
     is_literal: bool = False
     steps: int = 1  # kernels that run, those of other nodes included as often as they are used
+    char: int | None = None  # n of a column char(n), whose values are padded to n characters
+    is_constant: bool = False  # of literals only
 
 
 def refuse(what: str) -> CallError:
@@ -85,7 +88,7 @@ def literal(value: Any, data_type: DataType) -> Node:
         held = pa.nulls(1, arrow)[0] if value is None else scalar(value, arrow)
     except (pa.ArrowException, OverflowError, ValueError):
         raise CallError(f"the literal {value} is no {data_type}") from None
-    return Node(data_type, lambda rows: held, value=value, is_literal=True)
+    return Node(data_type, lambda rows: held, value=value, is_literal=True, is_constant=True)
 
 
 NULL = literal(None, VOID)
@@ -115,15 +118,19 @@ def _decimal(precision: int, scale: int) -> DecimalType:
     return DecimalType(precision, scale)
 
 
-def column(path: tuple[str, ...], data_type: DataType) -> Node:
-    """The values of a column."""
+def column(path: tuple[str, ...], data_type: DataType, char: int | None = None) -> Node:
+    """The values of a column; ``char``: n, of a column char(n)."""
+    if char is not None:
+        return Node(data_type, lambda rows: padded(rows.columns[path], char), char=char)
     return Node(data_type, lambda rows: rows.columns[path])
 
 
 def _made(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fail: bool = False) -> Node:
     """A kernel over the values of nodes."""
     fails = can_fail or any(node.can_fail for node in nodes)
-    return Node(data_type, lambda rows: kernel(*(node.run(rows) for node in nodes)), fails, steps=_steps(*nodes))
+    constant = all(node.is_constant for node in nodes)
+    steps = _steps(*nodes)
+    return Node(data_type, lambda rows: kernel(*(n.run(rows) for n in nodes)), fails, steps=steps, is_constant=constant)
 
 
 def _steps(*nodes: Node) -> int:
@@ -201,7 +208,7 @@ def is_boolean(node: Node, wanted: bool) -> Node:
 
 def compare(operator: str, left: Node, right: Node) -> Node:
     """``= != < <= > >= <=>``; NaN equals itself and is the greatest number."""
-    left, right, wide = _comparable(operator, left, right)
+    left, right, wide = _comparable(operator, *_equally_long(operator, left, right))
     null_safe = operator == "<=>"
     kernel = (FLOAT_COMPARISONS if pa.types.is_floating(wide) else COMPARISONS)["=" if null_safe else operator]
 
@@ -222,8 +229,47 @@ def _as(values: Any, wide: pa.DataType) -> Any:
     return values if values.type == wide else values.cast(wide, safe=not pa.types.is_floating(wide))
 
 
+def _equally_long(what: str, left: Node, right: Node) -> tuple[Node, Node]:
+    """Two sides of a comparison, the shorter one padded with blanks where Spark does: char(n) beside a literal, or
+    beside another char(n)."""
+    if left.char is None and right.char is None:
+        return left, right
+    widths = [_width(node) for node in (left, right)]
+    if any(node.is_constant and not node.is_literal and _fits(node, STRING) for node in (left, right)):
+        raise refuse(f"{what} of char(n) and a text that is computed of literals")
+    if None in widths:
+        return left, right
+    width = max(w for w in widths if w is not None)
+    return _padded_to(left, width), _padded_to(right, width)
+
+
+def _width(node: Node) -> int | None:
+    return len(node.value) if node.is_literal and isinstance(node.value, str) else node.char
+
+
+def _padded_to(node: Node, width: int) -> Node:
+    return literal(node.value.ljust(width), STRING) if node.is_literal else as_char(node, width)
+
+
+def as_char(node: Node, width: int) -> Node:
+    """Texts as a column char(n) stores them."""
+    return replace(_made(STRING, lambda values: padded(values, width), node), char=width, is_constant=False)
+
+
+def without_char(what: str, *nodes: Node) -> None:
+    """Raise CallError for a column char(n), which Spark compares there without padding."""
+    if any(node.char is not None for node in nodes):
+        raise refuse(f"{what} of char(n)")
+
+
 def is_in(value: Node, choices: Sequence[Node]) -> Node:
     """IN: literals are looked up together, in one pass over the rows."""
+    without_char("IN with columns", *choices)
+    if value.char is not None:
+        if any(_width(choice) is None for choice in choices):
+            raise refuse("IN of char(n) and anything but text literals")
+        width = max(value.char, *(len(choice.value) for choice in choices))
+        value, choices = _padded_to(value, width), [_padded_to(choice, width) for choice in choices]
     sets: dict[tuple[int, pa.DataType], tuple[Node, list[Any]]] = {}
     found: list[Node] = []
     for choice in choices:
@@ -469,7 +515,8 @@ def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
         return pc.if_else(todo, _where(values[-1], rows, todo), result)
 
     inner = (*conditions, *values)
-    return Node(data_type, run, any(node.can_fail for node in inner), steps=_steps(*inner))
+    constant = all(node.is_constant for node in inner)
+    return Node(data_type, run, any(node.can_fail for node in inner), steps=_steps(*inner), is_constant=constant)
 
 
 def coalesce(*nodes: Node) -> Node:
@@ -480,6 +527,7 @@ def coalesce(*nodes: Node) -> Node:
 
 def null_if(left: Node, right: Node) -> Node:
     """The first value, or null where both are equal."""
+    without_char("NULLIF", left, right)
     return case([(compare("=", left, right), literal(None, left.data_type))], left)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.read.predicates import Predicate, shown
+from deltalog.read.predicate_sql import shown
+from deltalog.read.predicates import Predicate
 from deltalog.spec import column_mapping, features, widening
 from deltalog.spec.actions import Format, Metadata, Protocol
 from deltalog.spec.codec import canonical_json

@@ -23,14 +23,8 @@ from deltalog.log.snapshot import Snapshot
 from deltalog.log.statistics import live_rows
 from deltalog.parallel import in_order
 from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
-from deltalog.read.predicates import (
-    Predicate,
-    as_predicate,
-    bind,
-    columns_of,
-    matches,
-    shown,
-)
+from deltalog.read.predicate_sql import as_predicate, shown
+from deltalog.read.predicates import Predicate, bind, columns_of, matches
 from deltalog.read.skipping import split
 from deltalog.spec import column_mapping, features, row_tracking
 from deltalog.spec.actions import AddFile

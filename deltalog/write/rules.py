@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,10 +31,9 @@ from deltalog.spec.schema import (
     StructType,
     columns_by_path,
 )
+from deltalog.spec.sized_text import SIZED_KEY, Length, declared, length_of, padded
 from deltalog.write.expressions import Expression, compile_expression, equal_to_column
 
-_SIZED = "__CHAR_VARCHAR_TYPE_STRING"
-_SIZED_TYPE = re.compile(r"(char|varchar)\((\d{1,9})\)")
 _SHOWN = 100
 T = TypeVar("T")
 
@@ -51,14 +49,6 @@ class Check:
     text: str
     condition: Expression
     generates: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Length:
-    """char(n): padded with blanks to n characters; varchar(n): at most n. Blanks beyond are cut off."""
-
-    padded: bool
-    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +130,15 @@ class Rules:
         bare = pc.utf8_rtrim(values, characters=" ")
         self._check_length(bare, name, length)
         cut = pc.utf8_slice_codeunits(values, 0, length.limit)
-        return pc.utf8_rpad(cut, width=length.limit, padding=" ") if length.padded else cut
+        return padded(cut, length.limit) if length.padded else cut
 
     def _check_length(self, values: Any, name: str, length: Length) -> None:
         longer = pc.fill_null(pc.greater(pc.utf8_length(values), length.limit), False)
         count = pc.sum(longer, min_count=0).as_py() or 0
         if count:
-            declared = f"{'char' if length.padded else 'varchar'}({length.limit})"
+            kind = f"{'char' if length.padded else 'varchar'}({length.limit})"
             example = f"{name}={_shown(values.filter(longer)[0].as_py())}"
-            raise self._violation(f"column {name}", declared, count, example)
+            raise self._violation(f"column {name}", kind, count, example)
 
     def _violation(self, name: str, text: str, count: int, example: str) -> ConstraintViolationError:
         rows = "1 row violates" if count == 1 else f"{count} rows violate"
@@ -191,7 +181,7 @@ def _short(text: str) -> str:
 
 
 # A table whose schema and properties have none of these words has no rules.
-_WORDS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, _SIZED)
+_WORDS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
 
 
 def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> Rules:
@@ -298,12 +288,12 @@ def _columns_with(schema: StructType, key: str) -> list[StructField]:
 
 
 def _lengths(schema: StructType) -> Iterator[tuple[str, Length]]:
-    for column in _columns_with(schema, _SIZED):
-        declared = str(column.metadata[_SIZED]).replace(" ", "").lower()
-        match = _SIZED_TYPE.fullmatch(declared)
-        if match is None or str(column.data_type) != "string":
+    for column in _columns_with(schema, SIZED_KEY):
+        length = length_of(column)
+        if length is None:
             raise UnsupportedFeatureError(
-                f"Column {column.name} is declared {declared}; char and varchar inside other types cannot be written.",
+                f"Column {column.name} is declared {declared(column)}; char and varchar inside other types cannot be "
+                "written.",
                 features=("char/varchar",),
             )
-        yield column.name, Length(match[1] == "char", int(match[2]))
+        yield column.name, length

@@ -36,7 +36,8 @@ from deltalog.log.snapshot import Snapshot, UnreadSnapshot
 from deltalog.log.statistics import live_rows
 from deltalog.log.totals import NO_FILES, totals_after
 from deltalog.read.changes import CHANGE_TYPE_FIELD
-from deltalog.read.predicates import Predicate, as_predicate, bind, columns_of, shown
+from deltalog.read.predicate_sql import as_predicate, shown
+from deltalog.read.predicates import Predicate, bind, columns_of
 from deltalog.read.skipping import in_partitions, split
 from deltalog.spec import column_mapping, features, row_tracking, timestamps
 from deltalog.spec.actions import (

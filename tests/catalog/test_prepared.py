@@ -8,7 +8,8 @@ import pytest
 
 from deltalog import Predicate, StructType, col
 from deltalog.catalog.prepared import decode_prepared, encode_prepared
-from deltalog.read.predicates import bind, parse
+from deltalog.read.predicate_sql import parse
+from deltalog.read.predicates import bind
 from deltalog.write.conflicts import Prepared, Reads
 
 SCHEMA = StructType.from_arrow(

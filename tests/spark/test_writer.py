@@ -15,6 +15,7 @@ import deltalog
 import spark_ext
 import spark_ext.writer
 from deltalog.storage.fs import LocalStore
+from tests.core_env.other_writers import declared_afterwards
 from tests.spark.tables import action, data_files, litter, rows, schema, versions
 
 NOT_NULL = (
@@ -279,6 +280,22 @@ def test_char_and_varchar_keep_their_length(spark: Any, table: str) -> None:
         with pytest.raises(deltalog.SchemaMismatchError, match="has a longer value"):
             write(spark.createDataFrame([row], "c string, v string")).mode("append").save(table)
     assert versions(table) == [0, 1]
+
+
+def test_char_is_compared_padded_in_conditions_and_by_readers(spark: Any, table: str) -> None:
+    key, text = "__CHAR_VARCHAR_TYPE_STRING", deltalog.PrimitiveType("string")
+    plain = deltalog.StructType((deltalog.StructField("c", text),))
+    deltalog.DeltaTable.create(table, plain, data=pa.table({"c": ["a", "b ", "c  x  "]}))
+    declared = deltalog.StructType((deltalog.StructField("c", text, True, {key: "char(4)"}),))
+    table_of_others = declared_afterwards(Path(table), declared)
+    table_of_others.add_constraint("known", "c <> 'zz'")
+    write(spark.createDataFrame([("a",), ("y ",)], "c string")).mode("append").save(table)
+    with pytest.raises(deltalog.ConstraintViolationError):
+        write(spark.createDataFrame([("zz",)], "c string")).mode("append").save(table)
+    back = spark_ext.read(spark).load(table)
+    assert sorted(row.c for row in back.collect()) == ["a   ", "a   ", "b   ", "c  x  ", "y   "]
+    for where in ("c = 'a'", "c IN ('a', 'x')", "c < 'b'", "c = 'a      '"):
+        assert back.where(where).count() == 2 == table_of_others.snapshot().scan(where=where).to_arrow().num_rows, where
 
 
 # --- partitions

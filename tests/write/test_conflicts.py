@@ -25,7 +25,8 @@ from deltalog import (
     UnsupportedFeatureError,
 )
 from deltalog.log.replay import file_key
-from deltalog.read.predicates import bind, parse
+from deltalog.read.predicate_sql import parse
+from deltalog.read.predicates import bind
 from deltalog.spec import row_tracking
 from deltalog.spec.actions import CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction
 from deltalog.spec.codec import CommitActions
