@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.read.predicate_sql import parse, to_sql
-from deltalog.read.predicates import Predicate, bind
+from deltalog.read.predicates import Predicate, bind, number_of_values
 from deltalog.spec.schema import StructType
 
 # What a scan's ``origin`` is, by itself or with the condition under which the rows matter.
@@ -23,6 +23,8 @@ Read = str | tuple[str, "Predicate | str | None"]
 
 # The key in the schema metadata of what a scan gives. Writers of deltalog do not store it.
 ORIGIN_KEY = b"deltalog.read"
+# Text of more is megabytes in the metadata of every batch, and seconds of parsing.
+_MAX_SAID_VALUES = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,8 +55,9 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def text_of(where: Predicate | None, schema: StructType) -> str | None:
-    """A bound condition as text that means the same; None where no text does."""
-    if where is None:
+    """A bound condition as text that means the same; None where no text does, and where it has too many values: then
+    all rows count as read."""
+    if where is None or number_of_values(where) > _MAX_SAID_VALUES:
         return None
     text = to_sql(where)
     try:

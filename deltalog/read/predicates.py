@@ -331,6 +331,15 @@ def comparable(bound: Bound) -> Bound:
     return bound
 
 
+def number_of_values(predicate: Predicate) -> int:
+    """How many values the lists of a predicate have."""
+    if isinstance(predicate, (And, Or)):
+        return number_of_values(predicate.left) + number_of_values(predicate.right)
+    if isinstance(predicate, Not):
+        return number_of_values(predicate.operand)
+    return len(predicate.values) if isinstance(predicate, In) else 0
+
+
 def columns_of(predicate: Predicate) -> list[Column]:
     """The columns that a predicate looks at, each once."""
     found: dict[tuple[str, ...], Column] = {}
