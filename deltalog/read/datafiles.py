@@ -100,7 +100,8 @@ def read_file(
         pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=large) as parquet,
     ):
         assemble = _Assembly(parquet, file, layout)
-        for start, rows, stored in _stored(parquet, assemble.stored_names, deleted, only, large):
+        size = _batch_rows(parquet.metadata, sum(char_length([column]) or 0 for column in layout.schema))
+        for start, rows, stored in _stored(parquet, assemble.stored_names, deleted, only, large, size):
             positions = _positions(start, rows, deleted, only)
             if positions is None or len(positions):
                 batch = assemble(start, rows, stored)
@@ -137,10 +138,9 @@ def _unreadable(store: LogStore, path: str, error: Exception) -> InvalidDataFile
 
 
 def _stored(
-    parquet: Any, names: list[str], deleted: BitMap64, only: BitMap64 | None, threads: bool
+    parquet: Any, names: list[str], deleted: BitMap64, only: BitMap64 | None, threads: bool, size: int
 ) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
     """Position of the first row, number of rows and stored columns, batch by batch; None where no column is read."""
-    size = _batch_rows(parquet.metadata)
     for start, rows, groups in _runs(parquet.metadata, deleted, only):
         if not names:
             for position in range(start, start + rows, size):
@@ -174,12 +174,13 @@ def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[tuple
     return runs
 
 
-def _batch_rows(metadata: pq.FileMetaData) -> int:
-    """As many rows as make a batch of the usual size, going by the first row group."""
+def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
+    """As many rows as make a batch of the usual size, going by the first row group and what a row is padded with."""
     if metadata.num_row_groups == 0:
         return MAX_BATCH_ROWS
     group = metadata.row_group(0)
-    rows: int = _BATCH_BYTES * max(1, group.num_rows) // max(1, group.total_byte_size)
+    held = max(1, group.num_rows)
+    rows: int = _BATCH_BYTES * held // max(1, group.total_byte_size + padding_bytes * held)
     return max(1, min(MAX_BATCH_ROWS, rows))
 
 

@@ -18,6 +18,7 @@ MAX_HINT_BYTES = 16 << 20  # _last_checkpoint
 MAX_CHECKSUM_BYTES = 256 << 20  # a .crc, which may list all files
 MAX_SCHEMA_BYTES = 32 << 20  # schemaString, as text
 MAX_SCHEMA_DEPTH = 128  # types within types
+MAX_CHAR_LENGTH = 1 << 16  # n of char(n), to which every value is padded when it is read
 MAX_EXPRESSION_CHARS = 10_000  # a constraint, or what generates a column
 MAX_EXPRESSION_STEPS = 10_000  # kernels that run for it; of a value that is used twice they run twice
 MAX_CHECKPOINT_ROWS = 1 << 28  # in one Parquet file of a checkpoint

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from deltalog.errors import CorruptTableError
+from deltalog.spec import limits
 from deltalog.spec.schema import StructField
 
 SIZED_KEY = "__CHAR_VARCHAR_TYPE_STRING"
@@ -43,9 +45,16 @@ def length_of(column: StructField) -> Length | None:
 
 
 def char_length(fields: Sequence[StructField]) -> int | None:
-    """n of the column char(n) at the end of a path of fields."""
+    """n of the column char(n) at the end of a path of fields. Raises CorruptTableError for one over the cap."""
     length = length_of(fields[-1]) if SIZED_KEY in fields[-1].metadata else None
-    return length.limit if length is not None and length.padded else None
+    if length is None or not length.padded:
+        return None
+    if length.limit > limits.MAX_CHAR_LENGTH:
+        raise CorruptTableError(
+            f"Column {fields[-1].name} is declared {declared(fields[-1])}: its length "
+            f"{limits.over('MAX_CHAR_LENGTH', length.limit)}."
+        )
+    return length.limit
 
 
 def has_char_inside(column: StructField) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from deltalog import (
     CallError,
     ConstraintViolationError,
+    CorruptTableError,
     DeltaTable,
     PrimitiveType,
     SchemaMismatchError,
@@ -221,6 +222,22 @@ def test_expressions(text: str, answers: list[bool | None]) -> None:
 def test_expressions_that_are_refused(text: str) -> None:
     with pytest.raises(CallError, match=r"char\(n\)"):
         compile_expression(text, SCHEMA)
+
+
+def test_long_columns_are_read_in_bounded_memory(tmp_path: Path) -> None:
+    def declare(length: int) -> DeltaTable:
+        fields = (PLAIN.fields[0], StructField("c", TEXT, True, {KEY: f"char({length})"}))
+        return declared_afterwards(tmp_path / "t", StructType(fields))
+
+    plain = StructType(PLAIN.fields[:2])
+    rows = pa.table({"id": range(5000), "c": ["a"] * 5000})
+    DeltaTable.create(str(tmp_path / "t"), plain, data=rows)
+    scan = declare(1 << 16).snapshot().scan(where="c = 'a'")
+    first = next(iter(scan.batches()))
+    assert first.nbytes < 40 << 20 and first["c"][0].as_py() == "a".ljust(1 << 16)
+    for where in (None, "c = 'a'"):
+        with pytest.raises(CorruptTableError, match="MAX_CHAR_LENGTH"):
+            declare(999_999_999).snapshot().scan(where=where).to_arrow()
 
 
 def test_lists_of_char_cannot_be_written(tmp_path: Path) -> None:
