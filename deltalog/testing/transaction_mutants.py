@@ -11,6 +11,7 @@ from typing import Any
 
 from deltalog.catalog import branch as branch_module
 from deltalog.catalog import commit as commit_module
+from deltalog.catalog import marks as marks_module
 from deltalog.catalog import records as records_module
 from deltalog.catalog import store as store_module
 from deltalog.catalog.branch import Branch
@@ -34,6 +35,7 @@ commit: Any = commit_module
 records: Any = records_module
 store: Any = store_module
 leftovers: Any = leftovers_module
+marks: Any = marks_module
 manager: Any = manager_module
 transaction: Any = transaction_module
 REAL_CATCH_UP: Any = Branch.catch_up
@@ -264,6 +266,49 @@ def leaves_what_dead_processes_were_committing(patch: Patch) -> None:
         )
 
     patch.setattr(records, "overdue", overdue)
+
+
+# ------------------------------------------------------------------------------- objects of transactions that failed
+
+JOBS: dict[str, Any] = {"policy": "random", "clients": 3, "fault_rate": 0.0, "kinds": {"job": 1}, "operations": 4}
+
+
+@mutant("X10", **JOBS)
+def looks_who_needs_objects_before_it_marks_them(patch: Patch) -> None:
+    real = leftovers._Cleaner._take_away
+
+    def take_away(self: Any, table: Any, store: Any, some: Any) -> Any:
+        seen = self._look(table)
+        self._look = lambda table: seen
+        try:
+            return real(self, table, store, some)
+        finally:
+            del self._look
+
+    patch.setattr(leftovers._Cleaner, "_take_away", take_away)
+
+
+@mutant("X10", **JOBS)
+def keeps_and_ratifies_whatever_was_marked_since(patch: Patch) -> None:
+    patch.setattr(MemoryCoordinator, "_are_last", lambda self, numbers: True)
+
+
+@mutant("X10", **JOBS)
+def adds_objects_that_are_being_deleted(patch: Patch) -> None:
+    def check_added(self: Any, store: Any, files: Any) -> int:
+        return int(self._known.last)
+
+    patch.setattr(marks.KnownMarks, "check_added", check_added)
+
+
+@mutant("X7", **JOBS)
+def looks_for_objects_once(patch: Patch) -> None:
+    patch.setattr(leftovers, "_looks_due", lambda record, now_ms: len(leftovers.LATE_LOOKS_MS) + 1)
+
+
+@mutant("X10", **JOBS)
+def deletes_objects_that_were_added_and_not_yet_committed(patch: Patch) -> None:
+    patch.setattr(leftovers, "added_files", lambda part: [])
 
 
 # ------------------------------------------------------------------------------------------- processes, lost answers

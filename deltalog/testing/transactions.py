@@ -57,6 +57,7 @@ from deltalog.testing.coordinators import (
     WatchedCoordinator,
 )
 from deltalog.testing.deals import Cut, Deal, Ratified, World, judge, worth
+from deltalog.testing.jobs import misplaced, run_job
 from deltalog.testing.recording import WatchedStore, file_action, log_of, quiet, seeded_environment
 from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.simulation import ScheduleResult, run_schedules
@@ -70,6 +71,8 @@ SCHEMA = pa.schema([pa.field("x", pa.int64())])
 NAMES = ("bank.a", "bank.b", "bank.c")
 #: What clients do, and how often in proportion.
 KINDS: Mapping[str, int] = {"deal": 10, "share": 2, "single": 4, "sum": 3, "cut": 2, "meddle": 3, "recover": 2}
+#: The same for schedules of jobs that use the same object names, see ``deltalog.testing.jobs``.
+JOBS: Mapping[str, int] = {"job": 8, "meddle": 1, "recover": 1}
 #: How a deal ends.
 ENDS: Mapping[str, int] = {"commit": 12, "cancel": 2, "hand over": 3, "leave": 2}
 
@@ -99,6 +102,7 @@ class SimulatedManager(TransactionManager):
     ) -> None:
         super().__init__(coordinator, environment=environment, idle_timeout=idle_timeout)
         self._tables = _Tables(coordinator, environment, open_store)
+        self.plain_store = open_store
 
 
 class _Tables(ManagedTables):
@@ -287,6 +291,7 @@ class TransactionSimulation:
             deals=self.deals, reads=self.reads, cuts=self.cuts, left=self.left, crashes=self.crashes
         )
         violations = judge(world)
+        violations += [Violation(*each) for each in misplaced(world.logs, self.bank.stores)]
         return self._result(violations)
 
     def _spawn(self, name: str, operations: int) -> None:
@@ -446,6 +451,11 @@ class TransactionSimulation:
             client.sleep(client.random.choice((0.1, 100.0)))
         return "unknown"
 
+    commit = _commit
+
+    def _job(self, client: Client, manager: SimulatedManager) -> Any:
+        return run_job(self, client, manager)
+
     def _cancel(self, manager: SimulatedManager, deal: Deal) -> Any:
         try:
             manager.cancel_transaction(deal.token)
@@ -510,10 +520,13 @@ class TransactionSimulation:
 
     def _finish(self, client: Client) -> None:
         """When all is quiet: somebody recovers, when whatever was left is overdue."""
-        later = _later(client.environment(), lambda: self.scheduler.time_ms() + 5 * _DAY_MS)
+        passed = [5 * _DAY_MS]
+        later = _later(client.environment(), lambda: self.scheduler.time_ms() + sum(passed))
         manager = SimulatedManager(self.bank.coordinator, later, self.bank.stores.__getitem__)
         try:
-            manager.recover(datetime.timedelta(days=365))
+            for days in (0, 2, 2):  # objects are looked for again
+                passed.append(days * _DAY_MS)
+                manager.recover(datetime.timedelta(days=365))
             self.left = self.bank.left(manager)
             for deal in self.deals:
                 if deal.is_transaction:
@@ -615,10 +628,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--first", type=int, help="the first seed (default: others each time)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one for each core")
+    parser.add_argument("--jobs", action="store_true", help="of jobs that use the same object names")
     chosen = parser.parse_args(arguments)
+    run = functools.partial(run_transactions, policy="random", kinds=JOBS) if chosen.jobs else run_transactions
     first = 1_000_000 * (1 + secrets.randbelow(1_000_000)) if chosen.first is None else chosen.first
     seeds, started = range(first, first + chosen.runs), time.monotonic()
-    totals, bad = run_schedules(seeds, processes=chosen.processes, run=run_transactions)
+    totals, bad = run_schedules(seeds, processes=chosen.processes, run=run)
     print(totals.line(time.monotonic() - started, f"{seeds.start}..{seeds.stop - 1}"))
     for result in bad[:3]:
         print(result.report(), file=sys.stderr)

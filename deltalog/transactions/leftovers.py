@@ -69,13 +69,12 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
             failed.append(error)
     for record in ledger.all(StatusFilter.ACTIVE):
         done["aborted"] += ledger.settled(record).status is TransactionStatus.ABORTED
-    has_aborted = False
-    for record in ledger.uncleaned():
-        has_aborted = has_aborted or record.status is TransactionStatus.ABORTED
+    uncleaned = list(ledger.uncleaned())
+    if any(record.status is TransactionStatus.ABORTED for record in uncleaned):
+        _forget_markings(ledger, tables)
+    for record in uncleaned:
         if _is_due(record, ledger.now_ms()):
             done["cleaned"] += _cleaned(ledger, tables, record)[0]
-    if has_aborted:
-        _forget_markings(ledger, tables)
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
@@ -83,7 +82,8 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
         if record.end_ms is not None and record.end_ms < oldest_ms:
             cleaned, is_left = _cleaned(ledger, tables, record)
             done["cleaned"] += cleaned
-            if not is_left:
+            # Names that are looked for again keep it, however short the retention is.
+            if not (is_left or ledger.coordinator.parts(record.id)):
                 ledger.coordinator.delete(record.id)
                 done["forgotten"] += 1
     if failed:

@@ -6,6 +6,7 @@ DELTALOG_TRANSACTION_SCHEDULES=20000 runs more of them, DELTALOG_FIRST_SEED=1000
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from deltalog.testing.deals import Cut, Deal, Ratified, World, judge
 from deltalog.testing.simulation import run_schedules
 from deltalog.testing.stores import Fault
-from deltalog.testing.transactions import KINDS, main, run_transactions
+from deltalog.testing.transactions import JOBS, KINDS, main, run_transactions
 
 SCHEDULES = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", "1000"))
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
@@ -37,6 +38,15 @@ def test_money_is_moved_and_never_made(capsys):
     possible = set(Fault) - {Fault.FAIL_AFTER}
     assert all(totals.faults[fault] for fault in possible)
     assert totals.outcomes["killed"] >= SCHEDULES / 10 and not totals.outcomes["crashed"]
+
+
+@pytest.mark.timeout(300)
+def test_objects_of_jobs_are_kept_or_go():
+    """Jobs that cancel and expire, retries with the same names, clean-ups, and others that recover."""
+    jobs = functools.partial(run_transactions, policy="random", kinds=JOBS)
+    totals, bad = run_schedules(range(60), processes=min(2, os.cpu_count() or 1), run=jobs)
+    assert not totals.violations, f"seeds {[r.seed for r in bad]}, first:\n{bad[0].report()}"
+    assert totals.kinds["job"] >= 50 and totals.faults[Fault.LATE]
 
 
 def test_quiet_schedules_end_as_they_should():
