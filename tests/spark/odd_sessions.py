@@ -79,6 +79,7 @@ _KINDS: Mapping[str, Mapping[str, str]] = {
     "mapped by name": {"delta.columnMapping.mode": "name"},
     "mapped by id": {"delta.columnMapping.mode": "id"},
     "change feed": {"delta.enableChangeDataFeed": "true"},
+    "deletion vectors": {"delta.enableDeletionVectors": "true"},
 }
 _PARTITIONS = ((), ("p",), ("s",), ("d",), ("dec",), ("ts",), ("p", "s"))
 _COLUMNS = {
@@ -125,6 +126,7 @@ class OddSession:
         settings = {key: self._random.choice(SETTINGS[key]) for key in some}
         with session_of(self.spark, settings):
             self._write(settings.get("spark.sql.sources.partitionOverwriteMode") == "dynamic")
+            self._delete()
             self._check(deltalog.DeltaTable.open(self.path).snapshot().scan().to_arrow().to_pylist(), "deltalog")
             back = spark_ext.read(self.spark).load(self.path)
             micros = back.selectExpr("* except(ts)", "unix_micros(ts) as ts")
@@ -176,6 +178,14 @@ class OddSession:
             self._rows = [*kept, *new]
         else:
             self._rows = new
+
+    def _delete(self) -> None:
+        """A row, by deltalog; in some tables by a deletion vector."""
+        if self._rows and self._random.random() < 0.4:
+            gone = self._random.choice(self._rows)["id"]
+            self.told.append(f"delete {gone}")
+            deltalog.DeltaTable.open(self.path).delete(f"id = {gone}")
+            self._rows = [row for row in self._rows if row["id"] != gone]
 
     def _changed(self) -> dict[str, str]:
         found = {key: self.spark.conf.get(key, None) for key in SETTINGS}

@@ -199,4 +199,50 @@ def test_executors_with_another_disk(tmp_path: Path) -> None:
     assert versions(str(table)) == [0] and sorted(os.listdir(table)) == ["_delta_log"]
 
 
+_RETRIED = """
+import json, os, sys, time
+import deltalog, spark_ext
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+table = sys.argv[1]
+spark = (
+    SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.speculation", "true").config("spark.speculation.interval", "50ms")
+    .config("spark.speculation.multiplier", "1.1").config("spark.speculation.quantile", "0.3")
+    .config("spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version", "2").getOrCreate()
+)
+def once(number):
+    context = TaskContext.get()
+    if number % 7 == 6 and context.attemptNumber() == 0:
+        open(f"{table}_failed_{context.stageId()}_{context.partitionId()}", "w").close()
+        raise ValueError("the first attempt of each task fails")
+    time.sleep(0.01 * (context.partitionId() == 1))
+    return number
+column = udf(once, "long")("id").alias("id")
+ids = spark.range(0, 100, 1, 4)
+for df in (ids.select(column), ids.repartition(3).select(column), ids.select(column).distinct()):
+    spark_ext.write(df.selectExpr("id", "id % 5 as p")).partitionBy("p").mode("overwrite").save(table)
+    found = deltalog.DeltaTable.open(table).snapshot().scan(["id"]).to_arrow()["id"].to_pylist()
+    assert sorted(found) == list(range(100)), found
+spark.stop()
+"""
+
+
+@pytest.mark.long
+def test_tasks_that_are_retried_count_once(tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    done = subprocess.run(
+        [sys.executable, "-c", _RETRIED, table],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert versions(table) == [0, 1, 2] and len(list(tmp_path.glob("table_failed_*"))) >= 10
+
+
 _LONG = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
