@@ -12,6 +12,7 @@ import decimal
 import json
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,9 @@ import pyarrow.parquet as pq
 
 import deltalog
 from spark_ext import paths
+
+# After a job that failed: how often and how long its directory is looked at, until it stays away.
+_LOOK_EVERY_S, _QUIET_LOOKS, _STRAGGLER_LOOKS = 0.1, 5, 100
 
 # A data file: its path below some directory, and its partition values as the log has them.
 DataFile = tuple[str, dict[str, str | None]]
@@ -76,9 +80,17 @@ class JobDirectory:
                 return False
         return True
 
-    def remove(self) -> None:
+    def remove(self, stragglers: bool = False) -> None:
         """Remove the files, the directories that were made for them when nothing else is in them, and the table's
-        own one when it was made and is empty. Best effort."""
+        own one when it was made and is empty. Best effort. ``stragglers``: tasks of a job that has failed or was
+        cancelled may be at work for a moment, and make the job's directory anew."""
+        quiet = 0
+        for _ in range(_STRAGGLER_LOOKS if stragglers else 0):
+            quiet = 0 if os.path.exists(self.path) else quiet + 1
+            if quiet > _QUIET_LOOKS:
+                break
+            shutil.rmtree(self.path, ignore_errors=True)
+            time.sleep(_LOOK_EVERY_S)
         for path in self._placed:
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -97,7 +109,8 @@ def collect(
     """
     found: list[DataFile] = []
     for parent, directories, files in os.walk(directory):
-        directories.sort()
+        # A task that was given up may still be writing there; what it writes is no part of the job.
+        directories[:] = sorted(name for name in directories if not name.startswith(("_", ".")) or "=" in name)
         below = os.path.relpath(parent, directory)
         segments = [] if below == "." else below.split(os.sep)
         for file in sorted(files):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
-from typing import Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, Union
 
 import deltalog
 
@@ -19,6 +19,24 @@ _GLOB = re.compile(r"([\\\[\]{}*?])")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 # What java.net.URI leaves as it is in a path.
 _URI_LITERAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*:@&=+$,;/")
+
+
+def check_format(source: str) -> None:
+    """Raises CallError unless a format is that of the tables that there are here."""
+    if not isinstance(source, str) or source.lower() not in ("delta", "deltalog"):
+        raise deltalog.CallError(f"The format is {source!r}, and only Delta tables are read and written here: 'delta'.")
+
+
+def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[..., NoReturn]:
+    """What a method of Spark's own reader or writer is here: a CallError when it is called. Raises AttributeError for
+    other names."""
+    if name not in elsewhere:
+        raise AttributeError(f"spark_ext.{kind} has no attribute {name!r}")
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise deltalog.CallError(f"{name} is not to be had here: {elsewhere[name]}.")
+
+    return refuse
 
 
 def is_address(url: str) -> bool:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
 from spark_ext import entries, paths
-from spark_ext.paths import Location
+from spark_ext.paths import Location, check_format, not_here
 from spark_ext.reads import marked
 from spark_ext.scan import scan
 from spark_ext.stored import Layout
@@ -33,6 +33,15 @@ _RANGE = {
 }
 _ALLOWED = {"allowedPaths": "allowed_paths"}
 _OPTIONS = {name.lower(): name for name in (*_TRAVEL, *_RANGE, *_ALLOWED, _FEED)}
+
+
+_FILES = "only Delta tables are read: load(path); spark.read reads files of other formats"
+# Methods of Spark's reader that this one has not, and why.
+_ELSEWHERE = {
+    "table": "tables are read by path: load(path), or load('catalog:<catalog>#<name>') for a table of a catalog",
+    "schema": "a Delta table has its own schema; select what is wanted after load(path)",
+    **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "textFile", "xml", "jdbc"), _FILES),
+}
 
 
 def read(spark: SparkSession) -> Reader:
@@ -77,6 +86,14 @@ class Reader:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._options: dict[str, Any] = {}
+
+    def format(self, source: str) -> Reader:
+        """``delta`` or ``deltalog``, as code for Spark's own reader says it; there is no other."""
+        check_format(source)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return not_here(name, _ELSEWHERE, "Reader")
 
     def option(self, key: str, value: Any) -> Reader:
         """Set one option. Raises CallError for a name that is not known."""

@@ -23,7 +23,8 @@ from spark_ext.conform import as_table, check_unique, conformed, problems, quote
 from spark_ext.counted import RowCount
 from spark_ext.defaults import PROPERTY_DEFAULTS, SessionDefaults
 from spark_ext.files import JobDirectory, collect, rows_of
-from spark_ext.paths import Location
+from spark_ext.jobs import cancelled_with_its_caller, failure_of_store
+from spark_ext.paths import Location, check_format, not_here
 from spark_ext.reads import reads_of
 from spark_ext.session import (
     OPTIONS,
@@ -61,6 +62,17 @@ _OPTIONS = {
     )
 }
 _CODECS = ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli")
+
+
+_BY_PATH = "tables are written by path: save(path), or save('catalog:<catalog>#<name>') for a table of a catalog"
+_LAYOUT = "Delta tables have no buckets; partitionBy(...) is what there is"
+_FILES = "only Delta tables are written: save(path); df.write writes files of other formats"
+# Methods of Spark's writer that this one has not, and why.
+_ELSEWHERE = {
+    **dict.fromkeys(("saveAsTable", "insertInto"), _BY_PATH),
+    **dict.fromkeys(("bucketBy", "sortBy", "clusterBy"), _LAYOUT),
+    **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "xml", "jdbc"), _FILES),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +123,14 @@ class Writer:
         self._options: dict[str, Any] = {}
         self._properties: dict[str, str] = {}
         self._defaults = SessionDefaults()
+
+    def format(self, source: str) -> Writer:
+        """``delta`` or ``deltalog``, as code for Spark's own writer says it; there is no other."""
+        check_format(source)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return not_here(name, _ELSEWHERE, "Writer")
 
     def mode(self, mode: str) -> Writer:
         """``append``, ``overwrite``, ``error`` (or ``errorifexists``), ``ignore``."""
@@ -320,7 +340,7 @@ class Writer:
                 assert snapshot is not None
                 return WriteResult(snapshot.version, False, "the data has no rows, and nothing else changes")
         except BaseException:
-            job.remove()
+            job.remove(stragglers=True)
             raise
         rows, size = sum(rows_of(add) for add in adds), sum(add.size for add in adds)
         metrics = {"numFiles": str(len(adds)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
@@ -404,7 +424,7 @@ class Writer:
         if spark_version(spark) >= TIMESTAMP_SETTING_AS_OPTION:
             options[TIMESTAMP_SETTING] = settings.pop(TIMESTAMP_SETTING)
         try:
-            with session_settings(spark, settings):
+            with session_settings(spark, settings), cancelled_with_its_caller(spark):
                 writer = count.of(frame).write.mode("error").options(**options)
                 if plan.partition_columns:
                     writer = writer.partitionBy(*plan.stored_partition_columns)
@@ -412,7 +432,10 @@ class Writer:
         except Exception as error:
             refusal = rules.REFUSAL.search(str(error))
             if refusal is None:
-                raise
+                of_store = failure_of_store(error, directory)
+                if of_store is None:
+                    raise
+                raise of_store from error
             raise rules.violation(refusal[1], demands) or deltalog.SchemaMismatchError(refusal[1]) from error
         return count.rows(spark, directory)
 

@@ -1,0 +1,56 @@
+"""A Spark job that is over when its caller goes on, and whose failures say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Iterator
+
+from pyspark.sql import SparkSession
+
+import deltalog
+
+# What the file systems of executors say of themselves, in the message that Spark passes on.
+_OF_THE_STORE = re.compile(
+    r"No space left on device|Disk quota exceeded|File too large|Read-only file system|Input/output error"
+)
+
+
+@contextlib.contextmanager
+def cancelled_with_its_caller(spark: SparkSession) -> Iterator[None]:
+    """Jobs that are started here end with the block. A KeyboardInterrupt ends only the call that waits for one: the job
+    itself would go on, and write."""
+    tag = f"deltalog-{uuid.uuid4()}"
+    is_tagged = True
+    try:
+        spark.addTag(tag)
+    except Exception:  # Spark 3.5 has it on Connect only
+        is_tagged = False
+    try:
+        yield
+    except Exception:
+        raise  # Spark itself has ended the job
+    except BaseException:
+        if is_tagged:
+            with contextlib.suppress(Exception):
+                # A classic session knows its tags by thread, and the call that was left has taken the thread with it.
+                # All jobs of the session is what PySpark itself means to end by Ctrl-C.
+                _ = spark.interruptTag(tag) or spark.interruptAll()
+        raise
+    finally:
+        if is_tagged:
+            with contextlib.suppress(Exception):
+                spark.removeTag(tag)
+
+
+def failure_of_store(error: Exception, directory: str) -> deltalog.StoreError | None:
+    """The error for a job that failed because its files could not be written, where that is why."""
+    found = _OF_THE_STORE.search(str(error))
+    if found is None:
+        return None
+    return deltalog.StoreError(
+        f"{directory}: Spark cannot write the files: {found[0]}. Nothing was committed and the files are removed. Make "
+        "room where Spark writes, and for its own temporary files, and write again.",
+        path=directory,
+    )
