@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
 from deltalog.errors import CallError, NilIteratorError, NoSnapshotsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.manifest import Manifest
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _BLOB_TYPES = (bytes, bytearray, memoryview)
 
 
+@checked
 class Dataset:
     """The verbs of the write contract (docs/contracts/write.md) on a location, empty or not.
 
@@ -40,6 +42,7 @@ class Dataset:
     ``open_store``. Cost of creation: none; of one with an address 1 call of the coordinator.
     """
 
+    @checked
     def __init__(
         self,
         url: Location,

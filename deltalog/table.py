@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
 from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.checkpoint import SIDECAR_ROWS, TopLevel, write_checkpoint
@@ -58,6 +59,7 @@ _MOVING = threading.Lock()
 log = logging.getLogger(__name__)
 
 
+@checked
 class DeltaTable:
     """A Delta table. Threads may share it; each call works on a snapshot of its own.
 

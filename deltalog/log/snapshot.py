@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from deltalog.arguments import checked
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log import statistics
 from deltalog.log.checkpoint_rows import Wanted
@@ -57,6 +58,7 @@ class Loaded:
     since: tuple[CommitActions, ...] = ()
 
 
+@checked
 class Snapshot:
     """The state of a table at one version; never changes. Threads may share it.
 

@@ -13,6 +13,7 @@ from typing import Literal
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from deltalog.arguments import checked
 from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, SchemaMismatchError
 from deltalog.log.snapshot import Snapshot
 from deltalog.parallel import in_order
@@ -86,6 +87,7 @@ def _is_merge_without_effect(commit: CommitActions) -> bool:
     return isinstance(metrics, dict) and all(metrics.get(name) == "0" for name in counts)
 
 
+@checked
 class Changes:
     """The changes of a range of versions, in order of commit; read when asked. Made by ``DeltaTable.changes``.
 

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arguments import checked
 from deltalog.errors import CallError
 from deltalog.log.columns import combined, scalar
 from deltalog.read.comparison import Operator, ValueSet, coerced, coerced_values, compare, plain, plain_values
@@ -99,6 +100,7 @@ class Column:
         return path_text(self.path)
 
 
+@checked
 def col(name: str) -> Column:
     """A column; ``a.b`` is the field b of the struct a, and a name that has dots is put in backquotes: `` `a.b` ``.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from deltalog.arguments import checked
 from deltalog.errors import CallError
 from deltalog.log.columns import empty
 from deltalog.log.replay import FILES
@@ -32,6 +33,7 @@ VariantForm = Literal["binary", "json"]
 _FILE_COLUMNS = ["path", "partition_values", "deletion_vector", "base_row_id", "default_row_commit_version", "size"]
 
 
+@checked
 class Scan:
     """A read that has not happened yet; each call below reads anew. Made by ``Snapshot.scan``."""
 

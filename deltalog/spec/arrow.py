@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from deltalog.errors import SchemaMismatchError, UnsupportedFeatureError
+from deltalog.arguments import shown
+from deltalog.errors import CallError, SchemaMismatchError, UnsupportedFeatureError
 from deltalog.spec.schema import (
     ArrayType,
     DataType,
@@ -101,6 +102,8 @@ def _variant_as_text(data_type: DataType) -> DataType:
 
 
 def schema_from_arrow(schema: pa.Schema) -> StructType:
+    if not isinstance(schema, pa.Schema):
+        raise CallError(f"The columns of a table are a pyarrow Schema or a StructType; got {shown(schema)}.")
     return StructType(tuple(_field_from_arrow(f, "") for f in schema))
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from deltalog.errors import CorruptTableError, SchemaMismatchError
+from deltalog.arguments import checked, shown
+from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError
 from deltalog.spec import limits
 
 # Metadata of a column by which it concerns writers.
@@ -83,6 +84,12 @@ class StructType:
         default=None, init=False, repr=False, compare=False
     )
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.fields, tuple):
+            object.__setattr__(self, "fields", tuple(self.fields) if isinstance(self.fields, list) else (self.fields,))
+        if not all(isinstance(column, StructField) for column in self.fields):
+            raise SchemaMismatchError(f"A struct is a tuple of StructField; got {shown(self.fields)}.")
+
     def __str__(self) -> str:
         return "struct<" + ",".join(f"{f.name}:{f.data_type}" for f in self.fields) + ">"
 
@@ -108,7 +115,10 @@ class StructType:
             index = ({f.name: f for f in reversed(self.fields)}, {f.name.lower(): f for f in reversed(self.fields)})
             object.__setattr__(self, "_index", index)
         exact, folded = index
-        return exact.get(name) or folded.get(name.lower())
+        try:
+            return exact.get(name) or folded.get(name.lower())
+        except (TypeError, AttributeError):
+            raise CallError(f"A column is looked for by its name, which is text; got {shown(name)}.") from None
 
     def to_json(self) -> str:
         """The text that ``metaData.schemaString`` holds. Raises SchemaMismatchError for what readers could not read."""
@@ -118,6 +128,7 @@ class StructType:
         return json.dumps(_to_json(self), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
+    @checked
     def from_json(cls, text: str) -> StructType:
         """Parse ``schemaString``. Raises CorruptTableError when it is not a Delta schema."""
         return _parse(text)
@@ -393,6 +404,7 @@ def holds_all(wide: DataType, narrow: DataType) -> bool:
     return wide.precision - wide.scale >= _DIGITS.get(str(narrow), 39)
 
 
+@checked
 def merge_schemas(
     table: StructType, data: StructType, widens: Callable[[DataType, DataType], bool] | None = None
 ) -> StructType:

@@ -24,6 +24,8 @@ def parse_path(path: str | Sequence[str]) -> Path:
     Raises CallError.
     """
     if not isinstance(path, str):
+        if not path:
+            raise CallError("A column was named by an empty list; its path has at least one name.")
         return tuple(path)
     names: list[str] = []
     at = -1  # where the dot before the next name would be

@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as pt
 
-from deltalog.errors import InvalidDataFileError
+from deltalog.arguments import checked, shown
+from deltalog.errors import CallError, InvalidDataFileError
 
 MAX_DEPTH = 200
 NULL = b"\x00"
@@ -42,6 +43,7 @@ _MALFORMED = (struct.error, IndexError, ValueError, OverflowError, ArithmeticErr
 # ------------------------------------------------------------------------------------------------- decoding
 
 
+@checked
 def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
     """A variant of a row, which is ``{"metadata": ..., "value": ...}``, as a Python value; None for no variant.
 
@@ -49,7 +51,12 @@ def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
     zone are in UTC; nanoseconds, which datetime has not, are cut off. Raises InvalidDataFileError when the bytes are
     no variant. Spec: PROTOCOL.md#variant-data-type. Cost: none.
     """
-    return None if variant is None else _decode(_Decoder, variant["metadata"], variant["value"])
+    if variant is None:
+        return None
+    metadata, value = variant.get("metadata"), variant.get("value")
+    if not (isinstance(metadata, bytes) and isinstance(value, bytes)):
+        raise CallError(f"A variant is a mapping with metadata and value, both bytes; got {shown(variant)}.")
+    return _decode(_Decoder, metadata, value)
 
 
 def to_json(metadata: bytes, value: bytes) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deltalog.arguments import checked
 from deltalog.errors import CallError, CommitTableError, StoreError
 from deltalog.storage.dynamodb_client import OPTIONS, DynamoTable
 
@@ -51,6 +52,7 @@ class CommitTable:
     created: bool
 
 
+@checked
 def create_commit_table(
     name: str,
     kind: str = "dynamo",
@@ -78,6 +80,7 @@ def create_commit_table(
     return CommitTable(name, kind, "ACTIVE", expires, created)
 
 
+@checked
 def describe_commit_table(
     name: str,
     kind: str = "dynamo",

@@ -6,6 +6,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from deltalog.arguments import checked
 from deltalog.errors import CallError
 from deltalog.storage.base import LogStore
 from deltalog.storage.dynamodb import DynamoCommit
@@ -24,6 +25,7 @@ CATALOG_SCHEME = "catalog:"
 _S3_SCHEMES = ("s3://", "s3a://")
 
 
+@checked
 def open_store(url: Location, **options: Any) -> LogStore:
     """The store of a table root: a local path, ``file:``, ``memory://name``, ``s3://bucket/prefix`` or ``s3a://``,
     and every scheme that fsspec has a file system for (``gs://``, ``az://``, ``abfss://``, ``sftp://``, ...).
@@ -58,6 +60,10 @@ def _opened(url: Location, **options: Any) -> LogStore:
     text = os.fspath(url)
     if not text:
         raise CallError("The table location is empty. Give a path such as '/data/events' or 'memory://events'.")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise CallError(f"The table location {text!a} is no text that a path can be made of.") from None
     if "\0" in text:
         raise CallError(f"The table location {text!r} has a NUL character in it, which no store takes.")
     if text.startswith(CATALOG_SCHEME):

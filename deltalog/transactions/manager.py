@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from deltalog.arguments import checked
 from deltalog.catalog import records
 from deltalog.catalog.commit import Target, at_once, commit
 from deltalog.catalog.coordinator import Coordinator
@@ -86,6 +87,7 @@ class VirtualObject:
     etag: str | None = None
 
 
+@checked
 class TransactionManager:
     """The tables of a catalog. Threads may share it.
 
@@ -95,6 +97,7 @@ class TransactionManager:
     one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``.
     """
 
+    @checked
     def __init__(
         self,
         url: str | Coordinator,

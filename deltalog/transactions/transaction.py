@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
+from deltalog.arguments import checked
 from deltalog.catalog import records
 from deltalog.catalog.branch import Branch, BranchStore
 from deltalog.catalog.commit import Target
@@ -41,6 +42,7 @@ from deltalog.write.conflicts import Prepared
 CHANGES, READS, OBJECTS = "change", "read", "object"
 
 
+@checked
 class ManagedTransaction:
     """See the module. Made by ``TransactionManager.transaction``; ``end`` is its commit and its cancel."""
 

@@ -35,7 +35,7 @@ from deltalog.write.rules import expression_of_invariant
 from deltalog.write.transaction import Transaction
 
 ColumnPath = str | Sequence[str]
-NewColumns: TypeAlias = "StructType | pa.Schema | Iterable[StructField]"
+NewColumns: TypeAlias = StructType | pa.Schema | Iterable[StructField]
 # What a column cannot be added with: rows that are there would have to be given values.
 _NEEDS_VALUES = {
     GENERATION_KEY: "a generation expression",

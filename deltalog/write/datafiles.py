@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltalog.arguments import shown
 from deltalog.errors import (
     CallError,
     InvalidDataFileError,
@@ -130,6 +131,21 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
     )
 
 
+def as_batches(data: Any) -> Iterator[pa.RecordBatch]:
+    """What speaks Arrow as batches, or batches one by one as they are. Raises CallError, as ``read_once`` too."""
+    if hasattr(data, "__arrow_c_stream__"):
+        return read_once(as_reader(data))
+    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
+        raise CallError(f"Rows are a stream of Arrow batches; got {shown(data)}.")
+    return map(_batch, read_once(data))
+
+
+def _batch(batch: Any) -> pa.RecordBatch:
+    if not isinstance(batch, pa.RecordBatch):
+        raise CallError(f"Rows are a stream of Arrow batches; among them is {shown(batch)}.")
+    return batch
+
+
 def write_rows(
     store: LogStore, reader: pa.RecordBatchReader, layout: Layout, new_uuid: Callable[[], str], clock_ms: int
 ) -> tuple[list[AddFile], int]:
@@ -197,7 +213,7 @@ def check_checksum(wanted: object) -> None:
 
 def with_kind(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows as change files have them: with the kind of change as their last column."""
-    for batch in read_once(batches):
+    for batch in as_batches(batches):
         yield batch.append_column(CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
 
 
@@ -211,7 +227,7 @@ def _buffered(reader: pa.RecordBatchReader, layout: Layout) -> Iterator[pa.Table
     limit = BUFFER_BYTES if layout.partition_columns else TARGET_BYTES
     held: list[pa.Table] = []
     held_bytes = 0
-    for batch in read_once(reader):
+    for batch in as_batches(reader):
         if not batch.num_rows:
             continue
         table = conformed(pa.Table.from_batches([batch]), layout.row_schema, layout.rules)

@@ -20,6 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arguments import checked
 from deltalog.errors import (
     CallError,
     CodecNotStreamableError,
@@ -171,6 +172,7 @@ class Target:
 # ------------------------------------------------------------------------------------------------------ staging
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
     """Files below a table that no version names yet. ``DeltaTable.commit_staged`` makes them one, of any number of

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import pyarrow as pa
 
+from deltalog.arguments import checked
 from deltalog.errors import (
     CallError,
     CodecConfiguredError,
@@ -86,6 +87,7 @@ def _commit_or_discard(
         raise
 
 
+@checked
 class StreamWriter:
     """One run of bytes on its way to be a version of a table of blobs; made by ``DeltaTable.stream_write``.
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from deltalog.arguments import checked
 from deltalog.errors import (
     CallError,
     CommitConflictError,
@@ -105,6 +106,7 @@ LOG = Engine(_commit_to_log, after_commit)
 _MANY = 1000
 
 
+@checked
 class Transaction:
     """Changes to one table that take effect together, or not at all.
 

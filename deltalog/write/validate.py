@@ -10,6 +10,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TypeVar, cast
 
+from deltalog.arguments import shown
 from deltalog.errors import CorruptTableError, InvalidActionError, UnsafePathError
 from deltalog.log.replay import file_key
 from deltalog.spec import column_mapping, features, row_tracking
@@ -29,7 +30,7 @@ def as_read_back(action: A, kind: type[A]) -> A:
     """An action as readers of the log will have it. Constructors check no types, and a commit that cannot be read back
     would break the table. Raises InvalidActionError."""
     if not isinstance(action, kind):
-        raise InvalidActionError(f"A {kind.KEY} action is of the type {kind.__name__}; got {action!a}.")
+        raise InvalidActionError(f"A {kind.KEY} action is of the type {kind.__name__}; got {shown(action)}.")
     try:
         same = action.as_read_back()
         encode_action(cast("AnyAction", same))

@@ -200,7 +200,7 @@ def test_sizes_of_pages_that_are_refused(manager, size):
 
 @pytest.mark.parametrize("asked", ["", "all", "COMMIT_IN_PROGRESS", None])
 def test_filters_that_there_are_not(manager, asked):
-    with pytest.raises(CallError, match="status filter"):
+    with pytest.raises(CallError, match=r"status.filter"):
         manager.list_transactions(asked)
 
 

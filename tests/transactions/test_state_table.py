@@ -156,7 +156,7 @@ def test_ending_twice_is_ending_once(first):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("BOTH",), "transaction type"), ((None,), "transaction type"), (("read_only",), "transaction type")],
+    [(("BOTH",), "transaction type"), ((None,), "transaction_type"), (("read_only",), "transaction type")],
 )
 def test_types_that_there_are_not(arguments, said):
     with pytest.raises(CallError, match=said):

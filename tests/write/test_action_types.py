@@ -165,7 +165,6 @@ SCHEMAS: dict[str, Any] = {
     "type": StructField("i", PrimitiveType("foo")),
     "Arrow's type": StructField("i", pa.int64()),
     "array": StructField("i", ArrayType(LONG, "x")),  # type: ignore[arg-type]
-    "not a field": "i",
     "text in a struct": StructField("i", StructType((StructField("x", LONG, True, {"comment": [1]}),))),
     "a struct's list": StructField("i", StructType([StructField("x", LONG, True, {"comment": 5})])),  # type: ignore[arg-type]
 }
