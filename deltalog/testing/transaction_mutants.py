@@ -7,6 +7,7 @@ be found in the schedules of ``deltalog.testing.transactions``.
 from __future__ import annotations
 
 import dataclasses
+import types
 from typing import Any
 
 from deltalog.catalog import branch as branch_module
@@ -57,13 +58,10 @@ def ratifies_without_looking_at_the_heads(patch: Patch) -> None:
 
     def ratify(self: Any, proposal: Any) -> Any:
         expected = {table_id: self._heads[table_id].version for table_id in proposal.expected}
-        kind = type("Blind", (), {"expected": expected, **{f: getattr(proposal, f) for f in _FIELDS}})
-        return real(self, kind())
+        same = {each.name: getattr(proposal, each.name) for each in dataclasses.fields(proposal)}
+        return real(self, types.SimpleNamespace(**same, expected=expected))
 
     patch.setattr(MemoryCoordinator, "ratify", ratify)
-
-
-_FIELDS = ("commits", "unmoved", "before", "after")
 
 
 @mutant("X1", "X2", "X7")
