@@ -146,7 +146,7 @@ def _stage(
     changed = [target for target in targets if target.branch.prepared]
     for target in changed:
         coordinator.check_time(target.store.url, target.branch.earliest_ms)
-    last_ms = max(environment.clock_ms(), *(target.branch.earliest_ms for target in changed))
+    last_ms = max([environment.clock_ms(), *(target.branch.earliest_ms for target in changed)])
     try:
         at_once(lambda target: target.stage(record.id, last_ms, environment), targets)
     except BaseException:

@@ -162,9 +162,8 @@ def forgets_what_was_only_read(patch: Patch) -> None:
 def looks_at_the_heads_of_changed_tables_only(patch: Patch) -> None:
     real = commit._stage
 
-    def stage(record: Any, targets: Any, environment: Any) -> Any:
-        proposal = real(record, targets, environment)
-        return dataclasses.replace(proposal, unmoved={})
+    def stage(*arguments: Any) -> Any:
+        return dataclasses.replace(real(*arguments), unmoved={})
 
     patch.setattr(commit, "_stage", stage)
 
