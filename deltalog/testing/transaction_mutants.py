@@ -59,7 +59,8 @@ def ratifies_without_looking_at_the_heads(patch: Patch) -> None:
     def ratify(self: Any, proposal: Any) -> Any:
         expected = {table_id: self._heads[table_id].version for table_id in proposal.expected}
         same = {each.name: getattr(proposal, each.name) for each in dataclasses.fields(proposal)}
-        return real(self, types.SimpleNamespace(**same, expected=expected))
+        blind: Any = types.SimpleNamespace(**same, expected=expected)
+        return real(self, blind)
 
     patch.setattr(MemoryCoordinator, "ratify", ratify)
 
