@@ -40,13 +40,7 @@ class KnownMarks:
 
         Cost: none, as a rule; 1 call of the coordinator before it refuses one.
         """
-        wanted = frozenset(paths) if self._known.markings else frozenset()
-        if (found := self._deleting(wanted)) is not None:
-            self.refresh()  # it may be over by now
-            found = self._deleting(wanted)
-        if found is not None:
-            raise _being_deleted(table, *found)
-        return self._known.last
+        return self._compared(table, frozenset(paths)).last
 
     def check_added(self, store: LogStore, files: Callable[[], Mapping[str, int | None]]) -> int:
         """As ``check_named``, for files that a commit adds, with their sizes in bytes: those that a clean-up has
@@ -55,20 +49,24 @@ class KnownMarks:
         if not known.markings:
             return known.last
         added = files()
-        last = self.check_named(store.url, added)
-        for marking in self._known.markings.values():
+        known = self._compared(store.url, frozenset(added))
+        for marking in known.markings.values():
             for path in added.keys() & marking.deleted:
                 meta = store.head(path)
                 if meta is None or added[path] not in (None, meta.size_bytes):
                     raise _being_deleted(store.url, path, marking, is_over=True)
-        # What was looked at came after that marking, so it tells nothing of later ones.
-        return last if self._known.last == last else self.check_added(store, lambda: added)
+        return known.last
 
-    def _deleting(self, paths: frozenset[str]) -> tuple[str, Marking] | None:
-        for marking in self._known.markings.values():
-            for path in sorted(paths.intersection(marking.deleting)):
-                return path, marking
-        return None
+    def _compared(self, table: str, paths: frozenset[str]) -> Marks:
+        """The markings that some paths were compared with, all of one moment: another thread may refresh what is known
+        at any time. Raises ObjectBeingDeletedError."""
+        known = self._known
+        if _deleting(known, paths) is not None:
+            self.refresh()  # it may be over by now
+            known = self._known
+            if (found := _deleting(known, paths)) is not None:
+                raise _being_deleted(table, *found)
+        return known
 
 
 def ratify_added(
@@ -121,6 +119,13 @@ def vector_files(vector: DeletionVector | None) -> Iterator[str]:
         yield relative_path(vector)
     elif vector is not None and vector.storage_type == "p":
         yield vector.path_or_inline_dv
+
+
+def _deleting(known: Marks, paths: frozenset[str]) -> tuple[str, Marking] | None:
+    for marking in known.markings.values():
+        for path in sorted(paths.intersection(marking.deleting)):
+            return path, marking
+    return None
 
 
 def _being_deleted(table: str, path: str, marking: Marking, is_over: bool = False) -> ObjectBeingDeletedError:

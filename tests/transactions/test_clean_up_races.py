@@ -10,8 +10,8 @@ import uuid
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog.catalog.marks import MARKING_AGE_MS
-from deltalog.catalog.records import Marking
+from deltalog.catalog.marks import MARKING_AGE_MS, KnownMarks
+from deltalog.catalog.records import Marking, Marks
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CallError, DeltaLogError, InvalidDataFileError, ObjectBeingDeletedError, ObjectNotFoundError
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
@@ -400,3 +400,50 @@ def test_a_commit_of_a_process_that_knows_no_marking_is_compared_with_them():
     world.manager.cancel_transaction(world.first)
     table.append(rows((7, 7)))
     assert (7, 7) in world.check()
+
+
+class _Interrupting(dict):
+    """Markings; while one thread looks through them, something happens in another."""
+
+    def __init__(self, markings, what):
+        super().__init__(markings)
+        self._what = what
+
+    def __bool__(self):
+        is_any = len(self) > 0
+        self._happen()
+        return is_any
+
+    def values(self):
+        found = list(super().values())
+        self._happen()
+        return found
+
+    def _happen(self):
+        what, self._what = self._what, None
+        if what is not None:
+            what()
+
+
+@pytest.mark.parametrize("has_older", [False, True])
+def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
+    """Two threads share what is known: one refreshes it while the other compares."""
+    catalog, found = MemoryCoordinator(), []
+    known = KnownMarks(_Answering(catalog, found), "t")
+    older = {1: Marking("other", 0, ("other.parquet",))} if has_older else {}
+    last = len(older)
+    found.append(Marks(last, _Interrupting(older, known.refresh)))
+    found += [Marks(last + 1, {**older, last + 1: Marking("first", 0, (PATH,))})] * 2
+    known.refresh()
+    assert known.check_named("table", [PATH]) == last
+
+
+class _Answering(WrappedCoordinator):
+    """Answers what the markings are with what is ``found``, one after the other."""
+
+    def __init__(self, inner, found):
+        super().__init__(inner)
+        self._found = found
+
+    def marks(self, table_id):
+        return self._found.pop(0)
