@@ -12,7 +12,7 @@ import dataclasses
 
 from deltalog.catalog.records import Proposal, Ratification, TableRecord
 from deltalog.catalog.store import discard_commits, publish, stage
-from deltalog.errors import CallError, ConcurrentModificationError, OperationTimeoutError
+from deltalog.errors import CallError, ConcurrentModificationError, DeltaLogError, OperationTimeoutError
 from deltalog.log.snapshot import Snapshot
 from deltalog.spec import timestamps
 from deltalog.spec.actions import Metadata
@@ -42,7 +42,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
             decision = coordinator.ratify(Proposal({record.table_id: (commit,)}))
         except OperationTimeoutError:
             raise  # it may be ratified yet; the staged file stays
-        except BaseException:
+        except DeltaLogError:  # after an interrupt nobody knows whether it is ratified
             discard_commits(store, [commit])
             raise
         if decision is Ratification.RATIFIED:

@@ -13,7 +13,7 @@ from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CallError, CorruptTableError, TimestampAheadError
 from deltalog.spec.timestamps import LARGEST_MS
 from deltalog.table import DeltaTable
-from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from tests.transaction_env import SCHEMA, A, B, Clock, bank, content, manager_of, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::deltalog.write.commit.ClockDriftWarning")
@@ -131,6 +131,22 @@ def test_times_go_on_from_now_when_they_are_restarted(manager, ict_ms):
     table.checkpoint()
     table.append(rows((5, 9)))
     assert len(content(manager_of(manager.coordinator, now_ms).table(A))) == 5
+
+
+class _Interrupted(WrappedCoordinator):
+    """Somebody presses Ctrl-C while the answer to a proposal is on its way."""
+
+    def ratify(self, proposal):
+        super().ratify(proposal)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_after_the_ratification_leaves_the_commit(manager):
+    poison(manager, YEAR_2100_MS)
+    with pytest.raises(KeyboardInterrupt):
+        manager_of(_Interrupted(manager.coordinator), now_ms).restart_timestamps(A)
+    manager.table(A).append(rows((3, 7)))
+    assert content(manager_of(manager.coordinator, now_ms).table(A)) == [(1, 100), (2, 50), (3, 7)]
 
 
 def test_times_that_are_not_ahead_are_not_restarted(manager):
