@@ -96,9 +96,12 @@ class Lanes:
         except BaseException as error:
             if turn in lane.waiting:
                 lane.waiting.remove(turn)
-            elif turn.done() and not turn.cancelled() and turn.exception() is None:  # it came at the last moment
-                lane.running -= 1
-                self._wake()
+            elif not isinstance(error, BusyError):  # the answer came at the last moment
+                if turn.exception() is None:
+                    lane.running -= 1
+                    self._wake()
+                else:
+                    lane.under_way += 1  # ``_shed`` has counted it out, and ``run`` does so too
             if isinstance(error, asyncio.TimeoutError):
                 raise NotBegunError from None
             raise

@@ -112,6 +112,24 @@ def test_what_waits_beyond_the_share_of_a_slow_lane_is_refused() -> None:
     play(scene())
 
 
+def test_one_that_is_shed_as_its_caller_leaves_counts_once() -> None:
+    async def scene() -> None:
+        world = World(slow_seconds=60)
+        world.hang("bad", 16)
+        await world.begin(4)
+        lane = world.lanes._lanes["bad"]
+        lane.slow += 1
+        world.lanes._shed(lane)
+        for call in world.calls[4:]:
+            call.cancel()
+        await asyncio.wait(world.calls[4:])
+        assert lane.under_way == 4
+        lane.slow -= 1
+        await world.end()
+
+    play(scene())
+
+
 def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
     async def scene() -> None:
         world = World(slow_seconds=60)
