@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 LEVELS = ("error", "warning", "info")
 
@@ -17,8 +18,15 @@ class LineFormatter(logging.Formatter):
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        line = super().formatMessage(record)
-        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+        return _on_one_line(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        """The lines of a traceback, all indented: the message of an exception may have some of a caller."""
+        return "\n".join(f"  {_on_one_line(line)}" for line in super().formatException(ei).split("\n"))
+
+
+def _on_one_line(text: str) -> str:
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def configure(level: str) -> None:

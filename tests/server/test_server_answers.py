@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.server import app as app_module
 from deltalog.server.answers import without_places
 from deltalog.server.app import App
+from deltalog.server.logs import LineFormatter
 from deltalog.testing.coordinator_tests import transaction
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from tests.s3_env import Server as Store
@@ -104,6 +107,17 @@ def test_answers_show_no_directory_and_the_log_has_all_by_the_id_of_the_request(
         assert "/etc/passwd" in said
     lines = [line for line in log.read_text().splitlines() if request_id in line]
     assert len(lines) == 1 and lines[0][:4].isdigit(), lines
+
+
+def test_a_traceback_has_no_line_that_looks_like_one_of_the_log() -> None:
+    said = "2026-11-20T10:00:00.250Z ERROR deltalog.server.app: all is lost"
+    try:
+        raise ValueError(f"no number: {said}\r\n{said}\u2028{said}")
+    except ValueError:
+        record = logging.LogRecord("deltalog", logging.ERROR, "", 1, f"failed\n{said}", None, sys.exc_info())
+    lines = LineFormatter().format(record).splitlines()
+    assert len(lines) > 3 and "failed" in lines[0] and "ValueError: no number" in "".join(lines)
+    assert [line for line in lines if not line.startswith("  ")] == lines[:1]
 
 
 def test_a_catalog_that_is_destroyed_is_told_and_logged(tmp_path: Path) -> None:
