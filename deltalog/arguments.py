@@ -82,7 +82,7 @@ def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str
                 check(value)
         except _WrongError:
             return CallError(f"{_called(function)}: {name} is {_described(hints[name])}; got {shown(value)}.")
-    return CallError(f"{_called(function)}: an argument is not of the type that it must be.")
+    return CallError(f"{_called(function)}: an argument has the wrong type.")
 
 
 def _called(function: Any) -> str:
@@ -280,7 +280,7 @@ def _one_by_one(values: Any, element: _Check, hint: Any) -> Iterator[Any]:
         try:
             yield element(value)
         except _WrongError:
-            raise CallError(f"Each of what was given is {_described(hint)}; got {shown(value)}.") from None
+            raise CallError(f"Each item is {_described(hint)}; got {shown(value)}.") from None
 
 
 def _mapping(hint: Any) -> _Check:

@@ -77,8 +77,8 @@ class DeltaTable:
         """Not for users: DeltaTable.open opens a table, DeltaTable.create makes one."""
         if not isinstance(reader, LogReader) or environment is None or latest is None:
             raise CallError(
-                f"DeltaTable({reader!r}) opens nothing: DeltaTable.open(url) opens the table at a location, and "
-                "DeltaTable.create(url, schema) makes one."
+                f"DeltaTable({reader!r}) does not open a table: call DeltaTable.open(url), or DeltaTable.create(url, "
+                "schema) for a new one."
             )
         self._reader = reader
         self._environment = environment
@@ -93,7 +93,7 @@ class DeltaTable:
         at the version that is latest then. Cost: as ``open``. Raises CallError for a table of a transaction, and for
         a store that was not opened by a URL or a path."""
         if self._engine is not LOG:
-            raise CallError(f"{self.url}: a table of a transaction stays in the process that the transaction is in.")
+            raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._reader, self._environment)
 
     def __repr__(self) -> str:

@@ -56,9 +56,9 @@ class RowCount:
             raise failed[0]
         if not told:
             raise deltalog.StoreError(
-                f"Spark did not tell within {_WAIT_S:.0f} s how many rows the job wrote, so that its files cannot be "
-                "checked; nothing was committed. It loses such news when spark.scheduler.listenerbus.eventqueue."
-                "capacity is too small for the job: make it larger, and write again.",
+                f"Spark did not report within {_WAIT_S:.0f} s how many rows the job wrote, so its files cannot be "
+                "checked; nothing was committed. Spark drops such events when spark.scheduler.listenerbus.eventqueue."
+                "capacity is too small for the job: increase it, and write again.",
                 path="",
             )
         return told[0]

@@ -111,7 +111,7 @@ class SessionDefaults:
         if self.settings.get(_AUTO_COMPACT, "false").strip().lower() != "false":
             raise deltalog.CallError(
                 f"{_AUTO_COMPACT} is {self.settings[_AUTO_COMPACT]} in this session, and deltalog does not compact "
-                "files after a write. Set it to false to write without."
+                "files after a write. Set it to false to write without compaction."
             )
 
     def gives_transaction(self, given: Mapping[str, Any]) -> bool:

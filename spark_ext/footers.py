@@ -26,9 +26,9 @@ def examiner(url: str, stored: deltalog.StructType, has_ids: bool) -> Callable[[
         fault = next(_faults(footer, stored, has_ids), None)
         if fault is not None:
             raise deltalog.InvalidDataFileError(
-                f"{url}: Spark wrote a file that the table must not have, {path}: {fault}. Nothing was committed. "
-                "Settings of the session were changed while the write ran, or others than the session's were in force: "
-                "look for spark.sql.parquet and for parquet in them, and write again.",
+                f"{url}: Spark wrote a file that does not fit the table, {path}: {fault}. Nothing was committed. The "
+                "session's Parquet settings were changed while the write ran, or Hadoop's override them: check those "
+                "that contain 'parquet', and write again.",
                 path=path,
             )
 

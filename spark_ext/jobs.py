@@ -50,7 +50,7 @@ def failure_of_store(error: Exception, directory: str) -> deltalog.StoreError | 
     if found is None:
         return None
     return deltalog.StoreError(
-        f"{directory}: Spark cannot write the files: {found[0]}. Nothing was committed and the files are removed. Make "
-        "room where Spark writes, and for its own temporary files, and write again.",
+        f"{directory}: Spark cannot write the files: {found[0]}. Nothing was committed and the files are removed. "
+        "Check the disks of the table and of Spark's temporary files (space, quota, read-only), then write again.",
         path=directory,
     )

@@ -24,7 +24,9 @@ _URI_LITERAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 def check_format(source: str) -> None:
     """Raises CallError unless a format is that of the tables that there are here."""
     if not isinstance(source, str) or source.lower() not in ("delta", "deltalog"):
-        raise deltalog.CallError(f"The format is {source!r}, and only Delta tables are read and written here: 'delta'.")
+        raise deltalog.CallError(
+            f"The format is {source!r}, but spark_ext reads and writes only Delta tables: use 'delta'."
+        )
 
 
 def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[..., NoReturn]:
@@ -34,7 +36,7 @@ def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[...
         raise AttributeError(f"spark_ext.{kind} has no attribute {name!r}")
 
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise deltalog.CallError(f"{name} is not to be had here: {elsewhere[name]}.")
+        raise deltalog.CallError(f"{name} is not available in spark_ext: {elsewhere[name]}.")
 
     return refuse
 

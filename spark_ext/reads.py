@@ -57,8 +57,8 @@ def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
     text = df.sparkSession.sql("explain extended select * from {deltalog_rows}", deltalog_rows=df).collect()[0][0]
     if _TRUNCATED.search(text):
         raise deltalog.CallError(
-            "spark.sql.maxPlanStringLength is too small in this session to see what the DataFrame was read from. Unset "
-            "it, or give option('expectedVersion', …), the version of the table that was read."
+            "spark.sql.maxPlanStringLength is too small in this session to find what the DataFrame was read from. "
+            "Unset it, or give option('expectedVersion', …), the version of the table that was read."
         )
     plan = _Plan.of(text)
     markers = [(at, *_decoded(found[1])) for at, found in plan.matching(_MARKER)]
@@ -80,8 +80,8 @@ def _check_files(df: DataFrame, table: deltalog.DeltaTable) -> None:
         path = urllib.parse.unquote(urllib.parse.urlsplit(file).path)
         if os.path.realpath(path).startswith(root):
             raise deltalog.CallError(
-                f"The DataFrame reads {path}, a file of the table at {table.url} that it is written to, and nothing "
-                "tells of which version. Load the table with spark_ext.read(spark).load(…), or give "
+                f"The DataFrame reads {path}, a file of the table at {table.url} that it is written to, and its "
+                "version is unknown. Load the table with spark_ext.read(spark).load(…), or give "
                 "option('expectedVersion', …), the version of the table that was read."
             )
 

@@ -230,7 +230,7 @@ class Writer:
         if self._options.get("replaceWhere"):
             raise deltalog.CallError(f"There is no table at {url} in which replaceWhere could replace rows.")
         if "expectedVersion" in self._options:
-            raise deltalog.CallError(f"There is no table at {url}, and expectedVersion is that of one.")
+            raise deltalog.CallError(f"There is no table at {url}, but expectedVersion names a version of it.")
         columns = self._partition_by or ()
         self._check_dynamic(columns)
         defaults = self._defaults.properties
@@ -243,7 +243,9 @@ class Writer:
             if key not in defaults or key in self._properties:
                 raise
             setting = PROPERTY_DEFAULTS + key.removeprefix("delta.")
-            message = f"{setting} in this session is a default for new tables that cannot be followed. {error.message}"
+            message = (
+                f"{setting} in this session sets a default for new tables that deltalog cannot apply. {error.message}"
+            )
             raise deltalog.InvalidPropertyError(message, key=key) from error
         names = [data.field(name).name for name in columns]
         return _Plan(transaction, data, transaction.schema, names)

@@ -59,7 +59,7 @@ def test_a_managed_table_is_ratified_from_another_process(tmp_path: Path, other_
     assert ids(table) == [3]
     with manager.transaction() as transaction:
         inside = transaction.table("t")
-        with pytest.raises(CallError, match="transaction stays in the process"):
+        with pytest.raises(CallError, match="opened in a transaction cannot be pickled"):
             pickle.dumps(inside)
         transaction.cancel()
 

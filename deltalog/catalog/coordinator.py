@@ -70,9 +70,9 @@ class Coordinator(ABC):
                 f"{table}: the catalog {self.url} does not ratify a commit whose in-commit timestamp, "
                 f"{describe(in_commit_timestamp_ms)}, is more than {self.most_ahead_ms / 1000:g} s ahead of its clock, "
                 f"{describe(now_ms)}. Nothing was committed. If the clock of the machine that wrote the commit is "
-                "wrong, set it right. If the table's last commit has such a time already, "
-                "TransactionManager.restart_timestamps(name) or 'deltalog tables restart-timestamps' lets its times "
-                "go on from now.",
+                "wrong, correct it. If the table's last commit already has such a time, call "
+                "TransactionManager.restart_timestamps(name) or run 'deltalog tables restart-timestamps': the table's "
+                "timestamps then continue from the current time.",
                 in_commit_timestamp_ms=in_commit_timestamp_ms,
                 clock_ms=now_ms,
             )

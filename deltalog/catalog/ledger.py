@@ -170,7 +170,7 @@ class Ledger:
         except (ValueError, TypeError, AttributeError):
             raise CallError("The token is not one that a listing of this catalog gave.") from None
         if found != listing:
-            raise CallError("The token belongs to another listing: give it with the arguments that the first call had.")
+            raise CallError("The token belongs to another listing: pass it with the arguments of the first call.")
         return number, text
 
     def _seal(self, body: bytes) -> bytes:

@@ -50,7 +50,7 @@ def _sqlite_path(url: str) -> str:
         return f"/{path}"
     if _URL.match(url):
         raise CallError(
-            f"{url} is no catalog. Give the path of a SQLite file, as catalog.db or sqlite:////data/catalog.db, or "
+            f"{url} is not a catalog. Give the path of a SQLite file, as catalog.db or sqlite:////data/catalog.db, or "
             "dynamodb:<table>."
         )
     return url

@@ -95,7 +95,7 @@ def ratify_added(
             return decision
         known.refresh()
     raise ConcurrentModificationError(
-        f"{store.url}: clean-ups have marked objects each time a commit was to be ratified. Nothing was committed; try "
+        f"{store.url}: a clean-up marked objects before each attempt to ratify the commit. Nothing was committed; try "
         "again."
     )
 
@@ -130,14 +130,14 @@ def _deleting(known: Marks, paths: frozenset[str]) -> tuple[str, Marking] | None
 
 def _being_deleted(table: str, path: str, marking: Marking, is_over: bool = False) -> ObjectBeingDeletedError:
     what = (
-        "was deleted by the clean-up of transaction {0}, which had named it, and was not written again"
+        "was deleted by the clean-up of transaction {0}, which had named it, and has not been written again"
         if is_over
         else "was named by transaction {0}, which is aborted, and its clean-up may be deleting it now"
     )
     advice = (
         "Write it again, or give it another name."
         if is_over
-        else "Use another name; or call again later, when the clean-up is over, or a day later where it never ended."
+        else "Use another name, or call again when the clean-up is over (after 24 hours if its process died)."
     )
     return ObjectBeingDeletedError(
         f"{table}: the object {path} {what.format(marking.transaction_id)}. Nothing was changed. {advice}",

@@ -90,7 +90,7 @@ class ManagedStore(WrappedStore[LogStore]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._pin is not None:
-            raise CallError(f"{self.url}: a table of a transaction stays in the process that the transaction is in.")
+            raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return ManagedStore, (self.inner, self.coordinator, self.table_id)
 
     # -------------------------------------------------------------------------------------------- reading
@@ -106,7 +106,7 @@ class ManagedStore(WrappedStore[LogStore]):
             )
         if head.version < before:
             raise _behind(
-                self.inner, self.coordinator.url, head.version, f"this process has seen version {before} in it"
+                self.inner, self.coordinator.url, head.version, f"this process has read version {before} from it"
             )
         self._known = head if self._pin is None else _up_to(head, self._pin)
         return self._known
@@ -216,7 +216,9 @@ class ManagedStore(WrappedStore[LogStore]):
             return PutOutcome.EXISTS
         seen = self._known  # just below, where nobody else committed since
         head = Head(version, (*seen.unpublished, commit)) if seen.version == version - 1 else None
-        with standing(f"{self.url}: version {version} is committed", "its publication, left to the next commit"):
+        with standing(
+            f"{self.url}: version {version} is committed", "publication of the commit (the next commit publishes it)"
+        ):
             publish(self.inner, self.coordinator, self.table_id, head, {commit.file: data})
             self.note(Head(version))
         return PutOutcome.COMMITTED
@@ -364,9 +366,10 @@ def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> 
         return
     if store.get(path) != data:  # ObjectNotFoundError after UNKNOWN: the next try may do better
         raise CorruptTableError(
-            f"{store.url}: {path} was written past the catalog, which has ratified another version {commit.version}, "
-            f"{staged_commit_path(commit.file)}. Both may have been acknowledged: stop the writers, keep both files, "
-            "and run deltalog tables resync --dry-run, which shows where the histories part."
+            f"{store.url}: {path} was not written through the catalog, which ratified another version "
+            f"{commit.version}, {staged_commit_path(commit.file)}. Both may have been "
+            "acknowledged: stop the writers, keep both files, and run deltalog tables resync --dry-run to see where "
+            "the histories diverge."
         )
 
 

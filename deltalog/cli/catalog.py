@@ -264,13 +264,13 @@ def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 @tables.command("restart-timestamps")
 @taking_options
 def restart_timestamps(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Let the times of a table go on from now, whose last in-commit timestamp is ahead of the clock."""
+    """Restart in-commit timestamps from the current time, for a table whose last one is ahead of the clock."""
     manager, out = _manager(catalog), Output(as_json)
     version = manager.restart_timestamps(name)
     if as_json:
         out.document({**_shown(*manager.ratified(name)), "restartedAt": version})
     else:
-        out.print(f"{name}: in-commit timestamps go on from now, with version {version}.")
+        out.print(f"{name}: in-commit timestamps restart from the current time at version {version}.")
 
 
 @tables.command()
@@ -279,7 +279,9 @@ def recover(
     catalog: _Catalog,
     retention: Annotated[
         float,
-        typer.Option("--retention-days", min=0, max=1e8, metavar="DAYS", help="Forget transactions that ended before."),
+        typer.Option(
+            "--retention-days", min=0, max=1e8, metavar="DAYS", help="Forget transactions that ended longer ago."
+        ),
     ] = 30,
     as_json: _Json = False,
 ) -> None:
@@ -300,21 +302,21 @@ def recover(
 @taking_options
 def resync(
     catalog: _Catalog,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what differs, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the differences without changing anything.")] = False,
     staged: Annotated[
         list[str] | None,
-        typer.Option("--staged", metavar="FILE", help="A staged commit in doubt that is to count. May be repeated."),
+        typer.Option("--staged", metavar="FILE", help="Accept this staged commit that is in doubt. May be repeated."),
     ] = None,
     keep_log: Annotated[
         list[str] | None,
-        typer.Option("--keep-log", metavar="NAME", help="Of this table the log counts where it and the catalog part."),
+        typer.Option("--keep-log", metavar="NAME", help="Where log and catalog diverge, keep this table's log."),
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Bring a catalog that was restored from a backup up to the logs of its tables.
+    """Bring a catalog that was restored from a backup up to date with the logs of its tables.
 
-    Commits that the logs have and the catalog does not know are taken over. A table for which that cannot be done is
-    named with the reason, and the exit status is 1.
+    Adds the commits that are in the logs and not in the catalog. A table that cannot be brought up to date is listed
+    with the reason, and the exit status is 1.
     """
     manager, out = _manager(catalog), Output(as_json)
     with out.working("Comparing the catalog with its logs"):
@@ -334,15 +336,17 @@ def _show_resync(out: Output, done: Resync, dry_run: bool) -> None:
             out.print(f"{each.name}: {each.problem}")
         elif each.added:
             out.print(
-                f"{each.name}: {each.added} commits {would}taken over, versions {each.catalog_version + 1} to "
-                f"{each.catalog_version + each.added}."
+                f"{each.name}: {each.added} commits {would}added to the catalog, versions {each.catalog_version + 1} "
+                f"to {each.catalog_version + each.added}."
             )
         for file in each.in_doubt:
-            out.print(f"{each.name}: {file} is staged; whether it was ratified is not known. --staged makes it count.")
+            out.print(
+                f"{each.name}: {file} is staged; it is not known whether it was ratified. Accept it with --staged."
+            )
     for id_ in done.committed:
         out.print(f"Transaction {id_} is {would}recorded as committed.")
     for id_ in done.aborted:
-        out.print(f"Transaction {id_} is {would}aborted: it was at work when the backup was made.")
+        out.print(f"Transaction {id_} is {would}aborted: it was active when the backup was made.")
     if done.is_in_step:
         out.print("The catalog and its logs agree.")
 
@@ -379,17 +383,23 @@ def serve(
     ] = 4 << 20,
     request_timeout: Annotated[
         float,
-        typer.Option("--request-timeout", min=0.1, max=1e6, metavar="SECONDS", help="A call is answered within this."),
+        typer.Option(
+            "--request-timeout", min=0.1, max=1e6, metavar="SECONDS", help="Answer every call within this time."
+        ),
     ] = 60,
-    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="So many calls at once.")] = 16,
+    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Calls that run at once.")] = 16,
     max_requests: Annotated[
-        int, typer.Option("--max-requests", min=1, metavar="N", help="More that wait or run are refused.")
+        int, typer.Option("--max-requests", min=1, metavar="N", help="Calls that run or wait; more are refused.")
     ] = 64,
     max_connections: Annotated[
-        int, typer.Option("--max-connections", min=16, metavar="N", help="Of more the longest silent are closed.")
+        int,
+        typer.Option(
+            "--max-connections", min=16, metavar="N", help="Open at once; beyond that, the longest idle is closed."
+        ),
     ] = 512,
     recover_every: Annotated[
-        float, typer.Option("--recover-every", min=0, max=1e6, metavar="SECONDS", help="Recover so often; 0: never.")
+        float,
+        typer.Option("--recover-every", min=0, max=1e6, metavar="SECONDS", help="Recover at this interval; 0: never."),
     ] = 60,
     idle_timeout: _Seconds = None,
     most_ahead: Annotated[
@@ -398,11 +408,12 @@ def serve(
             "--most-ahead",
             min=0,
             metavar="SECONDS",
-            help="Refuse commits whose time is further ahead of this clock. Default: 3600.",
+            help="Refuse commits with a timestamp further ahead of this machine's clock. Default: 3600.",
         ),
     ] = None,
     log_level: Annotated[
-        str, typer.Option("--log-level", metavar="error|warning|info", help="What of the server's events is logged.")
+        str,
+        typer.Option("--log-level", metavar="error|warning|info", help="Lowest level of the events that are logged."),
     ] = "info",
     as_json: _Json = False,
 ) -> None:
@@ -473,4 +484,6 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise CallError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}.") from None
+        raise CallError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}."
+        ) from None

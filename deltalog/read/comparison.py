@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
         return None
     if package == "pandas" and kind.__name__ == "Timestamp":
         if value.nanosecond:
-            raise CallError(f"{value!r} cannot be compared: tables count times in microseconds.")
+            raise CallError(f"{value!r} cannot be compared: timestamps in tables have microseconds.")
         return value.to_pydatetime()
     return value
 
@@ -61,7 +61,7 @@ def _from_numpy(value: Any) -> Any:
         return None
     micros = value if value.dtype.str.endswith("[D]") else value.astype("datetime64[us]")
     if micros != value:
-        raise CallError(f"{value!r} cannot be compared: tables count times in microseconds.")
+        raise CallError(f"{value!r} cannot be compared: timestamps in tables have microseconds.")
     return micros.item()
 
 

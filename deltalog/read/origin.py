@@ -88,8 +88,8 @@ def decoded(reads: Iterable[Read]) -> list[tuple[Origin, Predicate | str | None]
         origins = [msgspec.json.decode(text, type=Origin) for text, _ in pairs]
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallError(
-            f"What these rows were read from cannot be told ({error}). Pass what Scan.origin gave, or take the key "
-            f"{ORIGIN_KEY.decode()} out of the schema metadata."
+            f"The version that these rows were read from cannot be decoded ({error}). Pass a value of Scan.origin, or "
+            f"remove the key {ORIGIN_KEY.decode()} from the schema metadata."
         ) from None
     conditions = [where for _, where in pairs]
     return [(each, each.where if where is None else where) for each, where in zip(origins, conditions, strict=True)]

@@ -131,7 +131,7 @@ def _like(node: Any, text: str) -> Predicate:
     pattern = _literal(node.expression, text)
     body = pattern[:-1] if isinstance(pattern, str) and pattern.endswith("%") else None
     if body is None or any(c in body for c in "%_\\"):
-        raise CallError(f"LIKE is taken with a prefix and one % at its end only, not {pattern!r} (in {_short(text)}).")
+        raise CallError(f"LIKE is supported for a prefix and one final % only, not {pattern!r} (in {_short(text)}).")
     return StartsWith(_column(node.this, text), body)
 
 
@@ -183,7 +183,7 @@ def _typed_literal(node: Any, text: str) -> Any:
     except InvalidTimestampError:
         form = "yyyy-MM-dd" if kind == types.DATE else "yyyy-MM-dd HH:mm:ss[.ffffff][Z]"
         raise CallError(
-            f"The predicate {_short(text)} has {value!r}, which is no literal of the form {form}."
+            f"The predicate {_short(text)} has {value!r}, which is not a literal of the form {form}."
         ) from None
     if kind == types.DATE:
         return moment.date()
@@ -196,7 +196,7 @@ def _unsupported(node: Any, text: str) -> CallError:
     except Exception:
         part = type(node).__name__
     return CallError(
-        f"The predicate {_short(text)} has {part}, which is not taken: compare columns "
+        f"The predicate {_short(text)} has {part}, which is not supported: compare columns "
         "with literals by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE 'prefix%', IS NULL, and combine these with AND, "
         "OR, NOT."
     )

@@ -238,7 +238,7 @@ def _bind(predicate: Predicate, schema: StructType, negate: bool) -> Predicate:
     elif isinstance(predicate, StartsWith):
         bound = comparable(find(predicate.column, schema))
         if str(bound.data_type) != "string":
-            raise CallError(f"Column {bound.name} is {bound.data_type}, and only text begins with a prefix.")
+            raise CallError(f"Column {bound.name} is {bound.data_type}, and startswith and LIKE compare strings only.")
         leaf = StartsWith(bound.column, predicate.prefix)
     else:
         raise CallError(f"{predicate!r} is not a predicate.")
@@ -314,7 +314,7 @@ def find(column: Column, schema: StructType) -> Bound:
 def _hint(column: Column, schema: StructType) -> str:
     joined = ".".join(column.path)
     if len(column.path) > 1 and schema.find(joined) is not None:
-        return f"The column whose name has dots is `{joined}`, in backquotes."
+        return f"For the column whose name contains dots, write `{joined}` in backquotes."
     return f"Columns: {', '.join(path_text([name]) for name in schema.names[:_SHOWN_NAMES])}."
 
 
@@ -322,13 +322,13 @@ def comparable(bound: Bound) -> Bound:
     """Raises CallError for text with a collation, whose order is not that of its bytes, and for char(n) in a struct."""
     if len(bound.fields) > 1 and has_char_inside(bound.fields[0]) and str(bound.data_type) == "string":
         raise CallError(
-            f"Column {bound.name} is part of {bound.fields[0].metadata[SIZED_KEY]}, where Spark pads values and not "
-            "what they are compared with. Leave it out of where, and filter the rows."
+            f"Column {bound.name} is part of {bound.fields[0].metadata[SIZED_KEY]}, where Spark pads the values "
+            "and not the literals. Leave it out of where, and filter the rows."
         )
     if any(_COLLATIONS in field.metadata for field in bound.fields):
         raise CallError(
-            f"Column {bound.name} has a collation, by which deltalog cannot compare. Leave it out of where, "
-            "and filter the rows with an engine that knows collations."
+            f"Column {bound.name} has a collation, which deltalog does not support in comparisons. Leave it out of "
+            "where, and filter the rows with an engine that knows collations."
         )
     return bound
 

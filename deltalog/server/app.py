@@ -201,9 +201,9 @@ class App:
             log.warning("request %s: %s: too many are under way", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are under way.", retry_after="1")
         except NotBegunError:
-            said = f"Not begun within {seconds:g} s, since others are not done: nothing of it will take effect."
+            said = f"Not started within {seconds:g} s, since other calls were still running; it has no effect."
         except NotDoneError:
-            said = f"Not done within {seconds:g} s; it may still take effect."
+            said = f"Not finished within {seconds:g} s; it may still take effect."
         log.error("request %s: %s: %s", request_id, route.name, said)
         return route.explain(OperationTimeoutError(said))
 

@@ -100,7 +100,7 @@ class FrozenDict(dict[str, str]):
     """Text by text that cannot be changed in place. A copy by ``dict`` can."""
 
     def _refuse(self, *arguments: object, **named: object) -> NoReturn:
-        raise TypeError("What a snapshot hands out cannot be changed in place: take a copy, dict(...).")
+        raise TypeError("This mapping is part of a snapshot and cannot be changed in place: copy it with dict(...).")
 
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 

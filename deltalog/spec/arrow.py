@@ -130,7 +130,7 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
     primitive = _primitive_from_arrow(arrow)
     if primitive is None:
         raise SchemaMismatchError(
-            f"Column {name} has the Arrow type {arrow}, which Delta has not. "
+            f"Column {name} has the Arrow type {arrow}, which Delta does not have. "
             "Cast it: uint64 to int64 or decimal128(20, 0), time to string or int64, an extension type to its storage."
         )
     return PrimitiveType(primitive)

@@ -118,7 +118,7 @@ class StructType:
         try:
             return exact.get(name) or folded.get(name.lower())
         except (TypeError, AttributeError):
-            raise CallError(f"A column is looked for by its name, which is text; got {shown(name)}.") from None
+            raise CallError(f"The name of a column is text; got {shown(name)}.") from None
 
     def to_json(self) -> str:
         """The text that ``metaData.schemaString`` holds. Raises SchemaMismatchError for what readers could not read."""
@@ -378,7 +378,7 @@ def _check_type(table: DataType, data: DataType, name: str) -> None:
         )
     elif table != data and data != PrimitiveType("void") and not holds_all(table, data):
         raise SchemaMismatchError(
-            f"Column {name} is {table} in the table and {data} in the data, of which it does not hold every value. "
+            f"Column {name} is {table} in the table and {data} in the data, and {table} cannot hold every {data}. "
             f"Cast it to {table} before writing, or replace the schema with overwriteSchema (overwrite_schema=True)."
         )
 

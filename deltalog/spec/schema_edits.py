@@ -25,7 +25,7 @@ def parse_path(path: str | Sequence[str]) -> Path:
     """
     if not isinstance(path, str):
         if not path:
-            raise CallError("A column was named by an empty list; its path has at least one name.")
+            raise CallError("The path of a column is an empty list; it needs at least one name.")
         return tuple(path)
     names: list[str] = []
     at = -1  # where the dot before the next name would be

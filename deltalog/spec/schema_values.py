@@ -68,7 +68,7 @@ def _check_type(data_type: Any, name: str, depth: int) -> None:
         _check_struct(data_type, f"{name}.", depth)
     elif isinstance(data_type, (ArrayType, MapType)) and VOID in _parts(data_type):
         raise SchemaMismatchError(
-            f"Column {name} is {data_type}, and Delta has no void in arrays and maps. Give the values a type."
+            f"Column {name} is {data_type}, and Delta does not allow void in arrays and maps. Give the values a type."
         )
     elif isinstance(data_type, ArrayType):
         _check_flag(data_type.contains_null, f"contains_null of {name}")
@@ -83,7 +83,7 @@ def _check_type(data_type: Any, name: str, depth: int) -> None:
             raise SchemaMismatchError(f"Column {name} is a {data_type}: precision is 1 to 38, scale 0 to precision.")
     elif not (isinstance(data_type, PrimitiveType) and data_type.name in PRIMITIVES):
         raise SchemaMismatchError(
-            f"Column {name} is of the type {data_type!a}, which Delta has not. Types are StructType, ArrayType, "
+            f"Column {name} has the type {data_type!a}, which Delta does not have. Types are StructType, ArrayType, "
             f"MapType, DecimalType, and PrimitiveType of one of {', '.join(sorted(PRIMITIVES))}."
         )
 
@@ -104,7 +104,7 @@ def _check_metadata(metadata: Any, name: str) -> None:
     if wrong is not None:
         raise SchemaMismatchError(
             f"The metadata of column {name} holds {wrong}. It may hold text, 64-bit integers, finite floats, booleans, "
-            "None, mappings with text as keys, and lists of one kind of these."
+            "None, mappings with text keys, and lists of one of these types."
         )
     for key, wanted in _METADATA_TYPES.items():
         value = metadata.get(key, wanted())

@@ -63,13 +63,13 @@ def _opened(url: Location, **options: Any) -> LogStore:
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
-        raise CallError(f"The table location {text!a} is no text that a path can be made of.") from None
+        raise CallError(f"The table location {text!a} cannot be encoded as a path.") from None
     if "\0" in text:
         raise CallError(f"The table location {text!r} has a NUL character in it, which no store takes.")
     if text.startswith(CATALOG_SCHEME):
         raise CallError(
-            f"{text} is the address of a table in a catalog, not a place for one. DeltaTable.open opens it; "
-            "TransactionManager.create_table makes a table, at a path or a URL."
+            f"{text} is the address of a table in a catalog, not a storage location. Open it with DeltaTable.open; "
+            "create a table with TransactionManager.create_table, at a path or a URL."
         )
     if "filesystem" in options:
         return _open_filesystem(text, **options)

@@ -55,7 +55,7 @@ def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterato
             raise
         except OSError as error:
             raise StoreError(
-                f"Cannot write {path}, where bytes wait to be sent, on this machine's disk: {error}.", path=path
+                f"Cannot buffer {path} on this machine's disk before it is uploaded: {error}.", path=path
             ) from error
         try:
             send(path)

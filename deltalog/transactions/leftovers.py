@@ -190,7 +190,9 @@ class _Cleaner:
                 count += deleted
                 left |= stays
             except DeltaLogError as error:  # one that is away must not hold up the others
-                log.warning("%s: what transaction %s left stays for now: %s", table.url, self._record.id, error)
+                log.warning(
+                    "%s: the leftovers of transaction %s are kept for now: %s", table.url, self._record.id, error
+                )
                 left.update(some)
         is_last = looks > len(LATE_LOOKS_MS) and not any(map(self._has_markings, tables))
         kept = {key for key in parts if key.startswith(f"{OBJECTS}/") and tables[key.split("/", 2)[1]] is not None}
@@ -272,7 +274,9 @@ class _Cleaner:
         kept = in_use.had | in_use.added | in_use.named
         doomed = [path for path in paths if path not in kept]
         if len(doomed) < len(paths):
-            log.info("%s: %d objects stay: they are files of the table, or in use", table.url, len(paths) - len(doomed))
+            log.info(
+                "%s: %d objects are kept: they are files of the table, or in use", table.url, len(paths) - len(doomed)
+            )
             marking = replace(marking, deleting=tuple(doomed))
             self._coordinator.remark(table.table_id, number, marking if doomed else None)
         failed = [path for path in doomed if not _is_deleted(store, path)]
@@ -288,7 +292,9 @@ class _Cleaner:
             _forget_old(self._ledger, table, marks)
             if self._coordinator.mark(table.table_id, marks.last + 1, marking):
                 return marks.last + 1
-        raise ConcurrentModificationError(f"{table.url}: others mark objects all the time. Nothing was deleted.")
+        raise ConcurrentModificationError(
+            f"{table.url}: another clean-up marked objects before each attempt. Nothing was deleted; recover again."
+        )
 
     def _end(self, table: TableRecord, number: int, marking: Marking) -> None:
         """Say that a clean-up is over. Without that its names are not to be used for a day."""
@@ -297,7 +303,7 @@ class _Cleaner:
             try:
                 return self._coordinator.remark(table.table_id, number, marking)
             except DeltaLogError as error:
-                log.warning("%s: marking %d stays for now: %s", table.url, number, error)
+                log.warning("%s: marking %d is kept for now: %s", table.url, number, error)
 
     def _foreign(self, table: TableRecord, store: LogStore, files: TableFiles, path: str) -> str | None:
         """Why a path is none of a data file of this table, whoever named it; None where it may be one. Cost: 1 LIST for
@@ -317,7 +323,7 @@ class _Cleaner:
         for depth in range(1, len(names) + 1):
             directory = "/".join(names[:depth])
             if self._has_log(table, store, directory):
-                return f"{directory} is a table of its own"
+                return f"{directory} is another table"
         return None
 
     def _has_log(self, table: TableRecord, store: LogStore, directory: str) -> bool:
@@ -379,7 +385,7 @@ def _is_deleted(store: LogStore, path: str) -> bool:
     try:
         store.delete(path)
     except StoreError as error:
-        log.warning("%s: %s stays for now: %s", store.url, path, error)
+        log.warning("%s: %s is kept for now: %s", store.url, path, error)
         return False
     return True
 

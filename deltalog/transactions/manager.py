@@ -524,7 +524,7 @@ class TransactionManager:
         if not target.staged:
             return
         fact = f"{target.store.url}: version {target.staged[-1].version} is committed"
-        with standing(fact, "its publication, left to the next commit"):
+        with standing(fact, "publication of the commit (the next commit publishes it)"):
             target.publish(self.coordinator)
             for snapshot, result in target.branch.landed(target.attempts):
                 self._tables.advance(target.table_id, after_commit(snapshot, result, self._environment))

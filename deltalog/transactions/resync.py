@@ -66,8 +66,8 @@ _RATIFIED_AT_ONCE = 45
 _CHECKPOINTS = (LogFileKind.CLASSIC_CHECKPOINT, LogFileKind.MULTI_PART_CHECKPOINT, LogFileKind.UUID_CHECKPOINT)
 _SET_ASIDE = "set-aside."
 _KEEP_LOG = (
-    "With --keep-log (keep_log=) the log's history counts; commits that only the catalog knows are then set aside in "
-    f"{STAGED_COMMITS_DIRECTORY}, where the files that they added are named."
+    "With --keep-log (keep_log=) the log's history is kept; commits that only the catalog has are then moved aside in "
+    f"{STAGED_COMMITS_DIRECTORY}, and still name the files that they added."
 )
 _RESTORED = "the catalog was restored from a backup in which it was not decided"
 
@@ -196,8 +196,8 @@ def resync(
         ledger.environment.back_off(number)
         plan = _plan(ledger, tables, staged)
     raise ConcurrentModificationError(
-        f"The catalog {ledger.coordinator.url} was changed by others each time it was to be brought up to its logs. "
-        "What was taken over stays: stop the writers, and do it again."
+        f"The catalog {ledger.coordinator.url} was changed by other processes during each attempt to resync it. "
+        "Commits that were added stay: stop the writers, and call resync again."
     )
 
 
@@ -272,8 +272,8 @@ def _difference(log: _Log) -> str | None:
     if log.version < head.published_version:
         log.common = log.version
         return (
-            f"The log of {where} ends at version {log.version}, and the catalog knows {head.published_version} to be "
-            f"published: the log is the older one. Restore the missing commits. {_KEEP_LOG}"
+            f"The log of {where} ends at version {log.version}, and the catalog has version {head.published_version} "
+            f"as published: the log is older than the catalog. Restore the missing commits. {_KEEP_LOG}"
         )
     for commit in head.unpublished:
         log.common = commit.version - 1
@@ -284,20 +284,20 @@ def _difference(log: _Log) -> str | None:
         elif commit.version > log.checkpoint and commit.file not in log.staged:
             return (
                 f"Version {commit.version} of {where} is ratified, and neither {commit_path(commit.version)} nor "
-                f"{staged_commit_path(commit.file)} is there. Restore one of the two. {_KEEP_LOG}"
+                f"{staged_commit_path(commit.file)} exists. Restore one of them. {_KEEP_LOG}"
             )
     log.common = None
     beyond = [version for version in log.commits if version > max(head.version, log.checkpoint)]
     first = max(head.version, log.checkpoint) + 1
     missing = set(range(first, max(beyond, default=first - 1) + 1)) - set(beyond)
     if missing:
-        return f"The log of {where} lacks version {min(missing)}, and has later ones. Restore that commit."
+        return f"The log of {where} lacks version {min(missing)}, but has later versions. Restore that commit."
     return None
 
 
 def _parted(log: _Log, commit: RatifiedCommit, txn_id: str | None) -> str:
     return (
-        f"Two histories of {log.record.url} part at version {commit.version}: {commit_path(commit.version)} is the "
+        f"Two histories of {log.record.url} diverge at version {commit.version}: {commit_path(commit.version)} is the "
         f"commit {txn_id or 'without a txnId'}, {staged_commit_path(commit.file)} is {commit.txn_id}, which the "
         f"catalog has ratified. Both may have been acknowledged. {_KEEP_LOG}"
     )
@@ -313,8 +313,8 @@ def _extend(tables: ManagedTables, log: _Log, version: int, data: bytes, file: s
         tables.coordinator.check_time(log.record.url, ict_ms)
     except (CorruptTableError, InvalidActionError) as error:
         raise CorruptTableError(
-            f"{where} is no commit that this catalog had ratified: {error.message} Find out who wrote it, and move it "
-            "out of the log if it is to count for nothing."
+            f"{where} is not a commit that this catalog can have ratified: {error.message} Find out who wrote it, and "
+            "move it out of the log if it is not to be kept."
         ) from None
     info = actions.commit_info
     part, parts = place_in_transaction(info)
@@ -425,8 +425,9 @@ def _go_back(ledger: Ledger, log: _Log) -> None:
     anew = replace(record, table_id=ledger.environment.new_uuid())
     if not coordinator.drop(record.table_id, log.head.version) or not coordinator.register(anew, log.common):
         raise ConcurrentModificationError(
-            f"{record.name} was changed while the catalog {coordinator.url} was to go back to version {log.common} of "
-            "it. Stop its writers, and do it again; register the table where it is missing."
+            f"{record.name} was changed while the catalog {coordinator.url} was being reset to its version "
+            f"{log.common}. Stop its writers, and call resync again; if the table is no longer in the catalog, "
+            "register it."
         )
 
 

@@ -99,9 +99,9 @@ class ManagedTables:
         if other.url == root:
             raise TableExistsError(f"{root} is the table {other.name} of the catalog {self.coordinator.url}.")
         raise TableExistsError(
-            f"{root} and {other.url}, the root of {other.name} in the catalog {self.coordinator.url}, lie one below "
-            "the other, so files of one table would be taken for files of both. Nothing was changed: choose a place "
-            "beside it."
+            f"{root} and {other.url}, the root of {other.name} in the catalog {self.coordinator.url}, are nested: "
+            "one table's files would lie inside the other. Nothing was changed: choose a location outside of the other "
+            "table."
         )
 
     def _mark(self, table: DeltaTable) -> None:
@@ -120,7 +120,7 @@ class ManagedTables:
             raise TimestampAheadError(
                 f"{table.url}: the in-commit timestamp of version {snapshot.version}, {describe(last_ms)}, is too far "
                 f"ahead of the clock for the catalog {self.coordinator.url}. Nothing was registered: call "
-                "disable_in_commit_timestamps() of the table, and register it then.",
+                "disable_in_commit_timestamps() on the table, then register it.",
                 in_commit_timestamp_ms=last_ms,
                 clock_ms=self._environment.clock_ms(),
             )
@@ -146,7 +146,7 @@ class ManagedTables:
                 )
             # Where it cannot be dropped at this version, what is new came through the catalog since.
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
-                with standing(f"{record.name} is in the catalog {self.coordinator.url}", "a look at it"):
+                with standing(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.handle(record)
                 reader = LogReader(self.store(record))
                 return self._kept(record, reader, UnreadSnapshot(reader, version))

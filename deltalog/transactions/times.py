@@ -50,7 +50,8 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
             return commit.version
         discard_commits(store, [commit])
     raise ConcurrentModificationError(
-        f"{record.name} was committed to each time its times were to begin anew. Nothing was changed: call again."
+        f"{record.name}: another commit landed before each attempt to restart its timestamps. Nothing was changed: "
+        "call again."
     )
 
 
@@ -60,7 +61,7 @@ def _attempt(snapshot: Snapshot, store: LogStore, environment: Environment) -> A
     if base.previous_ms is None or base.previous_ms <= now_ms:
         raise CallError(
             f"{snapshot.url}: the in-commit timestamp of version {snapshot.version} is not ahead of the clock, "
-            f"{timestamps.describe(now_ms)}: commits follow it as they should. Nothing was changed."
+            f"{timestamps.describe(now_ms)}, so there is nothing to restart. Nothing was changed."
         )
     at_ms = max(now_ms, _last_file_time_ms(store, snapshot) + 1)
     prepared = Prepared(

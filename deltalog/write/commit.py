@@ -205,7 +205,7 @@ def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], looked_
     except InvalidCommitError as error:
         raise InvalidActionError(f"This commit could not be read back, and was not sent: {error}") from error
     if read_back.commit_info is None or read_back.commit_info.txn_id != info["txnId"]:
-        raise InvalidActionError("This commit could not be told from others by its txnId, and was not sent.")
+        raise InvalidActionError("This commit could not be identified by its txnId, and was not sent.")
     return data
 
 
@@ -256,8 +256,8 @@ def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int 
 def unexpected_version(expected: int, latest: int | None, table: str) -> SnapshotConflictError:
     """What a write meets when the latest version (None: there is none) is not the one that its caller expects."""
     return SnapshotConflictError(
-        f"{table}: version {expected} was expected to be the latest, and that is {latest}. Nothing was committed. Read "
-        "the table again, and write again.",
+        f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
+        "Read the table again, and write again.",
         expected_parent=expected,
         read_version=expected,
         winning_version=latest,

@@ -122,8 +122,8 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
             return pa.RecordBatchReader.from_stream(data)
         except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
             raise CallError(
-                f"Data of type {type(data).__name__} gives no stream of Arrow: {error}. Was it read before? Make a new "
-                "one for each call."
+                f"Data of type {type(data).__name__} cannot be read as an Arrow stream: {error}. If it was read "
+                "before, make a new one for each call."
             ) from error
     raise CallError(
         f"Data of type {type(data).__name__} has no __arrow_c_stream__. Pass a pyarrow Table or RecordBatchReader, "
@@ -136,13 +136,13 @@ def as_batches(data: Any) -> Iterator[pa.RecordBatch]:
     if hasattr(data, "__arrow_c_stream__"):
         return read_once(as_reader(data))
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
-        raise CallError(f"Rows are a stream of Arrow batches; got {shown(data)}.")
+        raise CallError(f"Rows are an iterable of Arrow record batches; got {shown(data)}.")
     return map(_batch, read_once(data))
 
 
 def _batch(batch: Any) -> pa.RecordBatch:
     if not isinstance(batch, pa.RecordBatch):
-        raise CallError(f"Rows are a stream of Arrow batches; among them is {shown(batch)}.")
+        raise CallError(f"Rows are an iterable of Arrow record batches; one item is {shown(batch)}.")
     return batch
 
 
@@ -456,8 +456,8 @@ def describe_files(
         if without_id is not None:
             raise InvalidDataFileError(
                 f"{store.url}: {path} cannot be added: its column {without_id} does not have the id of the table's "
-                "column, and columns of this table are found by id (delta.columnMapping.mode), so that it would be "
-                "read as null. Write the file with field ids.",
+                "column. This table matches columns by id (delta.columnMapping.mode), so the column would be read as "
+                "null. Write the file with field ids.",
                 path=path,
             )
         if examine is not None:
@@ -490,10 +490,10 @@ def _check_readable(source: Any, footer: Any) -> None:
 def _check_rows(url: str, written: int | None, found: list[int]) -> None:
     if written is None or written == sum(found):
         return
-    fault = "Rows are missing" if written > sum(found) else "Rows are there more than once"
+    fault = "Rows are missing" if written > sum(found) else "Rows are duplicated"
     raise RowCountError(
-        f"{url}: {written} rows were written, and the {len(found)} files that are found have {sum(found)}. {fault}, "
-        "and nothing was committed. See that the writer's processes and this one have the table's storage under the "
+        f"{url}: {written} rows were written, and the {len(found)} files found hold {sum(found)}. {fault}, "
+        "and nothing was committed. Check that the writer's processes and this one have the table's storage under the "
         "same path, and that nothing else deletes or copies files there; then write again.",
         written=written,
         found=sum(found),

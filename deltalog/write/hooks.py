@@ -34,10 +34,10 @@ def standing(fact: str, what: str) -> Iterator[None]:
         yield
     except Exception as error:
         unforeseen = None if isinstance(error, DeltaLogError) else error
-        log.warning("%s. What follows failed: %s: %s", fact, what, error, exc_info=unforeseen)
+        log.warning("%s. This step after it failed: %s: %s", fact, what, error, exc_info=unforeseen)
     except BaseException as interrupt:
         if hasattr(interrupt, "add_note"):
-            interrupt.add_note(f"{fact}. What follows was interrupted: {what}.")
+            interrupt.add_note(f"{fact}. This step after it was interrupted: {what}.")
         raise
 
 

@@ -56,7 +56,7 @@ def _was_read(data: object) -> bool:
 
 def _read_before(data: object) -> CallError:
     return CallError(
-        f"This {type(data).__name__} was read before, and can be read once only: its rows would be missing. Nothing "
-        "was committed. Pass a table, a data frame or a list; or make a new one for each call, in retrying() inside of "
-        "the function that is repeated."
+        f"This {type(data).__name__} was read before and can be read only once, so its rows would be missing. Nothing "
+        "was committed. Pass a table, a data frame or a list; or make a new one for each call (in retrying(): inside "
+        "of the function that is repeated)."
     )

@@ -636,13 +636,13 @@ class Transaction:
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
         snapshot: Snapshot = UnreadSnapshot(self.reader, committed.result.version)
         try:
-            with standing(fact, "its snapshot from the one before"):
+            with standing(fact, "building its snapshot"):
                 snapshot = self._following(committed)
-            with standing(fact, "what is due after it"):
+            with standing(fact, "the hooks after the commit"):
                 snapshot = self._engine.follow_up(snapshot, committed.result, self._environment)
         finally:
             self.committed = snapshot
-            with standing(fact, "the handle's note of it"):
+            with standing(fact, "updating the table handle"):
                 self._on_commit(snapshot)
 
     def _run(self, prepared: Prepared, base: Base) -> Committed:
@@ -821,8 +821,8 @@ def base_of(snapshot: Snapshot) -> Base:
 def gone_since(read: int, latest: int, table: str) -> CommitConflictError:
     """What a write meets that follows from a version which the log cannot be compared with any more."""
     return CommitConflictError(
-        f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log does not have "
-        "what lies between. Nothing was committed; read the table again and repeat the operation.",
+        f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "
+        "the commits between them. Nothing was committed; read the table again and repeat the operation.",
         winning_version=latest,
         winning_operation=None,
         read_version=read,

@@ -222,14 +222,14 @@ def test_a_restored_catalog_is_brought_up_to_its_logs(cli: Cli, catalog: Path, t
         transaction.commit()
     restore().close()
     planned = cli("tables", "resync", catalog, "--dry-run")
-    assert planned.status == 0 and "bank.a: 2 commits would be taken over, versions 1 to 2." in planned.out
+    assert planned.status == 0 and "bank.a: 2 commits would be added to the catalog, versions 1 to 2." in planned.out
     done = cli("tables", "resync", catalog)
-    assert "2 commits taken over" in done.out and f"{transaction.id} is recorded as committed" in done.out
+    assert "2 commits added to the catalog" in done.out and f"{transaction.id} is recorded as committed" in done.out
     assert TransactionManager(str(catalog)).table("bank.a").snapshot().version == 2
     again = json.loads(cli("tables", "resync", catalog, "--json").out)
     assert again["in_step"] is True and again["tables"][0]["added"] == 0
     (tmp_path / "a" / "_delta_log" / f"{2:020d}.json").unlink()
     failed = cli("tables", "resync", catalog)
-    assert failed.status == 1 and "the log is the older one" in failed.out
+    assert failed.status == 1 and "the log is older than the catalog" in failed.out
     assert cli("tables", "resync", catalog, "--keep-log", "bank.a").status == 0
     assert TransactionManager(str(catalog)).table("bank.a").snapshot().version == 1

@@ -176,7 +176,7 @@ def test_the_version_that_a_caller_expects(spark: Any, start: str) -> None:
 
 def test_files_of_the_table_that_were_read_by_another_way(spark: Any, start: str, tmp_path: Path) -> None:
     raw = spark.read.parquet(f"file:{start}").select("id", "p", "d")
-    with pytest.raises(deltalog.CallError, match="nothing tells of which version"):
+    with pytest.raises(deltalog.CallError, match="its version is unknown"):
         spark_ext.write(raw).mode("overwrite").save(start)
     spark_ext.write(raw).mode("overwrite").option("expectedVersion", 0).save(start)
     other = str(tmp_path / "other")

@@ -129,7 +129,7 @@ def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.
     """Spark drops news of jobs when its queue is full, and an observation then waits for ever."""
     monkeypatch.setattr(spark_ext.counted, "_WAIT_S", 0.2)
     monkeypatch.setattr(spark_ext.counted.RowCount, "of", lambda self, frame: _never_told(self, frame))
-    with pytest.raises(deltalog.StoreError, match="did not tell within"):
+    with pytest.raises(deltalog.StoreError, match="did not report within"):
         spark_ext.write(spark.range(3)).save(table)
     assert not os.path.exists(table)
 

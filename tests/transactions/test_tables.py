@@ -277,7 +277,7 @@ def test_a_plain_writer_that_was_open_before_is_refused(manager, url, do):
     assert content(manager.table(C)) == [(1, 1)]
 
 
-# --------------------------------------------------------------------------------------------- written past the catalog
+# ------------------------------------------------------------------------------------- not written through the catalog
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_what_is_ratified_counts_where_something_else_is_written_and_the_file_is
     alien(manager, A, 1)
     fresh = manager_of(manager.coordinator)
     assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 7)]
-    with pytest.raises(CorruptTableError, match=r"00000000000000000001\.json.*past the catalog"):
+    with pytest.raises(CorruptTableError, match=r"00000000000000000001\.json.*not written through the catalog"):
         fresh.publish(A)
     assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 7)]
     open_store(url_of(manager, A)).delete(commit_path(1))
@@ -348,7 +348,7 @@ def test_a_table_that_cannot_be_recovered_does_not_hold_up_the_others(coordinato
     cancelled = manager.transaction()
     cancelled.table(B).append(rows((9, 9)))
     alien(manager, A, 1)
-    with pytest.raises(CorruptTableError, match="past the catalog"):
+    with pytest.raises(CorruptTableError, match="not written through the catalog"):
         manager.recover()
     heads = {table.name: coordinator.head(table.table_id) for table in manager.list_tables()}
     assert (len(heads[A].unpublished), len(heads[B].unpublished)) == (1, 0)

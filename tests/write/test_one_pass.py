@@ -172,6 +172,6 @@ def test_a_reader_of_another_library_that_is_closed_is_refused_by_name() -> None
     arro3 = pytest.importorskip("arro3.core")
     table, reader = create(), arro3.RecordBatchReader.from_arrow(rows(2))
     table.append(reader)
-    with pytest.raises(CallError, match="gives no stream of Arrow"):
+    with pytest.raises(CallError, match="cannot be read as an Arrow stream"):
         table.append(reader)
     assert ids(table) == [1, 2]
