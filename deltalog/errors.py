@@ -393,8 +393,9 @@ class TransactionContentionError(ConcurrentModificationError):
 
 
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """An object that was to be named or added is being deleted by the clean-up of an aborted transaction that had named
-    it, or was deleted by it. Nothing was changed. Has ``path``, below the table, and the ``transaction_id``."""
+    """An object that was to be named or added, or whose table was to be dropped, is being deleted by the clean-up of an
+    aborted transaction that had named it, or was deleted by it. Nothing was changed. Has ``path``, below the table, and
+    the ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str

@@ -100,9 +100,10 @@ class Coordinator(ABC):
         name or the id is that of another table, or the URL is another's, lies below it or around it."""
 
     @abstractmethod
-    def drop(self, table_id: str, version: int) -> bool:
+    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
         """Forget a table and its head. False, and nothing changed, when its head is not at ``version`` or something
-        of it is unpublished, which nobody could find any more."""
+        of it is unpublished, which nobody could find any more; or when its last marking is not ``marks``, where that
+        is given."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:

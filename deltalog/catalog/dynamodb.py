@@ -225,16 +225,17 @@ class DynamoDBCoordinator(Coordinator):
         ]
         return self._refused(actions, token, _CATALOG)
 
-    def drop(self, table_id: str, version: int) -> bool:
+    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
         head = self._items.get(_head_key(table_id))
         if head is None or not head["version"] == head["published"] == version:
             return False
         table = msgspec.json.decode(head["record"], type=TableRecord)
         garbage = list(self._commits(table_id))
         token = _new_token()
+        last = {} if marks is None else _last_mark({table_id: marks}, table_id)
         actions = [
             self._tables_change(token),
-            delete(_head_key(table_id), {"record": head["record"], "version": version, "published": version}),
+            delete(_head_key(table_id), {"record": head["record"], "version": version, "published": version, **last}),
             delete(("names", table.name)),
             delete(_url_key(table.url)),
         ]

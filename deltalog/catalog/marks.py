@@ -9,9 +9,10 @@ used again, if it lies in the store again by then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.records import Marking, Marks, Proposal, Ratification, RatifiedCommit
+from deltalog.catalog.records import Marking, Marks, Proposal, Ratification, RatifiedCommit, TableRecord
 from deltalog.errors import ConcurrentModificationError, ObjectBeingDeletedError, UnsafePathError
 from deltalog.spec.actions import AddFile, DeletionVector
 from deltalog.spec.deletion_vectors import relative_path
@@ -67,6 +68,38 @@ class KnownMarks:
             if (found := _deleting(known, paths)) is not None:
                 raise _being_deleted(table, *found)
         return known
+
+
+def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
+    """The markings of a table without those that are too old, which are forgotten. One whose time is more than that
+    ahead, since a clock was wrong, counts as made now. Cost: 1 call of the coordinator, and 1 for each of those."""
+    marks = coordinator.marks(table_id)
+    live: dict[int, Marking] = {}
+    for number, marking in marks.markings.items():
+        if now_ms - marking.made_ms > MARKING_AGE_MS:
+            coordinator.remark(table_id, number, None)
+            continue
+        live[number] = marking
+        if marking.made_ms - now_ms > MARKING_AGE_MS:
+            live[number] = replace(marking, made_ms=now_ms)
+            coordinator.remark(table_id, number, live[number])
+    return Marks(marks.last, live)
+
+
+def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
+    """The last marking of a table that is to be dropped, where no clean-up may be deleting from it: registered anew, it
+    has another id, under which nobody meets the markings. Raises ObjectBeingDeletedError. Cost: as ``live_marks``."""
+    live = live_marks(coordinator, table.table_id, now_ms)
+    for marking in live.markings.values():
+        for path in marking.deleting:
+            raise ObjectBeingDeletedError(
+                f"{table.name} cannot be dropped now: the clean-up of transaction {marking.transaction_id} may be "
+                f"deleting objects of it, as {table.url}/{path}. Nothing was changed. Call again when the clean-up is "
+                "over, or a day later where it never ended.",
+                path=path,
+                transaction_id=marking.transaction_id,
+            )
+    return live.last
 
 
 def ratify_added(

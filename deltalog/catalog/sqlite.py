@@ -122,8 +122,10 @@ class SQLiteCoordinator(Coordinator):
             row = (table.table_id, table.name, table.url, table.created_ms, version)
             return execute(_REGISTER, row).rowcount == 1
 
-    def drop(self, table_id: str, version: int) -> bool:
+    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
         with self._file.writing() as execute:
+            if marks is not None and not _are_last(execute, {table_id: marks}):
+                return False
             if execute(_DROP, (table_id, version)).rowcount != 1:
                 return False
             for name in ("marks", "markings"):

@@ -500,6 +500,19 @@ class CoordinatorTests:
         assert another.marks("id-1") == Marks(1, {})
         assert another.mark("id-1", 2, marking("b")) is True
 
+    def test_a_table_is_dropped_at_its_last_marking_where_that_is_given(
+        self, coordinator: Coordinator, another: Coordinator
+    ) -> None:
+        coordinator.register(table(1), 0)
+        coordinator.register(table(2), 0)
+        assert another.mark("id-1", 1, Marking("one", 1, ("a.parquet",))) is True
+        assert (
+            coordinator.drop("id-1", 0, 0) is coordinator.drop("id-1", 0, 2) is coordinator.drop("id-2", 0, 1) is False
+        )
+        assert coordinator.marks("id-1").last == 1 and another.head("id-2") == Head(0)
+        assert another.drop("id-1", 0, 1) is coordinator.drop("id-2", 0, 0) is True
+        assert coordinator.cut() == {}
+
     def test_one_of_many_marks(self, coordinator: Coordinator, another: Coordinator) -> None:
         coordinator.register(table(1), 0)
         for number in range(1, self.rounds // 4 + 1):

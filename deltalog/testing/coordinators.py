@@ -83,8 +83,8 @@ class WrappedCoordinator(Coordinator):
     def register(self, table: TableRecord, version: int) -> bool:
         return self._pass("register", table.name, lambda: self.inner.register(table, version))
 
-    def drop(self, table_id: str, version: int) -> bool:
-        return self._pass("drop", table_id, lambda: self.inner.drop(table_id, version))
+    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
+        return self._pass("drop", table_id, lambda: self.inner.drop(table_id, version, marks))
 
     def table(self, name: str) -> TableRecord | None:
         return self._pass("table", name, lambda: self.inner.table(name))
@@ -246,9 +246,11 @@ class MemoryCoordinator(Coordinator):
             self._heads[table.table_id] = Head(version)
             return True
 
-    def drop(self, table_id: str, version: int) -> bool:
+    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
         with self._lock:
             if self._heads.get(table_id) != Head(version):
+                return False
+            if marks is not None and not self._are_last({table_id: marks}):
                 return False
             del self._heads[table_id], self._tables[table_id]
             self._marks.pop(table_id, None)

@@ -14,12 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from deltalog.catalog.ledger import Ledger
-from deltalog.catalog.marks import MARKING_AGE_MS, vector_files
+from deltalog.catalog.marks import live_marks, vector_files
 from deltalog.catalog.prepared import added_files, written_files
 from deltalog.catalog.records import (
     Head,
     Marking,
-    Marks,
     StatusFilter,
     TableRecord,
     TransactionRecord,
@@ -133,13 +132,7 @@ def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
 def _forget_markings(ledger: Ledger, tables: ManagedTables) -> None:
     """Cost: 1 call of the coordinator for each table, and 1 for each marking that is too old."""
     for table in tables.all():
-        _forget_old(ledger, table, ledger.coordinator.marks(table.table_id))
-
-
-def _forget_old(ledger: Ledger, table: TableRecord, marks: Marks) -> None:
-    for number, marking in marks.markings.items():
-        if ledger.now_ms() - marking.made_ms > MARKING_AGE_MS:
-            ledger.coordinator.remark(table.table_id, number, None)
+        live_marks(ledger.coordinator, table.table_id, ledger.now_ms())
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,10 +281,9 @@ class _Cleaner:
     def _mark(self, table: TableRecord, marking: Marking) -> int:
         for number in range(_TRIES):
             self._ledger.environment.back_off(number)
-            marks = self._coordinator.marks(table.table_id)
-            _forget_old(self._ledger, table, marks)
-            if self._coordinator.mark(table.table_id, marks.last + 1, marking):
-                return marks.last + 1
+            last = live_marks(self._coordinator, table.table_id, self._ledger.now_ms()).last
+            if self._coordinator.mark(table.table_id, last + 1, marking):
+                return last + 1
         raise ConcurrentModificationError(
             f"{table.url}: another clean-up marked objects before each attempt. Nothing was deleted; recover again."
         )

@@ -155,7 +155,8 @@ class TransactionManager:
     def drop_table(self, name: str) -> None:
         """Take a table out of the catalog, published in full. Its files stay; ``register_table`` takes it back.
 
-        Raises EntityNotFoundError. Cost: as ``publish``, and 1 call of the coordinator.
+        Raises EntityNotFoundError; ObjectBeingDeletedError while the clean-up of a transaction may be deleting objects
+        of it. Cost: as ``publish``, and 2 calls of the coordinator.
         """
         self._tables.drop(name)
 
@@ -193,7 +194,8 @@ class TransactionManager:
         the catalog ratifies nothing after it; the version that does so.
 
         The versions before it keep their in-commit timestamps in the log, and are found by the times of their files
-        from then on, as those of a table that had none. What others had begun fails on the changed metadata. Raises
+        from then on, as those of a table that had none; so ``consistent_cut`` may divide a transaction among them.
+        What others had begun goes on. Raises
         CallError where the last time is not ahead of the clock; EntityNotFoundError, ConcurrentModificationError.
         Cost: as ``publish``, a snapshot and a commit, and 1 LIST of the log.
         """
@@ -201,7 +203,7 @@ class TransactionManager:
 
     def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
         """The version of each table, by name, that was current at one point in time by its in-commit timestamps; of a
-        transaction over several of them all or nothing.
+        transaction over several of them all or nothing, unless the times of one of them were restarted since.
 
         Raises TimestampOutOfRangeError for a table that is younger. Cost: 1 call of the coordinator, and as
         ``list_tables`` or 1 for each name; for each table 2 more, as ``DeltaTable.version_at``, and 1 GET.

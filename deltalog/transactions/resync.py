@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from deltalog.catalog import records
 from deltalog.catalog.branch import place_in_transaction, transaction_of
 from deltalog.catalog.ledger import Ledger
+from deltalog.catalog.marks import live_marks
 from deltalog.catalog.records import (
     Head,
     Proposal,
@@ -423,12 +424,15 @@ def _go_back(ledger: Ledger, log: _Log) -> None:
     coordinator.published(record.table_id, log.head.version)
     # As another table, so that handles which have seen more of the old one are told.
     anew = replace(record, table_id=ledger.environment.new_uuid())
+    live = live_marks(coordinator, record.table_id, ledger.now_ms()).markings.values()
     if not coordinator.drop(record.table_id, log.head.version) or not coordinator.register(anew, log.common):
         raise ConcurrentModificationError(
             f"{record.name} was changed while the catalog {coordinator.url} was being reset to its version "
             f"{log.common}. Stop its writers, and call resync again; if the table is no longer in the catalog, "
             "register it."
         )
+    for number, marking in enumerate((each for each in live if each.deleting), start=1):
+        coordinator.mark(anew.table_id, number, marking)  # their clean-ups know the old one, and may go on
 
 
 class _Step:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalog.catalog import records
 from deltalog.catalog.branch import place_in_transaction
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.marks import KnownMarks
+from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
 from deltalog.catalog.store import AdoptedStore, ManagedStore, publish
 from deltalog.errors import (
@@ -164,7 +164,8 @@ class ManagedTables:
             if head is None:
                 break
             publish(self.plain_store(record.url), self.coordinator, record.table_id, head)
-            if self.coordinator.drop(record.table_id, head.version):
+            last = check_none_deletes(self.coordinator, record, self._environment.clock_ms())
+            if self.coordinator.drop(record.table_id, head.version, last):
                 break
         else:
             raise ConcurrentModificationError(

@@ -447,3 +447,64 @@ class _Answering(WrappedCoordinator):
 
     def marks(self, table_id):
         return self._found.pop(0)
+
+
+# ------------------------------------------------------------------------------------------- a table leaves and comes
+
+
+def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing():
+    """Under its new id nobody meets the markings of the old one."""
+    refused, step, total = 0, 0, 1
+    while step <= total:
+        world = World()
+        other = manager_of(world.catalog, world.clock)
+        retry = Retry(world, named_and_added)
+
+        def leave_and_come(other=other, url=world.url, retry=retry):
+            nonlocal refused
+            try:
+                other.drop_table(A)
+            except ObjectBeingDeletedError as error:
+                refused += 1
+                assert error.path == PATH
+            else:
+                other.register_table(A, url)
+                retry.run(4)
+
+        process = world.process([(step, leave_and_come)])
+        process.manager.cancel_transaction(world.first)
+        process.rest()
+        world.check()
+        step, total = step + 1, process.number
+    assert 0 < refused < total
+
+
+def dead_clean_up(world, ahead_ms=0):
+    """As a clean-up leaves it that died before it deleted anything."""
+    table_id = world.manager._tables.record(A).table_id
+    assert world.catalog.mark(table_id, 1, Marking(world.first, world.clock() + ahead_ms, (PATH,)))
+
+
+def test_a_table_that_goes_back_to_its_log_keeps_what_is_being_deleted():
+    world = World()
+    world.manager.table(A).append(rows((3, 7)))
+    dead_clean_up(world)
+    world.store.delete(f"_delta_log/{1:020d}.json")
+    other = manager_of(world.catalog, world.clock)
+    assert other.resync(keep_log=[A]).tables[0].catalog_version == 0
+    with pytest.raises(ObjectBeingDeletedError):
+        other.delete_objects_on_cancel(other.start_transaction(), A, [VirtualObject(f"{world.url}/{PATH}")])
+
+
+@pytest.mark.parametrize("ahead_days", [0, 0.9, 400])
+def test_names_are_free_some_day_whatever_the_clock_of_a_dead_clean_up_said(ahead_days):
+    world = World()
+    dead_clean_up(world, int(ahead_days * MARKING_AGE_MS))
+    world.manager.cancel_transaction(world.first)
+    with pytest.raises(ObjectBeingDeletedError):
+        world.manager.drop_table(A)
+    for _ in range(2):
+        world.clock.pass_(days=1, milliseconds=1)
+        world.manager.recover()
+    world.name(world.manager.start_transaction())
+    world.manager.drop_table(A)
