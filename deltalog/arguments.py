@@ -1,7 +1,7 @@
-"""Arguments of public calls, held against the types that their signatures name, before anything else happens.
+"""Checks the arguments of public calls against the types in their signatures, before anything else happens.
 
-One place for all of them: a call with an argument of another type is a CallError that names the parameter, whatever
-would have come of it further down. Subclasses of text and numbers, those of NumPy among them, become Python's own.
+An argument of another type is a CallError that names the parameter, wherever it would have failed later. Subclasses of
+text and numbers, those of NumPy among them, become Python's own.
 """
 
 from __future__ import annotations

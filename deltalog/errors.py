@@ -20,7 +20,7 @@
     │   ├── VersionNotFoundError
     │   └── TimestampOutOfRangeError
     ├── TableExistsError
-    ├── RowCountError                       see that writer and committer have the same storage; nothing was committed
+    ├── RowCountError                       check that writer and committer have the same storage; nothing was committed
     ├── UnsupportedFeatureError             use a client that knows the feature
     ├── CorruptTableError                   repair the table
     │   ├── InvalidCommitError
@@ -46,9 +46,9 @@
     ├── ConcurrentModificationError         the same call again can succeed; nothing was changed
     │   ├── TransactionContentionError
     │   └── ObjectBeingDeletedError         use another name, or wait for the clean-up that deletes it
-    ├── TimestampAheadError                 set the clock right, or let the table's times go on from now
+    ├── TimestampAheadError                 correct the clock, or restart the table's timestamps
     ├── ResourceNotReadyError               the table cannot take part in transactions yet
-    │   └── CatalogBehindLogError           the log has commits that the catalog does not know: tables resync
+    │   └── CatalogBehindLogError           the log has commits that the catalog lacks: run tables resync
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
     └── StoreError (OSError)                look at the store
@@ -135,8 +135,8 @@ class InvalidActionError(CallError):
 
 
 class FilesCommittedError(InvalidActionError):
-    """Files were to be committed, or discarded, that a version of the table has named before. Has ``path``, one of
-    them, and ``version``, the one that added it; None where only later ones could be looked at."""
+    """A version of the table has already added one of the files that were to be committed or discarded. Has its
+    ``path`` and the ``version`` that added it (None if a snapshot shows the file, and not a commit)."""
 
     code = "FILES_COMMITTED"
     path: str
@@ -222,7 +222,7 @@ class TableExistsError(DeltaLogError):
 
 
 class RowCountError(DeltaLogError):
-    """The files that were found do not hold as many rows as their writer wrote. Has ``written`` and ``found``."""
+    """The files found do not hold as many rows as their writer wrote. Has both numbers, ``written`` and ``found``."""
 
     code = "ROW_COUNT"
     written: int
@@ -287,9 +287,9 @@ class UnsafePathError(CorruptTableError):
 class CommitConflictError(DeltaLogError):
     """Another writer's commit makes this one invalid; nothing was committed.
 
-    ``winning_version`` and ``winning_operation`` tell who won, ``read_version`` the version that this commit was
-    planned on (None where that is not known); ``path`` and ``partition_values`` which file it was
-    about, where it was about one. ``retryable``: reading the table again and planning again can succeed, as
+    ``winning_version`` and ``winning_operation`` are those of the other commit, ``read_version`` is the version
+    that this commit was planned on (None if not known); ``path`` and ``partition_values`` are those of the
+    file in conflict, if there is one. ``retryable``: reading the table again and planning again can succeed, as
     ``DeltaTable.retrying`` does.
     """
 
@@ -393,9 +393,9 @@ class TransactionContentionError(ConcurrentModificationError):
 
 
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """An object that was to be named or added, or whose table was to be dropped, is being deleted by the clean-up of an
-    aborted transaction that had named it, or was deleted by it. Nothing was changed. Has ``path``, below the table, and
-    the ``transaction_id``."""
+    """The clean-up of an aborted transaction, which had named the object, is deleting it or has deleted it. So it
+    cannot be named or added now, nor its table dropped. Nothing was changed. Has ``path``, below the table, and the
+    ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str
@@ -403,7 +403,7 @@ class ObjectBeingDeletedError(ConcurrentModificationError):
 
 
 class TimestampAheadError(DeltaLogError):
-    """An in-commit timestamp lies too far ahead of the clock of the catalog that is to ratify it; nothing was
+    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was
     committed. Has ``in_commit_timestamp_ms, clock_ms``."""
 
     code = "TIMESTAMP_AHEAD"
@@ -418,7 +418,7 @@ class ResourceNotReadyError(DeltaLogError):
 
 
 class CatalogBehindLogError(ResourceNotReadyError):
-    """The log of a table has versions that its catalog does not know, as after the catalog was restored from a backup.
+    """The log of a table has versions that its catalog lacks, for example after a restore of the catalog from a backup.
     Nothing was written. Has ``version``, the catalog's latest."""
 
     code = "CATALOG_BEHIND_LOG"

@@ -89,9 +89,9 @@ class DeltaTable:
         self._mark_seen()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process: the table is opened anew there, with the storage options and all that is secret in them,
-        at the version that is latest then. Cost: as ``open``. Raises CallError for a table of a transaction, and for
-        a store that was not opened by a URL or a path."""
+        """Pickled with its location and storage options, including any secrets. Unpickling opens the table at its
+        latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store that was not
+        opened by a URL or a path."""
         if self._engine is not LOG:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._reader, self._environment)
@@ -322,15 +322,14 @@ class DeltaTable:
         reads: Iterable[Read] = (),
         expected_version: int | None = None,
     ) -> Transaction:
-        """A transaction on the latest version, or on the one that what it stages was read from. Cost: as ``snapshot``,
-        and 1 GET for each version in between.
+        """A transaction on the latest version, or on the earlier version that its rows were read from. Cost: as
+        ``snapshot``, and 1 GET for each version in between.
 
-        ``reads``: what ``Scan.origin`` gave for the rows that this follows from, or pairs of that and a condition that
-        is true for all rows that matter; those of other tables do not matter.
-        It begins on the earliest of these versions and counts them as read, so what others have committed since is a
-        conflict by the same rules as what they commit meanwhile. ``expected_version``: what must be the latest version
-        until the commit, whatever came of its rows; ``reads`` do not matter then. Raises CommitConflictError, and
-        SnapshotConflictError for the latter, which name both versions.
+        ``reads``: the ``Scan.origin`` of the rows that the changes are computed from, or pairs of it and a condition
+        that covers the rows used; origins in other tables are ignored. The transaction begins on the earliest of these
+        versions and counts the rows as read, so commits since then are checked for conflicts like concurrent ones.
+        ``expected_version``: the version that must still be the latest at the commit; ``reads`` are then ignored.
+        Raises CommitConflictError, or SnapshotConflictError for ``expected_version``; both have both versions.
 
         ``isolation_level``: ``Serializable`` counts every row that another writer adds meanwhile among those read;
         ``WriteSerializable`` not those of blind appends, which may be thought to come later; ``SnapshotIsolation``
@@ -387,8 +386,8 @@ class DeltaTable:
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
         """``work(table)``, once more from the start after each conflict with another writer, at most ``retry_count``
-        times: it reads the table again and plans again, so it must not keep what it read before. Data that can be read
-        once only is made inside of ``work``: a reader that was read before is a CallError, whose cause is the conflict.
+        times: it reads the table again and plans again, so it must not keep what it read before. Create data that can
+        be read only once inside ``work``: a reader that was read before is a CallError, whose cause is the conflict.
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
@@ -423,13 +422,13 @@ class DeltaTable:
         expected_version: int | None = None,
     ) -> CommitResult:
         """Add rows: anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader is
-        read once: given again, to any verb, it is a CallError.
+        read once: passing it again, to any verb, is a CallError.
 
         Columns fit by name; absent nullable ones become null; new ones need ``merge_schema=True``. ``txn`` is
         an application id and a version: when the table has recorded that version or a later one, nothing is
-        written and the result's ``skipped`` is true. Rows that a scan of this table gave follow from the version that
-        it read, and ``expected_version`` must be the latest one, as for ``overwrite``. Raises SchemaMismatchError and
-        as Transaction.commit.
+        written and the result's ``skipped`` is true. If the rows were read by a scan of this table,
+        commits since that version are checked for conflicts; ``expected_version``: as for ``overwrite``. Raises
+        SchemaMismatchError and as Transaction.commit.
         """
         is_blind = expected_version is None and origin_in(data) is None and not merge_schema and txn is None
         transaction = self._appending() if is_blind else self._following_reads(data, expected_version)
@@ -500,10 +499,10 @@ class DeltaTable:
     ) -> Snapshot:
         """As ``write``, of records that are pulled one by one: mappings from column names to values, or record batches.
 
-        They become files of about 128 MiB of rows, which is what is held in memory. An iterator is pulled once: given
-        again it is a CallError. When the iterator raises, or
-        anything else, there is no version and the files are removed. Raises NilIteratorError for None,
-        PartitioningNotSupportedError, CodecNotStreamableError for a table of blobs, SchemaMismatchError.
+        They become files of about 128 MiB of rows, which is what is held in memory. An iterator is read once: passing
+        it again is a CallError. When the iterator or anything else raises, there is no version and the files are
+        removed. Raises NilIteratorError for None, PartitioningNotSupportedError, CodecNotStreamableError for a table of
+        blobs, SchemaMismatchError.
         """
         return stream.write_records(self.target, records, metadata, staging.options_of(options))
 
@@ -521,9 +520,9 @@ class DeltaTable:
     ) -> Snapshot:
         """Make files that were staged, here or elsewhere, one version. When it fails they stay, to be committed again
         or given to ``discard_staged``; and when a transaction over several tables that has them is cancelled: they are
-        those of whoever staged them. Files are committed once: FilesCommittedError where a version has named one, of
-        whatever process, live or removed since. So after a CommitStateUnknownError the same call is safe: it commits,
-        or that error tells the version. Raises SnapshotConflictError, MetadataChangedError where the table has other
+        those of whoever staged them. Files are committed once: FilesCommittedError if a version has already added one,
+        from any process, live or removed since. So after a CommitStateUnknownError the same call is safe: it commits,
+        or that error has the version. Raises SnapshotConflictError, MetadataChangedError where the table has other
         columns now, and as Transaction.commit. Cost: 1 PUT, and 1 GET for each version since they were staged (where
         these are more than a hundred, the live files instead)."""
         given = list(staged)
@@ -531,7 +530,7 @@ class DeltaTable:
         return staging.commit_staged(self.target, given, metadata, staging.options_of(options))
 
     def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
-        """Delete files that were staged and will not be committed, best effort; what went wrong is returned.
+        """Delete files that were staged and will not be committed, best effort; the failures are returned.
 
         Raises FilesCommittedError when a version has named one of them, and CommitStateUnknownError when a commit of
         them by this process may yet land: nothing is deleted then. A commit of them that another process, or an open
@@ -594,11 +593,11 @@ class DeltaTable:
         is no commit for these two (the result's ``skipped``), unless ``txn`` is to be recorded. Conflicts with changes
         meanwhile of the rows that are replaced.
 
-        A read and the overwrite that follows from it are one step: where ``data`` is a Scan of this table, or the
-        Arrow data that one gave, what others have committed since the version that it read is a conflict too. What was
-        computed from rows does not say so (pandas, polars and duckdb keep no schema metadata): there, give the version
-        that was read as ``expected_version``, and any other commit since is SnapshotConflictError. It also overrules
-        what ``data`` says. Rows of a version that the caller named, ``snapshot(version=3)``, follow from none.
+        If ``data`` is a Scan of this table, or the Arrow data that one returned, commits of others since the version
+        that it read are checked for conflicts too. Data that has lost the schema metadata (pandas, polars and duckdb
+        drop it) does not carry that version: pass it as ``expected_version``, and any other commit since is a
+        SnapshotConflictError. ``expected_version`` takes precedence over the metadata of ``data``. Rows of a version
+        that the caller named, ``snapshot(version=3)``, are not checked.
         Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
         """
         if (where is not None) + (partitions is not None) + overwrite_schema > 1:
@@ -797,8 +796,8 @@ class DeltaTable:
 
         In-commit timestamps, the protocol and the progress of applications stay as they are. Files that are gone
         from the store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True``
-        does without their rows; ``dry_run=True`` lists them and commits nothing. Conflicts with any change of rows
-        meanwhile, at every isolation level: the table is as it was then, or the commit fails. Raises
+        does without their rows; ``dry_run=True`` lists them and commits nothing. Conflicts with any concurrent
+        change of rows, at every isolation level: the table is exactly as it was, or the commit fails. Raises
         VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each file that comes
         back, a commit.
         """

@@ -1,4 +1,4 @@
-"""How many rows a job wrote, counted by the job itself and not by the files that are found afterwards."""
+"""The number of rows that a job wrote, counted by the job itself and not from the files that are found afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import deltalog
 from spark_ext import paths
 
 _ROWS = "rows"
-# Spark tells metrics of a job by its queue of listeners, a moment after the job, and never if the queue overflowed.
+# Spark reports a job's metrics through its listener queue, shortly after the job, and never if the queue overflowed.
 _WAIT_S = 120.0
 
 
@@ -29,8 +29,8 @@ class RowCount:
     def rows(self, spark: SparkSession, directory: str) -> int:
         """What was counted, after the job has ended. ``directory``: where its files are.
 
-        Raises StoreError where Spark does not tell. Clients of Spark Connect before 4.0 hear nothing of it: there the
-        server counts the rows of the files that it sees itself.
+        Raises StoreError if Spark does not report it. Spark Connect before 4.0 does not send it to the client: there
+        the server counts the rows of the files that it finds.
         """
         metrics = self._metrics()
         if not metrics:

@@ -1,8 +1,8 @@
-"""What a session says where a write does not.
+"""Settings of the session that apply where a write does not give the option.
 
-delta-spark's writer takes defaults from its session, and an option of the write comes before them. Each of them is
-followed here in the same order of precedence, or refused by its name, so that a script that leaves delta-spark does not
-write something else than before.
+delta-spark's writer takes defaults from its session, and options of the write take precedence. Each of these settings
+is applied here with the same precedence, or refused by name, so that a script that moves from delta-spark writes the
+same as before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a job's files say of themselves: whether they are what the session was told to write.
+"""Checks by their footers that a job's files have the columns and types that the table needs.
 
-Settings can be changed by others while a job runs, and some cannot be set for one write only.
+Settings of the session can be changed by others while a job runs, and some cannot be set for one write only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Spark job that is over when its caller goes on, and whose failures say what to do."""
+"""Cancels Spark jobs when their caller is interrupted, and explains failures of the storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import deltalog
 
-# What the file systems of executors say of themselves, in the message that Spark passes on.
+# Errors of the executors' file systems, as they appear in Spark's messages.
 _OF_THE_STORE = re.compile(
     r"No space left on device|Disk quota exceeded|File too large|Read-only file system|Input/output error"
 )

@@ -22,7 +22,7 @@ _URI_LITERAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 
 
 def check_format(source: str) -> None:
-    """Raises CallError unless a format is that of the tables that there are here."""
+    """Raises CallError for any format but Delta's."""
     if not isinstance(source, str) or source.lower() not in ("delta", "deltalog"):
         raise deltalog.CallError(
             f"The format is {source!r}, but spark_ext reads and writes only Delta tables: use 'delta'."

@@ -36,7 +36,7 @@ _OPTIONS = {name.lower(): name for name in (*_TRAVEL, *_RANGE, *_ALLOWED, _FEED)
 
 
 _FILES = "only Delta tables are read: load(path); spark.read reads files of other formats"
-# Methods of Spark's reader that this one has not, and why.
+# Methods of Spark's reader that this one does not have, and why.
 _ELSEWHERE = {
     "table": "tables are read by path: load(path), or load('catalog:<catalog>#<name>') for a table of a catalog",
     "schema": "a Delta table has its own schema; select what is wanted after load(path)",

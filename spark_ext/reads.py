@@ -1,8 +1,7 @@
-"""Which versions of which tables the rows of a DataFrame were read from.
+"""Finds the versions of the tables that the rows of a DataFrame were read from.
 
-A table that is loaded carries a marker: a filter on a constant, which Spark drops when it optimizes. The plan that
-Spark explains has the markers of all that a DataFrame was made from, through views and caches, on classic Spark and on
-Connect alike.
+A DataFrame that is loaded carries a marker: a filter on a constant, which Spark's optimizer drops. The explained plan
+of a DataFrame has the markers of all its sources, through views and caches, on classic Spark and on Connect.
 """
 
 from __future__ import annotations

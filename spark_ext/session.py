@@ -1,4 +1,4 @@
-"""What a Spark job that writes must be told, whatever its session and its Hadoop configuration say."""
+"""Settings that a Spark job needs to write files that fit, whatever its session and its Hadoop configuration say."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-# What Parquet files of a Delta table must be: Spark's default INT96 timestamps have no statistics; another calendar and
-# another layout of lists are not what every reader expects; columns that are mapped by id are found by nothing else.
-# The commit protocol decides which files are the job's.
+# What the Parquet files of a Delta table need: Spark's default INT96 timestamps have no statistics; not every reader
+# expects another calendar or another layout of lists; columns that are mapped by id need field ids. The commit protocol
+# decides which files are the job's.
 TIMESTAMP_SETTING = "spark.sql.parquet.outputTimestampType"
 SETTINGS: Mapping[str, str] = {
     TIMESTAMP_SETTING: "TIMESTAMP_MICROS",

@@ -67,7 +67,7 @@ _CODECS = ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "
 _BY_PATH = "tables are written by path: save(path), or save('catalog:<catalog>#<name>') for a table of a catalog"
 _LAYOUT = "Delta tables have no buckets; partitionBy(...) is what there is"
 _FILES = "only Delta tables are written: save(path); df.write writes files of other formats"
-# Methods of Spark's writer that this one has not, and why.
+# Methods of Spark's writer that this one does not have, and why.
 _ELSEWHERE = {
     **dict.fromkeys(("saveAsTable", "insertInto"), _BY_PATH),
     **dict.fromkeys(("bucketBy", "sortBy", "clusterBy"), _LAYOUT),
@@ -111,9 +111,9 @@ class Writer:
     property ``delta.*``. An unknown option is an error. With mode ``overwrite``, ``replaceWhere`` (a condition on
     partition columns) and ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite``
     shuffles the rows first, so that there are fewer files. ``expectedVersion`` must be the latest version until the
-    commit. What is not given is as the session's settings for delta-spark say; docs/spark.md has them.
+    commit. Options that are not given come from the session's settings for delta-spark (see docs/spark.md).
 
-    Where the DataFrame was read from the table that it is saved to, what others have committed since is a conflict.
+    If the DataFrame was read from the table that it is saved to, commits of others since are checked for conflicts.
     """
 
     def __init__(self, df: DataFrame) -> None:

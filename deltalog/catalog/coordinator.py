@@ -5,10 +5,10 @@ What every coordinator guarantees:
 - **One decision.** Of any number of proposals that name the same version of a table at most one is ratified; a
   proposal is ratified as a whole, with the change of its transaction's record, or leaves no trace.
 - **No gap.** A table's versions are ratified one after the other.
-- **No far future.** A commit whose in-commit timestamp is more than ``most_ahead_ms`` ahead of ``clock_ms`` is not
+- **Bounded clock.** A commit whose in-commit timestamp is more than ``most_ahead_ms`` ahead of ``clock_ms`` is not
   ratified: no later commit of the table could have an earlier one.
-- **One owner.** What is proposed or kept with the number of the last marking of a table takes effect only as long as
-  that is the last one. So an object is either seen by the clean-up that marks it, or its marking by who names it.
+- **One owner.** A proposal or a record that carries the number of a table's last marking takes effect only while that
+  is still the last one. So a clean-up sees every use of an object before it marks it, and later uses see the marking.
 - **Fresh.** What a call has changed is seen by every call that begins after it has returned, in whatever process.
 - **Durable.** What a call has returned survives a crash of the machine (or is kept as the service promises), but for
   the notes that nobody misses, because the work is then done again: those of ``published`` and ``delete_parts``, and of
@@ -58,7 +58,7 @@ class Coordinator(ABC):
         return self.reopen, ()
 
     def clock_ms(self) -> int:
-        """The clock that in-commit timestamps are held against: that of this machine."""
+        """The clock that in-commit timestamps are compared with: that of this machine."""
         return time.time_ns() // 1_000_000
 
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
@@ -168,9 +168,9 @@ class Coordinator(ABC):
         """Transactions in some states by (start, id), from the one after ``after`` on, at most ``limit``."""
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
-        """Transactions that are decided and have had their parts not yet deleted, all of them by one ``delete_parts``
-        without keys; by (start, id), from the one after ``after`` on, at most ``limit``. Others may be among them:
-        here all that are decided, which a coordinator that keeps account of it overrides."""
+        """Decided transactions whose parts were not all deleted by a ``delete_parts`` without keys; by (start, id),
+        from the one after ``after`` on, at most ``limit``. Others may be among them: this default returns all decided
+        ones, and a coordinator that tracks the parts overrides it."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod

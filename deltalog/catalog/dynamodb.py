@@ -7,7 +7,7 @@ The items, by partition and sort key:
     names                    <full name>     the table's record
     urls                     <hash>          the table's id
     commits <table id>       <version>       a commit that is ratified and not yet published
-    marks <table id>         <number>        a marking of objects that a clean-up takes away
+    marks <table id>         <number>        a marking of objects that a clean-up deletes
     transaction <id>         record          its record and which batches of parts are its own
     transaction <id>         part …          a piece of a part
     open, done               <start> <id>    in which order transactions are listed, apart by whether they are decided

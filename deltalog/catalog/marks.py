@@ -1,9 +1,10 @@
-"""Who may use an object that an aborted transaction left: its clean-up, or whoever names or adds it anew; never both.
+"""Decides who may use an object that an aborted transaction left: its clean-up, or a transaction that names or adds it
+again; never both.
 
-A clean-up *marks* objects in the catalog before it looks who needs them, and deletes them only then. Whoever names or
-adds objects compares them with the markings, and the catalog accepts that only as long as no other marking was made
-since. So either the clean-up sees the name, or the name meets the marking. An object that a clean-up has deleted may be
-used again, if it lies in the store again by then.
+A clean-up *marks* objects in the catalog, then checks which of them are in use, and then deletes the others. A
+transaction that names or adds objects checks them against the markings, and the catalog accepts that only if no marking
+was made since. So either the clean-up sees the use, or the transaction sees the marking. An object that a clean-up has
+deleted may be added again once it was written again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from deltalog.spec.deletion_vectors import relative_path
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
-# A marking that nobody has ended is that of a process that died, or stands still: it may delete when it wakes up.
+# A marking that was not ended is that of a process that died, or was suspended and may still delete when it resumes.
 MARKING_AGE_MS = 24 * 60 * 60 * 1000
 _TRIES = 20
 
 
 class KnownMarks:
-    """What a process knows of the markings of one table. Threads may share it."""
+    """The markings of one table, as last read by this process. Threads may share it."""
 
     def __init__(self, coordinator: Coordinator, table_id: str) -> None:
         self._coordinator = coordinator
@@ -71,8 +72,8 @@ class KnownMarks:
 
 
 def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
-    """The markings of a table without those that are too old, which are forgotten. One whose time is more than that
-    ahead, since a clock was wrong, counts as made now. Cost: 1 call of the coordinator, and 1 for each of those."""
+    """The markings of a table. Forgets those older than MARKING_AGE_MS; one whose time is more than that ahead of the
+    clock, since a clock was wrong, counts as made now. Cost: 1 call of the coordinator, and 1 for each of those."""
     marks = coordinator.marks(table_id)
     live: dict[int, Marking] = {}
     for number, marking in marks.markings.items():
@@ -87,15 +88,16 @@ def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
 
 
 def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
-    """The last marking of a table that is to be dropped, where no clean-up may be deleting from it: registered anew, it
-    has another id, under which nobody meets the markings. Raises ObjectBeingDeletedError. Cost: as ``live_marks``."""
+    """The last marking of a table that is to be dropped, if no clean-up may be deleting objects of it. If registered
+    again, the table has another id, for which these markings are not checked. Raises ObjectBeingDeletedError. Cost: as
+    ``live_marks``."""
     live = live_marks(coordinator, table.table_id, now_ms)
     for marking in live.markings.values():
         for path in marking.deleting:
             raise ObjectBeingDeletedError(
                 f"{table.name} cannot be dropped now: the clean-up of transaction {marking.transaction_id} may be "
                 f"deleting objects of it, as {table.url}/{path}. Nothing was changed. Call again when the clean-up is "
-                "over, or a day later where it never ended.",
+                "over (after 24 hours if its process died).",
                 path=path,
                 transaction_id=marking.transaction_id,
             )

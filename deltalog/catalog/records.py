@@ -163,7 +163,7 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """Objects of a table that one clean-up takes away, by their paths below its root: those that it may be deleting
+    """Objects of a table that one clean-up deletes, by their paths below its root: those that it may be deleting
     now, and those that it has deleted. ``transaction_id``: the aborted transaction that left them."""
 
     transaction_id: str

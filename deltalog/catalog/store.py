@@ -59,7 +59,7 @@ _NEEDS_PUBLISHED = {
 
 
 class CatalogBehindLogWarning(UserWarning):
-    """The log of a table has versions that its catalog does not know."""
+    """The log of a table has versions that its catalog lacks."""
 
 
 class ManagedStore(WrappedStore[LogStore]):

@@ -51,7 +51,7 @@ def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
     """What the page shows.
 
     ``commits``: CommitEntry.to_json() of each, newest first. ``activity``: for each of them the numbers that
-    ``activity_fields`` names; ``unknown_rows_removed``: versions that removed rows without saying how many.
+    ``activity_fields`` names; ``unknown_rows_removed``: versions that removed an unknown number of rows.
     ``resolution: what TIMESTAMP AS OF searches, so that the page can answer as
     deltalog does: versions and their monotonised file times, versions and their in-commit times, and the instant
     from which only the latter are candidates. ``left_off``: older commits that are not on the page.

@@ -31,7 +31,7 @@ _MOST_DIGITS = 400  # a double has 309
 
 
 def plain(value: Any) -> Any:
-    """A scalar of Arrow, NumPy or pandas as the Python value that it is; other values as they are.
+    """A scalar of Arrow, NumPy or pandas as a Python value; other values unchanged.
 
     Raises CallError for a time with a fraction of a microsecond, and for an Arrow scalar that Python cannot hold.
     """

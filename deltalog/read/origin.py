@@ -1,8 +1,8 @@
-"""From which version of which table rows were read.
+"""Records which version of which table rows were read from.
 
-A write that follows from a read holds only as long as what was read is as it was. So a scan says where its rows come
-from, in a text that goes along with them: in the schema metadata of its Arrow data, and in a marker of a DataFrame. A
-write to the same table begins on that version, and what others have committed since is judged as a conflict.
+A write computed from rows of the table is right only if those rows have not changed since. So a scan records the origin
+of its rows as text: in the schema metadata of its Arrow data, and in a marker of a Spark DataFrame. A write to the same
+table begins on that version, and commits of others since then are checked for conflicts.
 """
 
 from __future__ import annotations

@@ -71,9 +71,9 @@ class Scan:
 
     @cached_property
     def origin(self) -> str | None:
-        """What the rows are read from, as text for ``DeltaTable.transaction(reads=...)``; the schema metadata of Arrow
-        data has it too. None for a version that the caller named by number or time: what follows from an old version
-        is not about the latest one, as in delta-spark."""
+        """The table, version and condition of the rows, as text for ``DeltaTable.transaction(reads=...)``; the schema
+        metadata of the Arrow data has it too. None for a version that the caller named by number or time: writes
+        computed from it are not checked against later commits, as in delta-spark."""
         snapshot = self._snapshot
         if snapshot.is_asked_for:
             return None

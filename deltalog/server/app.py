@@ -1,8 +1,8 @@
 """The server as an ASGI application: who may call, how much and for how long, and which call it is.
 
 Calls run in threads, since the manager waits for its coordinator and its stores: those that need only the catalog apart
-from those that need stores, each table in a lane of its own. A call that takes too long is answered with a time-out and
-goes on: what it does may still take effect, as that answer says.
+from those that need stores, each table in a lane of its own. A call that takes too long is answered with a timeout but
+goes on: it may still take effect, as that answer says.
 """
 
 from __future__ import annotations

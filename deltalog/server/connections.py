@@ -1,7 +1,7 @@
-"""The connections of the server: at most so many, however many strangers open.
+"""Limits the number of the server's connections, however many clients connect.
 
-Where one more comes than there may be, the one is closed that has been silent the longest; those with a request under
-way are never closed for others. A connection that does not come to its first byte of HTTP in time, the handshake of TLS
+Beyond the limit the connection that has been idle longest is closed to accept a new one; a connection with a request in
+progress is never closed for that. A connection that has not sent its first byte of HTTP in time, the TLS handshake
 included, is closed.
 """
 
@@ -13,7 +13,7 @@ import socket
 from collections import OrderedDict
 from typing import Any
 
-# So many may be over the limit while those that were closed are on their way out.
+# How many connections may exceed the limit while closed ones are being torn down.
 _LEAVING = 32
 # Of the descriptors that a process may open, for the catalog, stores and files.
 _OTHER_DESCRIPTORS = 256

@@ -1,8 +1,8 @@
-"""Which calls run and which wait, so that a store that hangs holds up its own tables only.
+"""Schedules calls so that a store that hangs delays only its own tables.
 
-Each call has a lane: what it may have to wait for, as a rule its table. A call that takes longer than ``slow_seconds``
-gives its place among the running ones to others and counts in its lane alone. A lane with slow calls is held to a
-share: of the threads, and of the requests that may be under way; what waits beyond that is refused.
+Each call has a lane, usually its table. A call that takes longer than ``slow_seconds`` gives its place among the
+running calls to others and counts in its lane only. A lane with slow calls is limited to a share of the threads and of
+the requests in progress; calls beyond that share are refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# So many times the threads may be with slow calls, whoever waits for them.
+# The limit of slow calls, as a multiple of the threads.
 _SLOW_FOR_EACH = 4
 
 

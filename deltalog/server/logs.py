@@ -38,5 +38,5 @@ def configure(level: str) -> None:
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
     logging.getLogger("deltalog").setLevel(level.upper())
-    # A line for each request that is no HTTP would let strangers fill the log.
+    # A line for each request that is not HTTP would let any client fill the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

@@ -97,7 +97,7 @@ _EMPTY: dict[str, Any] = {"format": {}, "partitionColumns": [], "configuration":
 
 
 class FrozenDict(dict[str, str]):
-    """Text by text that cannot be changed in place. A copy by ``dict`` can."""
+    """A mapping from text to text that cannot be changed in place. A copy made with ``dict`` can."""
 
     def _refuse(self, *arguments: object, **named: object) -> NoReturn:
         raise TypeError("This mapping is part of a snapshot and cannot be changed in place: copy it with dict(...).")

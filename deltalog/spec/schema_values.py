@@ -1,4 +1,4 @@
-"""What the columns of a schema must hold, so that every reader can read it. Pure.
+"""Checks names, types and metadata of columns, so that every reader can read the schema. Pure.
 
 Spec: PROTOCOL.md#schema-serialization-format. Constructors of types check nothing.
 """

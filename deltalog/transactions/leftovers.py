@@ -43,11 +43,11 @@ log = logging.getLogger(__name__)
 _FORGOTTEN_AT_ONCE = 100
 
 
-# So long after its end an aborted transaction's objects are looked for again: a PUT that was under way when it ended
-# shows later. An object that is found then, and is younger than this, may be one that somebody is about to add.
+# An aborted transaction's objects are looked for again this long after its end: a PUT that was in flight when it ended
+# can appear later. An object found then that is younger than LATE_AGE_MS may be one that a retry is about to add.
 LATE_LOOKS_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
-# Of one marking: as long as it lasts nobody can use its names, and a process that dies leaves them so for a day.
+# The size of one marking: nobody can use its names while it lasts, which is a day if the process dies.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
 _TRIES = 20
 _THREADS = 8
@@ -100,7 +100,7 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
     try:
         ledger.coordinator.delete_parts(record.id)
     except DeltaLogError as error:
-        log.warning("transaction %s: its parts stay for now: %s", record.id, error)
+        log.warning("transaction %s: its parts are kept for now: %s", record.id, error)
 
 
 def _is_due(record: TransactionRecord, now_ms: int) -> bool:
@@ -116,7 +116,7 @@ def _looks_due(record: TransactionRecord, now_ms: int) -> int:
 
 
 def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> tuple[int, bool]:
-    """How much was done away with, and whether something is left that should have been."""
+    """How many files and records were deleted, and whether some remain that should have been."""
     coordinator = ledger.coordinator
     try:
         parts = coordinator.parts(record.id)
@@ -125,7 +125,7 @@ def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
             return len(parts), False
         return _Cleaner(ledger, tables, record).clean(parts)
     except DeltaLogError as error:
-        log.warning("transaction %s: what it left stays for now: %s", record.id, error)
+        log.warning("transaction %s: its leftovers are kept for now: %s", record.id, error)
         return 0, True
 
 
@@ -253,8 +253,8 @@ class _Cleaner:
             yield from ((each, young) for each, young in zip(leftovers, looked_at, strict=True) if young is not None)
 
     def _take_away(self, table: TableRecord, store: LogStore, leftovers: Sequence[_Leftover]) -> tuple[int, set[str]]:
-        """Mark some files, look who needs them, and delete the others. The marking comes first: who names or adds one
-        after that meets it, see ``catalog.marks``."""
+        """Mark some files, check which are in use, and delete the others. The marking comes first, so that a
+        transaction that names or adds one afterwards sees it (see ``catalog.marks``)."""
         paths = tuple(dict.fromkeys(each.path for each in leftovers))
         marking = Marking(self._record.id, self._ledger.now_ms(), paths)
         number = self._mark(table, marking)
@@ -289,7 +289,7 @@ class _Cleaner:
         )
 
     def _end(self, table: TableRecord, number: int, marking: Marking) -> None:
-        """Say that a clean-up is over. Without that its names are not to be used for a day."""
+        """Record that a clean-up is over. Otherwise its names cannot be used for a day."""
         for attempt in range(self._ledger.environment.retry.settle_attempts):
             self._ledger.environment.back_off(attempt)
             try:

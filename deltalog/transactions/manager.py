@@ -93,8 +93,8 @@ class TransactionManager:
 
     ``url``: where the coordinator is: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
     ``idle_timeout``: how long a transaction that is started here may be silent before it is aborted, by whomever.
-    ``most_ahead``: how far ahead of its clock an in-commit timestamp may be that its coordinator ratifies; by default
-    one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``.
+    ``most_ahead``: how far ahead of the clock an in-commit timestamp may be for the coordinator to ratify it; by
+    default one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``.
     """
 
     @checked
@@ -145,7 +145,7 @@ class TransactionManager:
         to ask.
 
         What was begun before and not ended is ended. Raises TableExistsError for a name that is taken, and for a
-        table that is in the catalog under another, or below or around one, however its place is written;
+        table that is in the catalog under another name, or nested with one, however its location is spelled;
         ResourceNotReadyError for a table of another catalog; TimestampAheadError for one whose last in-commit timestamp
         is too far ahead. Cost: as two opens and a commit, 2 HEADs, and 3 calls of the coordinator, and 1 for each 1,000
         tables.
@@ -161,7 +161,7 @@ class TransactionManager:
         self._tables.drop(name)
 
     def places(self) -> list[str]:
-        """Where the catalog is and the tables that were asked for here, for messages in which that is not to be shown.
+        """The locations of the catalog and of the tables opened here, for callers that remove them from messages.
         Cost: none."""
         return [self.coordinator.url, *self._tables.places()]
 
@@ -190,13 +190,13 @@ class TransactionManager:
         return self._tables.publish(self._tables.record(name))
 
     def restart_timestamps(self, name: str) -> int:
-        """Let the times of a table go on from now, whose last in-commit timestamp lies ahead of the clock, so far that
-        the catalog ratifies nothing after it; the version that does so.
+        """Restart the in-commit timestamps of a table from the current time, when the last one is so far ahead of the
+        clock that the catalog ratifies no further commit. Returns the version of the commit that restarts them.
 
-        The versions before it keep their in-commit timestamps in the log, and are found by the times of their files
-        from then on, as those of a table that had none; so ``consistent_cut`` may divide a transaction among them.
-        What others had begun goes on. Raises
-        CallError where the last time is not ahead of the clock; EntityNotFoundError, ConcurrentModificationError.
+        Earlier versions keep their in-commit timestamps in the log, but are found by the times of their files, as
+        before in-commit timestamps were enabled; so ``consistent_cut`` may divide a transaction among them. Concurrent
+        transactions go on. Raises CallError if the last timestamp is not ahead of the clock; EntityNotFoundError,
+        ConcurrentModificationError.
         Cost: as ``publish``, a snapshot and a commit, and 1 LIST of the log.
         """
         return times.restart(self._tables, self._tables.record(name), self._environment)
@@ -346,9 +346,9 @@ class TransactionManager:
         return TransactionPage([_description(record) for record in found], token)
 
     def delete_objects_on_cancel(self, transaction_id: str, name: str, objects: Sequence[VirtualObject]) -> None:
-        """Name 1 to 100 objects of a table that are about to be written, to be deleted if the transaction is aborted;
-        before they are written, so that none is forgotten. An object is a Parquet file: its name ends with ".parquet",
-        and no name on the way to it begins with "_" or ".", but for partition directories.
+        """Name 1 to 100 objects of a table that are about to be written, to be deleted if the transaction is aborted.
+        Name them before they are written, so that none is left behind. An object is a Parquet file: its name ends with
+        ".parquet", and no part of its path begins with "_" or ".", except partition directories.
 
         Raises ObjectBeingDeletedError for one that the clean-up of another transaction, which had named it, may be
         deleting; CallError, EntityNotFoundError, and what the state of the transaction makes of it.
@@ -459,10 +459,10 @@ class TransactionManager:
         """Finish what processes that died left: publish what is ratified, abort transactions that are overdue, delete
         the files of aborted ones, forget those that ended ``retention`` ago. How many of each.
 
-        Any process may do it at any time. Raises CatalogBehindLogError where the catalog is older than a log, and then
-        nothing of that table is cleaned up. Cost: 1 call of the coordinator, 1 HEAD and 1 LIST for each table; 1 call
-        for each 1,000 transactions that are not decided, that have left something, or that began ``retention`` ago; and
-        what there is to do.
+        Any process may do it at any time. Raises CatalogBehindLogError if the catalog is older than the log of a
+        table, whose leftovers are then kept. Cost: 1 call of the coordinator, 1 HEAD and 1 LIST for each table; 1 call
+        for each 1,000 transactions that are not decided, have leftovers, or began ``retention`` ago; and the cost of
+        the work found.
         """
         with self._lock:
             opened = set(self._open)
@@ -473,17 +473,17 @@ class TransactionManager:
         return done
 
     def resync(self, *, dry_run: bool = False, staged: Collection[str] = (), keep_log: Collection[str] = ()) -> Resync:
-        """Bring a catalog that is older than the logs of its tables up to them, as after it was restored from a backup:
-        take over the commits that they have and it has not, and say of transactions how they ended. What differed;
+        """Bring a catalog that is older than the logs of its tables, such as one restored from a backup, up to date:
+        add the commits that only the logs have, and record how their transactions ended. Returns the differences;
         with ``dry_run`` nothing is changed.
 
-        ``staged``: names of staged commits that are to count, of those that an earlier call named as in doubt.
-        ``keep_log``: names of tables whose catalog knows commits that the log has not, or has others in the place of:
-        the log's history is to count. What only the catalog had is set aside as
-        ``_delta_log/_staged_commits/set-aside.*``, never deleted; its writers must be stopped.
+        ``staged``: names of staged commits to accept, of those that an earlier call listed as in doubt.
+        ``keep_log``: names of tables whose log is kept where it and the catalog diverge, since the catalog has commits
+        that the log lacks or has replaced. Commits that only the catalog has are moved aside as
+        ``_delta_log/_staged_commits/set-aside.*``, never deleted. Stop the writers of such a table first.
 
-        Done again, it changes nothing; others may write meanwhile. A table for which nothing can be done has a
-        ``problem`` and is left as it is. Raises CoordinatorError; ConcurrentModificationError. Cost: as
+        The call can be repeated, and others may write meanwhile. A table that cannot be brought up to date has a
+        ``problem`` and is left unchanged. Raises CoordinatorError; ConcurrentModificationError. Cost: as
         ``list_tables``; for each table 1 call of the coordinator and 2 LISTs, and 1 GET for each commit that it does
         not know to be published; for each transaction that is not decided 1 call, and 1 GET for each version since.
         """
@@ -550,7 +550,7 @@ def _member(kind: type[E], text: object, what: str) -> E:
 
 
 def _listing(table_id: str, transaction_id: str | None, where: str | None) -> str:
-    """What a token of a list of objects belongs to; as a hash, so that no token is longer than callers may send."""
+    """The listing that a page token belongs to; a hash, so that tokens stay within the length that callers may send."""
     asked = json.dumps([table_id, transaction_id, where]).encode()
     return f"objects {hashlib.sha256(asked).hexdigest()}"
 

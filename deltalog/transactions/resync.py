@@ -1,11 +1,12 @@
-"""Brings a catalog that is older than the logs of its tables up to them, as after it was restored from a backup.
+"""Brings a catalog that is older than the logs of its tables, such as one restored from a backup, up to date with them.
 
-What is published has been ratified, so the catalog takes it over as it is: the commits in the order of their in-commit
-timestamps, those of one transaction with its record in one step. What was ratified and not published cannot be told
-from what never was, except for a transaction of which another commit is published; the rest is listed and left alone.
+A published commit was ratified, so the catalog adds it as it is: commits in the order of their in-commit timestamps,
+those of one transaction with its record in one step. A commit that was ratified but not published cannot be
+distinguished from one that was only staged, unless another commit of its transaction is published; such commits are
+listed and left alone.
 
-Each step is a proposal like those of writers: on top of what the catalog has, or without effect. So it may be done at
-any time, by anybody, again and again.
+Each step is a proposal like those of writers, which follows the catalog's last version or has no effect. So it can run
+at any time, in any process, repeatedly.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ _RESTORED = "the catalog was restored from a backup in which it was not decided"
 class TableResync:
     """How a table's catalog and its log differ. ``catalog_version``, ``log_version``: the latest that each knows, -1
     for no log. ``added``: how many commits of the log the catalog takes over. ``in_doubt``: names of staged commits of
-    later versions, of which nobody can tell whether the catalog had ratified them. ``problem``: why nothing is done for
-    this table, and what to do."""
+    later versions that the catalog may or may not have ratified. ``problem``: why this table is left unchanged, and
+    what to do."""
 
     name: str
     url: str

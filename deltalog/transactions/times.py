@@ -1,7 +1,7 @@
-"""The times of a table begun anew, where its last commit has an in-commit timestamp that nothing can follow.
+"""Restarts the timestamps of a table whose last in-commit timestamp is so far ahead that no commit can follow.
 
-A catalog-managed table cannot turn in-commit timestamps off and on again. One commit does both: it stamps a new
-enablement pair, of its own version and time. Readers then judge the versions before it by their files' times.
+A catalog-managed table cannot disable and enable in-commit timestamps again. One commit does both: it sets a new
+enablement version and timestamp, its own. Readers then use the file times of the versions before it.
 
 Spec: PROTOCOL.md#in-commit-timestamps.
 """

@@ -254,7 +254,7 @@ def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int 
 
 
 def unexpected_version(expected: int, latest: int | None, table: str) -> SnapshotConflictError:
-    """What a write meets when the latest version (None: there is none) is not the one that its caller expects."""
+    """The error of a write when the latest version (None: there is none) is not the one that its caller expects."""
     return SnapshotConflictError(
         f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
         "Read the table again, and write again.",

@@ -1,7 +1,7 @@
 """What follows a commit: its ``.crc``, and when one is due a checkpoint, and with that log clean-up.
 
 None of it is needed for correctness, so none of it can turn a commit into an error: failures are logged. An interrupt
-(Ctrl-C) goes through, since a program must end when it is told to; with Python 3.11 it says that the commit stands.
+(Ctrl-C) is raised, since the program is to end; from Python 3.11 on, a note on it says that the commit landed.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup.
 """
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def standing(fact: str, what: str) -> Iterator[None]:
-    """A block after something was decided for good, such as a commit that has landed: an error in it does not make a
-    failure of that, and is logged. ``fact``: what was decided; ``what``: what the block does."""
+    """A block that runs after something was decided for good, such as a commit that has landed: an error in it is
+    logged and not raised. ``fact``: what was decided; ``what``: what the block does."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Which files the versions of a table have named: such a file must not be added again, and must not be deleted."""
+"""Checks whether a version of a table has added some files: these must not be added again, and not be deleted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Data that can be read once: whoever gives it a second time gets an error, not a write without its rows.
+"""Data that can be read only once: passing it a second time is an error, not a write without its rows.
 
-Arrow does not tell a stream that is at its end from one without rows, so streams that were read here are remembered.
+Arrow cannot distinguish a stream that is at its end from one without rows, so streams that were read are remembered.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class StreamWriter:
         return {**blob, "sha256": self._file.hexdigest()} if isinstance(self._file, HashedFile) else blob
 
     def _give_up(self, error: BaseException | None) -> BaseException:
-        """Leave nothing behind; what cannot be removed is told with ``error``, the cause, and never instead of it.
+        """Remove the files of the stream; a failure to do so is added to ``error``, the cause, and never replaces it.
 
         The cause as the store tells it: of an OSError of its file, the StoreError that it makes of that.
         """

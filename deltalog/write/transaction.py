@@ -473,7 +473,7 @@ class Transaction:
         self._all_domains = True
 
     def require_serializable(self) -> None:
-        """Be judged as ``Serializable``, whatever level the table asks for: no rows may come in meanwhile."""
+        """Check conflicts at ``Serializable``, whatever the table's level: no rows may be added concurrently."""
         self._check_open()
         self._isolation_level = "Serializable"
 
@@ -819,7 +819,7 @@ def base_of(snapshot: Snapshot) -> Base:
 
 
 def gone_since(read: int, latest: int, table: str) -> CommitConflictError:
-    """What a write meets that follows from a version which the log cannot be compared with any more."""
+    """The error of a write based on a version whose later commits are no longer in the log."""
     return CommitConflictError(
         f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "
         "the commits between them. Nothing was committed; read the table again and repeat the operation.",
