@@ -22,7 +22,7 @@ from deltalog.log.manifest import Manifest, manifest_of
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.read.changes import Changes
-from deltalog.read.origin import Read, decoded, origin_in
+from deltalog.read.origin import Read, decoded, origin_in, place_of
 from deltalog.read.predicates import Predicate
 from deltalog.spec import features
 from deltalog.spec.paths import commit_path
@@ -360,7 +360,7 @@ class DeltaTable:
         return [
             (origin.version_for(store.branch, store.base_version), where)
             for origin, where in decoded(reads)
-            if origin.is_of(latest.metadata.id, self.url)
+            if origin.is_of(latest.metadata.id, place_of(store))
         ]
 
     def _read_at(self, version: int, latest: Snapshot) -> Snapshot:

@@ -6,7 +6,6 @@ of a DataFrame has the markers of all its sources, through views and caches, on 
 
 from __future__ import annotations
 
-import base64
 import datetime
 import json
 import os
@@ -24,13 +23,20 @@ import deltalog
 # What was read: an origin as deltalog has it, and a condition that all rows that matter fulfil, or None.
 Read = tuple[str, "deltalog.Predicate | None"]
 
-_MARKER = re.compile(r"Filter isnotnull\(deltalog:read:([A-Za-z0-9_=-]+):\)")
+_MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
+# The digits of a marker's bytes. Patterns by which sessions redact plans mean words, numbers or long runs of letters
+# and digits: there are neither vowels nor digits here, and no long runs.
+_DIGITS = "bcdfghjklmnpqrst"
+_RUN = 8
+# A marker of no table: whatever hides others in the plan hides this one too.
+_CONTROL = ("", None)
 _NODE = re.compile(r"((?:[: ]  )*)(?:[+:]- )?(\S.*)")
-_RELATION = re.compile(r"Relation (?:\S+ )?\[")
-_TRUNCATED = re.compile(r"\.\.\. \d+ more characters")
+_RELATION = re.compile(r"^(?:HiveTable)?Relation(?:V2)?(?: \S+?)? ?\[")
+_ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*)\n== Optimized Logical Plan ==", re.DOTALL)
 # Nodes that keep or drop rows, each row by itself: a filter above them might as well be below.
 _PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repartition", "Distinct")
-_COMPARED = re.compile(r"\(?(\w+)#(\d+)L? (<=|>=|<|>|=) (.+?)\)?", re.DOTALL)
+_COMPARED = re.compile(r"\((\w+)#(\d+)L? (<=|>=|<|>|=) (.+)\)", re.DOTALL)
+_COLUMN = re.compile(r"\w#\d+")
 _CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
 # Neither of two columns, nor of a function: what is left is a constant.
 _PLAIN_TEXT = re.compile(r"[^()#\n]*")
@@ -43,24 +49,32 @@ _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 def marked(df: DataFrame, snapshot: deltalog.Snapshot) -> DataFrame:
     """The rows of a snapshot as ones that were read from it."""
-    body = json.dumps([snapshot.url, snapshot.scan().origin]).encode()
-    return df.where(F.lit(f"deltalog:read:{base64.urlsafe_b64encode(body).decode()}:").isNotNull())
+    return _marked(df, snapshot.url, snapshot.scan().origin)
+
+
+def _marked(df: DataFrame, url: str, origin: str | None) -> DataFrame:
+    digits = json.dumps([url, origin]).encode().hex().translate(str.maketrans("0123456789abcdef", _DIGITS))
+    runs = "-".join(digits[at : at + _RUN] for at in range(0, len(digits), _RUN))
+    return df.where(F.lit(f"deltalog:read:{runs}:").isNotNull())
 
 
 def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
     """What the rows that are to be written to a table were read from, where they are those of spark_ext.
 
-    Raises CallError for files of the table that were read otherwise, so that nothing tells their version. Cost: Spark
-    plans the DataFrame once more.
+    Raises CallError for files of the table that were read otherwise, so that nothing tells their version, and where
+    settings of the session hide parts of the plan. Cost: Spark plans the DataFrame once more.
     """
-    text = df.sparkSession.sql("explain extended select * from {deltalog_rows}", deltalog_rows=df).collect()[0][0]
-    if _TRUNCATED.search(text):
+    query, rows = "explain extended select * from {deltalog_rows}", _marked(df, *_CONTROL)
+    plan = _Plan.of("\n".join(row[0] for row in df.sparkSession.sql(query, deltalog_rows=rows).collect()))
+    decoded = [(at, _decoded(found[1])) for at, found in plan.matching(_MARKER)]
+    if all(each != _CONTROL for _, each in decoded) or any(each is None for _, each in decoded):
         raise deltalog.CallError(
-            "spark.sql.maxPlanStringLength is too small in this session to find what the DataFrame was read from. "
-            "Unset it, or give option('expectedVersion', …), the version of the table that was read."
+            "Spark's plan does not show in this session what the DataFrame was read from: "
+            "spark.sql.maxPlanStringLength or spark.sql.debug.maxToStringFields is too small, or "
+            "spark.sql.redaction.string.regex hides it. Unset these, or give option('expectedVersion', …), the version "
+            "of the table that was read."
         )
-    plan = _Plan.of(text)
-    markers = [(at, *_decoded(found[1])) for at, found in plan.matching(_MARKER)]
+    markers = [(at, *each) for at, each in decoded if each is not None and each != _CONTROL]
     snapshot = table.seen
     reads = [(origin, plan.condition_on(at, snapshot)) for at, _, origin in markers if origin is not None]
     if not any(url == table.url for _, url, _ in markers) and plan.has_other_files([at for at, *_ in markers]):
@@ -68,8 +82,15 @@ def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
     return reads
 
 
-def _decoded(text: str) -> tuple[str, str | None]:
-    url, origin = json.loads(base64.urlsafe_b64decode(text))
+def _decoded(runs: str) -> tuple[str, str | None] | None:
+    """A table's url and origin; None for a marker that was changed."""
+    digits = runs.removesuffix(":)").replace("-", "")
+    if set(digits) - set(_DIGITS):
+        return None
+    try:
+        url, origin = json.loads(bytes.fromhex(digits.translate(str.maketrans(_DIGITS, "0123456789abcdef"))))
+    except ValueError:
+        return None
     return url, origin
 
 
@@ -93,9 +114,9 @@ class _Plan:
 
     @classmethod
     def of(cls, explained: str) -> _Plan:
-        analyzed = explained.partition("== Analyzed Logical Plan ==\n")[2]
-        lines = analyzed.rpartition("\n== Optimized Logical Plan ==")[0].split("\n")
-        return cls([_node(line) for line in lines])
+        """Without nodes where the plan is not there as a whole."""
+        found = _ANALYZED.search(explained)
+        return cls([_node(line) for line in found[1].split("\n")] if found else [])
 
     def matching(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str]]]:
         for at, (_, node) in enumerate(self.nodes):
@@ -150,14 +171,18 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
             continue
         if kind == "string" and (cast or found[3] != "="):
             continue
-        value = _VALUES[kind][1](text)
+        try:
+            value = _VALUES[kind][1](text)
+        except ValueError:
+            continue  # a date that Python has not, such as one of year 0
         column = deltalog.col(f"`{found[1]}`")
         compared = {"=": column == value, "<": column < value, "<=": column <= value, ">": column > value}
         yield compared.get(found[3], column >= value)
 
 
 def _conjuncts(text: str) -> Iterator[str]:
-    """The parts of ``(a AND b)``, as Spark writes it; of anything else, itself."""
+    """The parts of ``(a AND b)``, as Spark writes it; of anything else, itself. Spark does not quote strings, so that
+    both parts must name columns to be parts."""
     if not (text.startswith("(") and text.endswith(")")):
         yield text
         return
@@ -165,10 +190,12 @@ def _conjuncts(text: str) -> Iterator[str]:
     for at, char in enumerate(inner):
         depth += {"(": 1, ")": -1}.get(char, 0)
         if depth < 0:
-            yield text
-            return
+            break
         if depth == 0 and inner.startswith(" AND ", at):
-            yield from _conjuncts(inner[:at])
-            yield from _conjuncts(inner[at + 5 :])
+            parts = inner[:at], inner[at + 5 :]
+            if not all(_COLUMN.search(part) for part in parts):
+                break
+            yield from _conjuncts(parts[0])
+            yield from _conjuncts(parts[1])
             return
     yield text

@@ -17,6 +17,7 @@ from deltalog.errors import CallError, DeltaLogError
 from deltalog.read.predicate_sql import parse, to_sql
 from deltalog.read.predicates import Predicate, bind, number_of_values
 from deltalog.spec.schema import StructType
+from deltalog.storage.base import LogStore
 
 # What a scan's ``origin`` is, by itself or with the condition under which the rows matter.
 Read = str | tuple[str, "Predicate | str | None"]
@@ -28,9 +29,9 @@ _MAX_SAID_VALUES = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``table``: the id in its metadata. ``where``: the condition under which rows were read, None for all. ``branch``:
-    the transaction over several tables in which ``version`` is one, and ``base_version`` the version of the table
-    itself that this is on top of."""
+    """``table``: the id in its metadata. ``url``: as ``place_of`` has it. ``where``: the condition under which rows
+    were read, None for all. ``branch``: the transaction over several tables in which ``version`` is one, and
+    ``base_version`` the version of the table itself that this is on top of."""
 
     table: str
     url: str
@@ -52,6 +53,11 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
             return self.version
         known = (self.version if self.branch is None else self.base_version, base_version if branch else None)
         return min(version for version in known if version is not None)
+
+
+def place_of(store: LogStore) -> str:
+    """Where a table is, the same for each of the links by which it is opened."""
+    return store.link_target("") or store.url
 
 
 def text_of(where: Predicate | None, schema: StructType) -> str | None:

@@ -16,7 +16,7 @@ from deltalog.log.columns import empty
 from deltalog.log.replay import FILES
 from deltalog.parallel import in_order
 from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
-from deltalog.read.origin import Origin, tagged, text_of
+from deltalog.read.origin import Origin, place_of, tagged, text_of
 from deltalog.read.predicate_sql import as_predicate
 from deltalog.read.predicates import Predicate, bind, columns_of, matches
 from deltalog.read.skipping import prune, statistics_leaves
@@ -81,7 +81,7 @@ class Scan:
         is_pinned = store.branch is not None
         return Origin(
             table=snapshot.metadata.id,
-            url=snapshot.url,
+            url=place_of(store),
             version=snapshot.version,
             where=where,
             branch=store.branch,

@@ -27,7 +27,7 @@ def start(spark: Any, table: str) -> str:
 def others_append(table: str, p: str = "a") -> None:
     import datetime
 
-    day = [datetime.date(2026, 1, 1 if p == "a" else 2)]
+    day = [datetime.date(2026, 1, 2 if p == "b" else 1)]
     DeltaTable.open(table).append(pa.table({"id": pa.array([9], pa.int64()), "p": [p], "d": day}))
 
 
@@ -184,10 +184,78 @@ def test_files_of_the_table_that_were_read_by_another_way(spark: Any, start: str
     mixed = spark.read.parquet(f"file:{other}").join(load(spark, start).select("id"), "id")
     assert spark_ext.write(mixed).mode("overwrite").save(start).version == 2
     spark_ext.write(spark.read.parquet(f"file:{other}")).mode("append").save(start)
-    short = {"spark.sql.maxPlanStringLength": "50"}
-    with session_of(spark, short), pytest.raises(deltalog.CallError, match="maxPlanStringLength"):
-        spark_ext.write(load(spark, start)).mode("overwrite").save(start)
     assert ids(start) == [1, 1, 2, 2]
+
+
+def test_files_of_the_table_that_were_read_as_a_table_of_the_session(spark: Any, table: str) -> None:
+    spark_ext.write(spark.range(2)).save(table)
+    with session_of(spark, {"spark.sql.sources.useV1SourceList": ""}):
+        of_new_source = spark.read.parquet(f"file:{table}")
+        with pytest.raises(deltalog.CallError, match="its version is unknown"):
+            spark_ext.write(of_new_source).mode("overwrite").save(table)
+    spark.sql(f"create table of_session using parquet location 'file:{table}'")
+    try:
+        with pytest.raises(deltalog.CallError, match="its version is unknown"):
+            spark_ext.write(spark.table("of_session")).mode("overwrite").save(table)
+    finally:
+        spark.sql("drop table of_session")
+    assert ids(table) == [0, 1]
+
+
+_REDACTED = "spark.sql.redaction.string.regex"
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"spark.sql.maxPlanStringLength": length} for length in ("0", "30", "50", "900")),
+        {"spark.sql.debug.maxToStringFields": "0"},
+        *({_REDACTED: pattern} for pattern in ("(?s).*", "Analyzed", "Filter", "deltalog", "[a-z-]{60}")),
+    ],
+    ids=repr,
+)
+def test_settings_that_hide_what_was_read(spark: Any, table: str, settings: dict[str, str]) -> None:
+    spark_ext.write(spark.range(0)).save(table)
+    df = load(spark, table).union(spark.range(3))
+    spark_ext.write(spark.range(7, 8)).mode("append").save(table)
+    with session_of(spark, settings):
+        write = spark_ext.write(df).mode("overwrite")
+        with pytest.raises(deltalog.CallError, match="does not show in this session"):
+            write.save(table)
+        assert ids(table) == [7] and litter(table) == []
+        assert write.option("expectedVersion", 1).save(table).version == 2
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("pattern", ["[A-Za-z0-9/+=]{40}", "(?i)url|key|secret|token|password", "[0-9]{4}"])
+def test_redaction_that_leaves_what_was_read(spark: Any, start: str, pattern: str) -> None:
+    df = load(spark, start)
+    with session_of(spark, {_REDACTED: pattern}):
+        assert spark_ext.write(df).mode("overwrite").save(start).version == 1
+        with pytest.raises(ConcurrentAppendError):
+            spark_ext.write(df).mode("append").save(start)
+
+
+@pytest.mark.parametrize("p", ["R AND D", "R#1 AND D#2", "(R) AND (D)"])
+def test_conditions_on_text_that_looks_like_a_condition(spark: Any, table: str, p: str) -> None:
+    spark_ext.write(spark.sql(START).replace("a", p)).partitionBy("p", "d").save(table)
+    df = load(spark, table).where(F.col("p") == p).where("id > 0")
+    others_append(table, p)
+    with pytest.raises(ConcurrentAppendError):
+        spark_ext.write(df).mode("append").save(table)
+
+
+def test_a_date_that_python_has_not(spark: Any, start: str) -> None:
+    assert spark_ext.write(load(spark, start).where("d > date'0000-01-01'")).mode("overwrite").save(start).version == 1
+
+
+def test_a_table_that_is_read_by_a_link(spark: Any, start: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(start)
+    df = load(spark, str(tmp_path / "link"))
+    others_append(start)
+    with pytest.raises(ConcurrentAppendError):
+        spark_ext.write(df).mode("overwrite").save(start)
 
 
 def test_a_table_and_another_one_made_from_it(spark: Any, start: str, tmp_path: Path) -> None:

@@ -164,6 +164,15 @@ def test_rows_of_other_tables_follow_from_nothing_here(url: str, tmp_path: Path)
     assert DeltaTable.open(copy).overwrite(read).version == 6
 
 
+def test_a_table_that_is_read_by_a_link(url: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(url)
+    for read, written in [(str(tmp_path / "link"), url), (url, str(tmp_path / "link"))]:
+        rows_read = DeltaTable.open(read).snapshot().scan().to_arrow()
+        others_append(url, day=1)
+        with pytest.raises(ConcurrentAppendError):
+            DeltaTable.open(written).overwrite(rows_read)
+
+
 def test_where_rows_come_from_is_not_stored(url: str) -> None:
     table = DeltaTable.open(url)
     table.overwrite(table.snapshot().scan().to_arrow())
