@@ -449,6 +449,7 @@ def serve(
     sys.stdout.flush()
     logs.configure(log_level)
     made.run()
+    made.end_process()
 
 
 def _server_module() -> Any:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _KEEP_ALIVE_SECONDS = 60
 _GOODBYE_SECONDS = 0.5
+_LAST_SECONDS = 10
 _BACKLOG = 256
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -184,6 +186,14 @@ class Server:
             self._app.close()
             self._socket.close()
 
+    def end_process(self) -> None:
+        """After ``run``: calls that were answered with a time-out have as long again, at most ten seconds. Then the
+        process ends with status 1 even if one of them still runs, as it does for ever in a store that hangs; Python
+        alone would wait for its thread."""
+        timer = threading.Timer(min(_LAST_SECONDS, self._settings.limits.request_seconds), _cut_off)
+        timer.daemon = True
+        timer.start()
+
     def _sweep(self, over: threading.Event) -> None:
         while not over.wait(self._settings.recover_seconds):
             try:
@@ -192,6 +202,12 @@ class Server:
                 log.warning("recovery has to wait: %s", error)
             except Exception:
                 log.exception("recovery failed")
+
+
+def _cut_off() -> None:
+    log.error("a call has not come back, and the server ends without it: its changes may or may not have taken effect")
+    logging.shutdown()
+    os._exit(1)
 
 
 def _config(app: App, settings: Settings, connections: Connections) -> uvicorn.Config:

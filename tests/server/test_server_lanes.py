@@ -143,16 +143,33 @@ def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
     play(scene())
 
 
-def test_a_table_whose_store_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
-    """A named pipe in the place of a log file: who opens it waits for a writer that does not come."""
-    manager = TransactionManager(str(tmp_path / "catalog.db"))
+def hanging(place: Path) -> Path:
+    """A catalog with the tables bank.bad, whose store hangs, and bank.good; the log of the one."""
+    manager = TransactionManager(str(place / "catalog.db"))
     for name in ("bad", "good"):
-        manager.create_table(f"bank.{name}", str(tmp_path / name), SCHEMA)
+        manager.create_table(f"bank.{name}", str(place / name), SCHEMA)
     manager.coordinator.close()
-    log = tmp_path / "bad" / "_delta_log"
+    log = place / "bad" / "_delta_log"
     (log / f"{0:020d}.crc").unlink()
     (log / f"{0:020d}.json").unlink()
     os.mkfifo(log / f"{0:020d}.json")
+    return log
+
+
+def test_a_server_ends_though_a_store_hangs(tmp_path: Path) -> None:
+    hanging(tmp_path)
+    options = ["--request-timeout", "1", "--recover-every", "0"]
+    with served(tmp_path / "catalog.db", *options, log=tmp_path / "log") as server:
+        status, answer = server.ask("POST", "/GetTableObjects", {"DatabaseName": "bank", "TableName": "bad"})
+        assert status >= 400 and "may" in answer["Message"]
+        server.process.terminate()
+        assert server.process.wait(60) == 1
+    assert "has not come back" in (tmp_path / "log").read_text()
+
+
+def test_a_table_whose_store_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
+    """A named pipe in the place of a log file: who opens it waits for a writer that does not come."""
+    log = hanging(tmp_path)
     with served(tmp_path / "catalog.db", "--threads", "4", "--max-requests", "16", "--recover-every", "0") as server:
         client = server.client(config=AT_ONCE)
 
