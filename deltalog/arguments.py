@@ -29,7 +29,7 @@ _SHOWN = 100
 
 
 class _WrongError(Exception):
-    """A value is none of those that are taken."""
+    """A value is not of the expected type."""
 
 
 def checked(target: T) -> T:
@@ -73,7 +73,7 @@ def _checked(function: Any) -> Any:
 
 
 def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str, Any]) -> CallError:
-    """What is said of the first argument that is none."""
+    """The error for the first argument of a wrong type."""
     checks, by_name, hints = plan
     given = [*zip(hints, args, checks, strict=False), *((name, named[name], by_name.get(name)) for name in named)]
     for name, value, check in given:
@@ -117,7 +117,7 @@ def _plan(function: Any) -> _Plan:
 
 
 def _options(annotation: Any, function: Any) -> Iterator[tuple[str, tuple[_Check, Any]]]:
-    """What the options take that a signature names as ``Unpack[some TypedDict]``."""
+    """The checks of options that a signature declares as ``Unpack[some TypedDict]``."""
     if isinstance(annotation, str) and annotation.startswith("Unpack["):
         options = _resolved(annotation.removeprefix("Unpack[").removesuffix("]"), function)
         for name, hint in typing.get_type_hints(options).items():

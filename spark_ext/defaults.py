@@ -82,7 +82,7 @@ class SessionDefaults:
         return self._with_overwrite_mode(mode, options)
 
     def _with_overwrite_mode(self, mode: str, options: dict[str, Any]) -> dict[str, Any]:
-        """A condition that is given says what is replaced, whatever the session has."""
+        """``replaceWhere`` takes precedence over the session's setting."""
         if mode != "overwrite":
             return options
         if "partitionOverwriteMode" not in options and not options.get("replaceWhere"):
@@ -91,9 +91,8 @@ class SessionDefaults:
         return options
 
     def check_dynamic(self, options: Mapping[str, Any]) -> None:
-        """Whether a write of a partitioned table may replace the partitions that occur in the data, if it is to.
-
-        Raises CallError, as delta-spark does."""
+        """Raises CallError, as delta-spark does, if a write is to replace the partitions that occur in the data and the
+        session or another option forbids it."""
         if not options.get("partitionOverwriteMode"):
             return
         if not self._flag(_DYNAMIC_ENABLED, True):

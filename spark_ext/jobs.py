@@ -19,8 +19,8 @@ _OF_THE_STORE = re.compile(
 
 @contextlib.contextmanager
 def cancelled_with_its_caller(spark: SparkSession) -> Iterator[None]:
-    """Jobs that are started here end with the block. A KeyboardInterrupt ends only the call that waits for one: the job
-    itself would go on, and write."""
+    """Cancels the jobs that are started in the block when it is interrupted. A KeyboardInterrupt alone ends only the
+    call that waits for a job: the job would go on, and write."""
     tag = f"deltalog-{uuid.uuid4()}"
     is_tagged = True
     try:
@@ -34,8 +34,8 @@ def cancelled_with_its_caller(spark: SparkSession) -> Iterator[None]:
     except BaseException:
         if is_tagged:
             with contextlib.suppress(Exception):
-                # A classic session knows its tags by thread, and the call that was left has taken the thread with it.
-                # All jobs of the session is what PySpark itself means to end by Ctrl-C.
+                # A classic session keeps its tags by thread, and the thread of the interrupted call is gone. Ctrl-C in
+                # PySpark itself is meant to end all jobs of the session.
                 _ = spark.interruptTag(tag) or spark.interruptAll()
         raise
     finally:

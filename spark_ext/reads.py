@@ -48,7 +48,7 @@ _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 
 def marked(df: DataFrame, snapshot: deltalog.Snapshot) -> DataFrame:
-    """The rows of a snapshot as ones that were read from it."""
+    """The rows of a snapshot with the marker that they were read from it."""
     return _marked(df, snapshot.url, snapshot.scan().origin)
 
 
@@ -59,9 +59,9 @@ def _marked(df: DataFrame, url: str, origin: str | None) -> DataFrame:
 
 
 def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
-    """What the rows that are to be written to a table were read from, where they are those of spark_ext.
+    """The origins of the rows that are to be written to a table, if they were read with spark_ext.
 
-    Raises CallError for files of the table that were read otherwise, so that nothing tells their version, and where
+    Raises CallError for files of the table that were read in another way, so that their version is unknown, and if
     settings of the session hide parts of the plan. Cost: Spark plans the DataFrame once more.
     """
     query, rows = "explain extended select * from {deltalog_rows}", _marked(df, *_CONTROL)
@@ -129,7 +129,7 @@ class _Plan:
         return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
 
     def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
-        """What the filters above a marker say of partition columns; what cannot be told counts as no condition."""
+        """The conditions on partition columns in the filters above a marker; others are left out."""
         known = {name: str(snapshot.schema.field(name).data_type) for name in snapshot.partition_columns}
         condition, depth, between = None, self.nodes[marker][0], ""
         for at in self._above(marker):
@@ -174,7 +174,7 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
         try:
             value = _VALUES[kind][1](text)
         except ValueError:
-            continue  # a date that Python has not, such as one of year 0
+            continue  # a date that Python cannot hold, such as one of year 0
         column = deltalog.col(f"`{found[1]}`")
         compared = {"=": column == value, "<": column < value, "<=": column <= value, ">": column > value}
         yield compared.get(found[3], column >= value)

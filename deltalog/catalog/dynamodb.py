@@ -624,7 +624,7 @@ def _mark_key(table_id: str, number: int) -> Key:
 
 
 def _last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """What a head must have where its last marking is to be the one given: no such attribute before the first."""
+    """The condition on a head whose last marking must be the one given: before the first, the attribute is absent."""
     return {"marks": marks[table_id] or None} if table_id in marks else {}
 
 

@@ -264,10 +264,10 @@ class AdoptedStore(WrappedStore[LogStore]):
 
 
 def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> None:
-    """Whether the catalog knows all that is in the log, before a version is proposed to it: a catalog that was restored
-    from a backup would ratify what is another commit in the log, and acknowledged.
+    """Check that the log has no version that the catalog lacks, before that version is proposed: a catalog restored
+    from a backup would ratify a second commit of a version that is in the log and was acknowledged.
 
-    Raises CatalogBehindLogError where the log has the version and the catalog has not; StoreError, CoordinatorError.
+    Raises CatalogBehindLogError if the log has the version and the catalog does not; StoreError, CoordinatorError.
     Cost: 1 HEAD; 1 call of the coordinator where the version is there, as when another writer was faster.
     """
     if store.head(commit_path(version)) is None:
@@ -294,8 +294,8 @@ def stage(
     data: bytes,
     new_uuid: Callable[[], str],
 ) -> RatifiedCommit:
-    """Write a staged commit; what a coordinator is then told of it. Raises StoreError; CatalogBehindLogError, and then
-    nothing was written. Cost: 1 PUT, and as ``check_next``."""
+    """Write a staged commit. Returns what to propose to the coordinator. Raises StoreError; CatalogBehindLogError, and
+    then nothing was written. Cost: 1 PUT, and as ``check_next``."""
     check_next(store, coordinator, table_id, version)
     info = first_commit_info(data, whole=True)
     file = staged_commit_name(version, new_uuid())

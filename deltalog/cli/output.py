@@ -267,7 +267,7 @@ _REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE 
 
 
 def removes_unknown_rows(metrics: Mapping[str, Any], operation: str | None) -> bool:
-    """Whether a commit removed files and does not say how many rows went with them."""
+    """Whether a commit removed files without recording how many rows they had."""
     done = activity(metrics)
     return bool(done["files_removed"] and done["rows_removed"] is None and _REMOVES_ROWS.match(operation or ""))
 

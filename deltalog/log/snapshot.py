@@ -472,7 +472,7 @@ class Snapshot:
 
 
 class UnreadSnapshot(Snapshot):
-    """A version that is known to be in the log and has not been read. The first look at it reads it; that raises and
+    """A version that is known to be in the log but was not read yet. The first access to it reads it, and raises and
     costs as ``load_latest``."""
 
     def __init__(self, reader: LogReader, version: int) -> None:

@@ -29,9 +29,9 @@ _MAX_SAID_VALUES = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``table``: the id in its metadata. ``url``: as ``place_of`` has it. ``where``: the condition under which rows
-    were read, None for all. ``branch``: the transaction over several tables in which ``version`` is one, and
-    ``base_version`` the version of the table itself that this is on top of."""
+    """``table``: the id in its metadata. ``url``: see ``place_of``. ``where``: the condition under which rows were
+    read, None for all. ``branch``: the transaction over several tables that ``version`` belongs to; ``base_version``:
+    the version of the table that it is based on."""
 
     table: str
     url: str
@@ -44,11 +44,11 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
     def is_of(self, table_id: str, url: str) -> bool:
-        """Whether it is of a table; a copy that lies elsewhere is another one."""
+        """Whether the rows are of this table; a copy at another location is another table."""
         return (self.table, self.url) == (table_id, url)
 
     def version_for(self, branch: str | None, base_version: int | None) -> int:
-        """The version that was read, as a writer sees it who is in a transaction over several tables, or in none."""
+        """The version that was read, as seen by a writer in a transaction over several tables, or outside of one."""
         if self.branch == branch:
             return self.version
         known = (self.version if self.branch is None else self.base_version, base_version if branch else None)
@@ -61,8 +61,8 @@ def place_of(store: LogStore) -> str:
 
 
 def text_of(where: Predicate | None, schema: StructType) -> str | None:
-    """A bound condition as text that means the same; None where no text does, and where it has too many values: then
-    all rows count as read."""
+    """A bound condition as SQL text; None if it cannot be written as text or has too many values: then all rows count
+    as read."""
     if where is None or number_of_values(where) > _MAX_SAID_VALUES:
         return None
     text = to_sql(where)
@@ -79,7 +79,7 @@ def tagged(schema: pa.Schema, origin: str | None) -> pa.Schema:
 
 
 def origin_in(data: Any) -> str | None:
-    """The origin of Arrow data (a Table, RecordBatch or RecordBatchReader), or of a Scan; None where it tells none."""
+    """The origin of Arrow data (a Table, RecordBatch or RecordBatchReader), or of a Scan; None if it has none."""
     if isinstance(origin := getattr(data, "origin", None), str):
         return origin
     schema = data.schema if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)) else None

@@ -71,8 +71,8 @@ _PLACE = re.compile(
 
 
 def without_places(text: str, said: str, places: Collection[str]) -> str:
-    """A message without the directories of this machine, of which only the last names stay. ``places``: those that are
-    known, which may have blanks in them; ``said``: what the caller wrote, who may read it again."""
+    """A message without the directories of this machine; only their last names stay. ``places``: directories that are
+    known, which may contain blanks; ``said``: the caller's own text, whose directories are kept."""
     for place in sorted(places, key=len, reverse=True):
         if place and place not in said:
             text = text.replace(place, f"…/{_last_name(place)}")

@@ -21,15 +21,15 @@ _SLOW_FOR_EACH = 4
 
 
 class BusyError(Exception):
-    """Too many requests are under way, in all or in this lane; nothing was done."""
+    """Too many requests are in progress, in total or in this lane; nothing was done."""
 
 
 class NotBegunError(Exception):
-    """The time was over before the call got a thread; nothing was done."""
+    """The call timed out before it got a thread; nothing was done."""
 
 
 class NotDoneError(Exception):
-    """The time was over before the call was done; it goes on."""
+    """The call timed out while it was running; it goes on."""
 
 
 @dataclass(slots=True)

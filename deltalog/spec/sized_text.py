@@ -1,6 +1,6 @@
 """char(n) and varchar(n), which Delta tables keep as strings with the declared type in the column's metadata. Pure.
 
-Spark reads char(n) padded with blanks to n characters, whoever wrote the file, and compares it so.
+Spark reads char(n) padded with blanks to n characters, whichever writer wrote the file, and compares it padded.
 """
 
 from __future__ import annotations

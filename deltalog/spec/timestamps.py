@@ -168,7 +168,7 @@ class Timeline:
 
 
 def timeline(versions: Sequence[int], active: bool, enablement: Enablement | None) -> Timeline:
-    """Which clock each of ``versions`` (ascending) is judged by.
+    """Which clock is used for each of ``versions`` (ascending).
 
     When the commits before the enablement were cleaned up, what is left is judged by ICT alone.
     """

@@ -104,7 +104,7 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
 
 
 def _is_due(record: TransactionRecord, now_ms: int) -> bool:
-    """Whether what a transaction left is to be gone through now."""
+    """Whether the leftovers of a transaction are to be cleaned up now."""
     is_aborted = record.status is TransactionStatus.ABORTED
     return not is_aborted or record.looks > len(LATE_LOOKS_MS) or record.looks < _looks_due(record, now_ms)
 
@@ -137,7 +137,7 @@ def _forget_markings(ledger: Ledger, tables: ManagedTables) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Leftover:
-    """A file that an aborted transaction wrote or named, and the part that tells of it."""
+    """A file that an aborted transaction wrote or named, and the part of its record that names it."""
 
     key: str
     path: str
@@ -156,7 +156,7 @@ class _InUse:
 
 
 class _Cleaner:
-    """Does away with what one aborted transaction left."""
+    """Deletes what one aborted transaction left."""
 
     def __init__(self, ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> None:
         self._ledger = ledger
@@ -167,8 +167,8 @@ class _Cleaner:
         self._is_table: dict[tuple[str, str], bool] = {}
 
     def clean(self, parts: Mapping[str, bytes]) -> tuple[int, bool]:
-        """How much was done away with, and whether something is left that should have been. The names of objects are
-        kept for later looks, and until nobody can be deleting them; all else that is done with is forgotten."""
+        """How many files and records were deleted, and whether some remain that should have been. The names of objects
+        are kept for later checks, until no clean-up can be deleting them; other finished records are removed."""
         looks, count, left = _looks_due(self._record, self._ledger.now_ms()), 0, set[str]()
         tables = {table_id: self._known.get(table_id) for table_id in _by_table(parts)}
         is_due = self._record.looks < looks
@@ -177,12 +177,12 @@ class _Cleaner:
         for table_id, some in _by_table(parts).items() if is_due else ():
             table = tables[table_id]
             if table is None:
-                continue  # it was dropped, and its files are no business of the catalog any more
+                continue  # it was dropped: the catalog no longer manages its files
             try:
                 deleted, stays = self._clear(table, some)
                 count += deleted
                 left |= stays
-            except DeltaLogError as error:  # one that is away must not hold up the others
+            except DeltaLogError as error:  # a table that cannot be reached must not hold up the others
                 log.warning(
                     "%s: the leftovers of transaction %s are kept for now: %s", table.url, self._record.id, error
                 )
@@ -200,14 +200,14 @@ class _Cleaner:
         return count, bool(left)
 
     def _has_markings(self, table_id: str) -> bool:
-        """Whether clean-ups of this transaction are kept in the catalog, of which one may not be over."""
+        """Whether the catalog has a marking of this transaction whose clean-up may not be over."""
         markings = self._coordinator.marks(table_id).markings.values()
         return any(marking.transaction_id == self._record.id and marking.deleting for marking in markings)
 
     def _check_known(self, tables: Iterable[TableRecord]) -> None:
-        """Whether the catalog knows all that is in the logs of some tables: a restored one takes for aborted what was
-        committed after its backup, and its files must stay, in whatever table. Raises CatalogBehindLogError. Cost: 1
-        call of the coordinator and 1 HEAD for each table."""
+        """Check that the logs of some tables have no commits that the catalog lacks: a restored catalog takes
+        transactions that committed after its backup for aborted, and their files must stay. Raises
+        CatalogBehindLogError. Cost: 1 call of the coordinator and 1 HEAD for each table."""
         for table in tables:
             head = self._coordinator.head(table.table_id)
             if head is not None:
@@ -298,8 +298,8 @@ class _Cleaner:
                 log.warning("%s: marking %d is kept for now: %s", table.url, number, error)
 
     def _foreign(self, table: TableRecord, store: LogStore, files: TableFiles, path: str) -> str | None:
-        """Why a path is none of a data file of this table, whoever named it; None where it may be one. Cost: 1 LIST for
-        each directory that was not yet looked at."""
+        """Why a path cannot be that of a data file of this table; None if it can. Cost: 1 LIST for each directory that
+        was not checked before."""
         if not can_be_deleted(path):
             return "that is not the name of a Parquet file"
         try:

@@ -133,8 +133,8 @@ class TransactionManager:
         """Create a table that this catalog manages. ``name``: ``database.table``. ``options``: as for
         ``DeltaTable.create``.
 
-        Raises TableExistsError where the name or the location is taken, or the location lies below or around the root
-        of another table. Cost: as ``DeltaTable.create`` and an open, 2 HEADs, and 3 calls of the coordinator, and 1 for
+        Raises TableExistsError if the name or the location is taken, or the location is nested with the root of another
+        table. Cost: as ``DeltaTable.create`` and an open, 2 HEADs, and 3 calls of the coordinator, and 1 for
         each 1,000 tables.
         """
         return self._tables.create(name, url, schema, properties or {}, options)

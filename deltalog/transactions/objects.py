@@ -94,7 +94,7 @@ def path_below(table: TableRecord, uri: object) -> str:
 
 
 def deletable_path(table: TableRecord, uri: object) -> str:
-    """As ``path_below``, of an object that may be deleted. Raises CallError for others too."""
+    """As ``path_below``; also raises CallError for an object that must not be deleted."""
     below = path_below(table, uri)
     if not can_be_deleted(below):
         raise CallError(
@@ -105,17 +105,17 @@ def deletable_path(table: TableRecord, uri: object) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a path below a table is none of a data file: a name in it begins with "_" or ".", as the directories do
-    that a table keeps for itself (``_delta_log``, ``_change_data``, ``_blobs``, ...), at whatever depth. A directory of
-    a partition column may begin so."""
+    """Whether a path below a table cannot be that of a data file: a name in it begins with "_" or ".", at any depth, as
+    those of the table's own directories do (``_delta_log``, ``_change_data``, ``_blobs``, ...). The directory of a
+    partition column may begin with them."""
     *directories, name = path.split("/")
     names = [name, *(each for each in directories if "=" not in each)]
     return any(each.startswith(("_", ".")) for each in names)
 
 
 def can_be_deleted(path: str) -> bool:
-    """Whether a path below a table is, by its name, that of a Parquet file of a caller: nothing else is deleted when a
-    transaction is cancelled."""
+    """Whether a path below a table has the name of a Parquet file; only those are deleted when a transaction is
+    cancelled."""
     return path.lower().endswith(_DATA_FILE) and not is_hidden(path)
 
 

@@ -93,7 +93,7 @@ class TableResync:
 @dataclass(frozen=True, slots=True)
 class Resync:
     """What ``TransactionManager.resync`` found and did, or would do. ``committed``: ids of transactions that the logs
-    show to be committed; ``aborted``: of those that the catalog had as undecided, and the logs do not show."""
+    show to be committed; ``aborted``: ids of those that were undecided in the catalog and are not in the logs."""
 
     tables: list[TableResync]
     committed: list[str] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Resync:
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A commit that the catalog does not know. ``last_ms``: the in-commit timestamp that the last commits of its
+    """A commit that the catalog lacks. ``last_ms``: the in-commit timestamp that the last commits of its
     transaction have in all tables."""
 
     table_id: str
@@ -267,7 +267,7 @@ def _list(log: _Log, start: str) -> None:
 
 
 def _difference(log: _Log) -> str | None:
-    """What cannot be mended by taking over commits of the log; None where nothing is in the way."""
+    """Why the commits of the log cannot be added to the catalog; None if they can."""
     head, where = log.head, log.record.url
     if log.version < 0:
         return f"There is no log at {where}. Restore it, or drop the table."
@@ -449,8 +449,7 @@ class _Step:
         self._plan = plan
 
     def take(self) -> bool:
-        """Whether all of it was done; False where others changed something meanwhile, and it has to be looked at
-        again."""
+        """Whether all of it was done; False if others changed something meanwhile, so that it must be planned again."""
         for batch in _batches(self._plan.lost):
             if not self._ratify(batch):
                 return False

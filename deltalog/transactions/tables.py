@@ -88,8 +88,8 @@ class ManagedTables:
         return canonical_url(store.link_target("") or store.url)
 
     def _check_free(self, name: str, root: str) -> None:
-        """Raises TableExistsError for a name that is taken, and a root that is, or lies below, or lies around that of
-        another table: the files of one would be below the other. Cost: as ``all``."""
+        """Raises TableExistsError for a name that is taken, and for a root that is the root of another table, or is
+        nested with it: the files of one table would be inside the other. Cost: as ``all``."""
         known = self.all()
         if any(table.name == name for table in known):
             raise TableExistsError(f"The catalog {self.coordinator.url} has a table {name} already.")

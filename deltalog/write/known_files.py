@@ -17,7 +17,7 @@ _FEW_COMMITS = 100
 
 
 def live_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
-    """Which of these paths, as they are in the store, are live files: the numbers of their rows in ``files``."""
+    """Those of these paths, as in the store, that are live files, with the numbers of their rows in ``files``."""
     names = snapshot.files()["path"]
     if are_ordinary(paths) and are_ordinary(names.to_pylist()):
         rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()
