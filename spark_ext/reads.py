@@ -32,6 +32,8 @@ _RUN = 8
 _CONTROL = ("", None)
 _NODE = re.compile(r"((?:[: ]  )*)(?:[+:]- )?(\S.*)")
 _RELATION = re.compile(r"^(?:HiveTable)?Relation(?:V2)?(?: \S+?)? ?\[")
+# EXPLAIN does not fail with the plan; it has the error as text.
+_UNPLANNED = "Error occurred during query planning: "
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*)\n== Optimized Logical Plan ==", re.DOTALL)
 # Nodes that keep or drop rows, each row by itself: a filter above them might as well be below.
 _PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repartition", "Distinct")
@@ -40,8 +42,9 @@ _COLUMN = re.compile(r"\w#\d+")
 _CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
 # Neither of two columns, nor of a function: what is left is a constant.
 _PLAIN_TEXT = re.compile(r"[^()#\n]*")
+_BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
-    **dict.fromkeys(("byte", "short", "integer", "long"), (re.compile(r"-?\d+"), int)),
+    **dict.fromkeys(_BITS, (re.compile(r"-?\d+"), int)),
     "date": (re.compile(r"\d{4}-\d\d-\d\d"), datetime.date.fromisoformat),
     "string": (_PLAIN_TEXT, str),
 }
@@ -61,11 +64,14 @@ def _marked(df: DataFrame, url: str, origin: str | None) -> DataFrame:
 def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
     """The origins of the rows that are to be written to a table, if they were read with spark_ext.
 
-    Raises CallError for files of the table that were read in another way, so that their version is unknown, and if
-    settings of the session hide parts of the plan. Cost: Spark plans the DataFrame once more.
+    Raises CallError for files of the table that were read in another way, so that their version is unknown, if settings
+    of the session hide parts of the plan, and if Spark cannot plan the DataFrame. Cost: Spark plans it once more.
     """
     query, rows = "explain extended select * from {deltalog_rows}", _marked(df, *_CONTROL)
-    plan = _Plan.of("\n".join(row[0] for row in df.sparkSession.sql(query, deltalog_rows=rows).collect()))
+    text = "\n".join(row[0] for row in df.sparkSession.sql(query, deltalog_rows=rows).collect())
+    if text.startswith(_UNPLANNED):
+        raise deltalog.CallError(f"Spark cannot plan the DataFrame: {text.removeprefix(_UNPLANNED).strip()}")
+    plan = _Plan.of(text)
     decoded = [(at, _decoded(found[1])) for at, found in plan.matching(_MARKER)]
     if all(each != _CONTROL for _, each in decoded) or any(each is None for _, each in decoded):
         raise deltalog.CallError(
@@ -175,6 +181,8 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
             value = _VALUES[kind][1](text)
         except ValueError:
             continue  # a date that Python cannot hold, such as one of year 0
+        if kind in _BITS and not -(1 << _BITS[kind]) <= value < 1 << _BITS[kind]:
+            continue  # a cast to another value, or to NULL
         column = deltalog.col(f"`{found[1]}`")
         compared = {"=": column == value, "<": column < value, "<=": column <= value, ">": column > value}
         yield compared.get(found[3], column >= value)

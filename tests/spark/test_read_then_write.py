@@ -246,6 +246,16 @@ def test_conditions_on_text_that_looks_like_a_condition(spark: Any, table: str, 
         spark_ext.write(df).mode("append").save(table)
 
 
+def test_a_cast_that_overflows(spark: Any, table: str) -> None:
+    spark_ext.write(spark.sql("select 1L id, cast(44 as byte) b")).partitionBy("b").save(table)
+    df = load(spark, table)
+    DeltaTable.open(table).append(pa.table({"id": pa.array([9], pa.int64()), "b": pa.array([44], pa.int8())}))
+    errors = {"false": (ConcurrentAppendError, "version 1"), "true": (deltalog.CallError, "CAST_OVERFLOW")}
+    for ansi, (error, said) in errors.items():
+        with session_of(spark, {"spark.sql.ansi.enabled": ansi}), pytest.raises(error, match=said):
+            spark_ext.write(df.where("b = cast(300 as byte)")).mode("append").save(table)
+
+
 def test_a_date_that_python_has_not(spark: Any, start: str) -> None:
     assert spark_ext.write(load(spark, start).where("d > date'0000-01-01'")).mode("overwrite").save(start).version == 1
 
