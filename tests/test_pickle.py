@@ -110,3 +110,12 @@ def test_options_travel_with_the_table() -> None:
     store = open_store("/travels/t", filesystem=memory, unsafe_single_writer=True)
     DeltaTable.create(store, ROWS.schema, data=ROWS, environment=environment())
     assert ids(DeltaTable.open(pickle.loads(pickle.dumps(store)))) == [1, 2]
+
+
+def test_no_text_of_a_store_shows_its_options():
+    from deltalog import open_store
+
+    secret = "very-secret-value"
+    store = open_store("s3://bucket/t", key=secret, secret=secret, endpoint_url="http://127.0.0.1:9")
+    assert secret not in repr(store) + repr(store.reopen) + repr(vars(store))
+    assert secret in repr(store.reopen.keywords)

@@ -25,7 +25,6 @@ import hashlib
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -65,6 +64,7 @@ from deltalog.errors import (
 )
 from deltalog.storage.commit_tables import FirstUse
 from deltalog.storage.dynamodb_client import DynamoTable, Timing
+from deltalog.storage.secrets import Reopen
 
 FORMAT = 2  # 2: markings, which older ones would not look at
 _CATALOG: Key = ("catalog", "catalog")
@@ -102,9 +102,7 @@ class DynamoDBCoordinator(Coordinator):
         create: bool = True,
     ) -> None:
         self.url = f"dynamodb://{name}"
-        self.reopen = partial(
-            DynamoDBCoordinator, name, options, endpoint_url=endpoint_url, timing=timing, create=False
-        )
+        self.reopen = Reopen(DynamoDBCoordinator, name, options, endpoint_url=endpoint_url, timing=timing, create=False)
         table = DynamoTable(name, options or {}, endpoint_url=endpoint_url, timing=timing)
         self._items = ItemTable(table, self.url)
         self._table_ids: tuple[int, list[str]] = (-1, [])

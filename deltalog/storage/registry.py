@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +13,7 @@ from deltalog.storage.dynamodb_client import DynamoTable
 from deltalog.storage.fs import LocalStore, local_root
 from deltalog.storage.memory import named_store
 from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
-from deltalog.storage.secrets import Secrets
+from deltalog.storage.secrets import Reopen, Secrets
 
 if TYPE_CHECKING:
     import obstore.store
@@ -47,7 +46,7 @@ def open_store(url: Location, **options: Any) -> LogStore:
         return url
     store = _opened(url, **options)
     if store.reopen is None:
-        store.reopen = functools.partial(open_store, url, **options)
+        store.reopen = Reopen(open_store, url, **options)
     return store
 
 

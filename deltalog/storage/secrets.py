@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -40,6 +41,13 @@ class Secrets:
                 return None
             told = told.__cause__ or told.__context__
         return error
+
+
+class Reopen(functools.partial[Any]):
+    """A call that opens something with options, pickled with them. Its text shows none of them."""
+
+    def __repr__(self) -> str:
+        return f"Reopen({getattr(self.func, '__name__', self.func)})"
 
 
 def check_endpoint(url: str | None, option: str = "endpoint_url") -> None:
