@@ -82,6 +82,7 @@ from deltalog.spec.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    holds_all,
     merge_schemas,
 )
 from deltalog.spec.timestamps import CommitAt, Enablement
@@ -229,6 +230,7 @@ __all__ = [
     "col",
     "create_commit_table",
     "describe_commit_table",
+    "holds_all",
     "merge_schemas",
     "open_store",
     "variant_to_python",

@@ -26,7 +26,6 @@ _NOT_CARRIED = (
 )
 # Metadata of a column by which the writer makes values that the data lacks.
 _FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT")
-_NARROWER = {"short": ("byte",), "integer": ("byte", "short")}
 
 
 def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
@@ -89,7 +88,7 @@ def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
     elif isinstance(table, deltalog.MapType) and isinstance(data, deltalog.MapType):
         yield from problems(table.key_type, data.key_type, merge, f"{where}.key")
         yield from problems(table.value_type, data.value_type, merge, f"{where}.value")
-    elif table != data and str(data) not in _NARROWER.get(str(table), ()):
+    elif table != data and not deltalog.holds_all(table, data):
         yield (
             f"column {where} is {table} in the table and {data} in the data. Cast the data to {table}, or "
             "replace the table's schema with mode('overwrite') and option('overwriteSchema', True)."

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -554,6 +557,34 @@ def test_what_was_written_is_what_deltalog_itself_can_extend(spark: Any, table: 
     back = spark_ext.read(spark).load(table)
     assert rows(back) == [(0, "0"), (1, "1"), (2, "2"), (7, "new/one"), (8, "x")]
     assert schema(id="long", p="string") == deltalog.DeltaTable.open(table).snapshot().schema
+
+
+def test_narrower_types_are_cast_and_wider_ones_refused(spark: Any, table: str) -> None:
+    wide = "l long, d double, e decimal(10,2), n timestamp_ntz, a array<long>, s struct<x: double>, p long"
+    spark.createDataFrame([], wide).createOrReplaceTempView("wide")
+    write(spark.table("wide")).partitionBy("p").save(table)
+    before = deltalog.DeltaTable.open(table).snapshot().schema
+    narrow = (
+        "SELECT 1 l, float(0.1) d, cast(3.25 AS decimal(5,2)) e, date'2020-01-02' n, array(1, NULL) a,"
+        " named_struct('x', 7) s, smallint(5) p"
+    )
+    write(spark.sql(narrow)).mode("append").save(table)
+    (row,) = deltalog.DeltaTable.open(table).snapshot().scan().to_arrow().to_pylist()
+    assert row == {
+        "l": 1,
+        "d": float(np.float32(0.1)),
+        "e": Decimal("3.25"),
+        "n": datetime.datetime(2020, 1, 2),
+        "a": [1, None],
+        "s": {"x": 7.0},
+        "p": 5,
+    }
+    assert deltalog.DeltaTable.open(table).snapshot().schema == before
+    lossy = {"l": "1.5D", "d": "1L", "e": "cast(1 AS decimal(10,3))", "p": "cast(1 AS decimal(19,0))"}
+    for name, value in lossy.items():
+        with pytest.raises(deltalog.SchemaMismatchError, match=f"column {name} is "):
+            write(spark.sql(f"SELECT {value} {name}")).mode("append").save(table)
+    assert versions(table) == [0, 1]
 
 
 # --- a part of the table replaced
