@@ -174,15 +174,16 @@ def test_columns_by_name_in_any_order_and_case_and_absent_ones_null(spark: Any, 
 @pytest.mark.parametrize(
     ("table_type", "data_type"),
     [
-        ("bigint", "int"),
         ("smallint", "int"),
-        ("double", "float"),
-        ("decimal(10,2)", "decimal(9,2)"),
+        ("double", "bigint"),
+        ("decimal(10,2)", "decimal(10,3)"),
+        ("decimal(10,2)", "decimal(10,1)"),
         ("string", "int"),
         ("timestamp", "timestamp_ntz"),
+        ("timestamp", "date"),
     ],
 )
-def test_no_cast_that_delta_spark_would_not_do_silently(
+def test_no_cast_that_could_lose_a_value_or_needs_a_time_zone(
     spark: Any, table: str, table_type: str, data_type: str
 ) -> None:
     write(spark.sql(f"select cast(null as {table_type}) v, 1 a")).save(table)
