@@ -108,14 +108,15 @@ def _check_removes(removes: Iterable[RemoveFile], metadata: Metadata, table: str
 
 
 def _check_unique(prepared: Prepared, table: str) -> None:
-    files: tuple[AddFile | RemoveFile, ...] = (*prepared.adds, *prepared.removes)
-    keys = [file_key(action.path, action.deletion_vector) for action in files]
-    # A path is live once, whatever vectors it is seen through.
-    keys += [f"{add.path}\0" for add in prepared.adds]
-    if len(set(keys)) < len(keys):
-        twice = collections.Counter(keys)
-        path = next(key for key in keys if twice[key] > 1).partition("\0")[0]
-        raise InvalidActionError(f"{table}: {path} is staged twice in one transaction.", path=path)
+    added = [add.path for add in prepared.adds]  # a path is live once, whatever vectors it is seen through
+    removed = {remove.path for remove in prepared.removes}
+    replaced = [add for add in prepared.adds if add.path in removed] if removed else []
+    files: tuple[AddFile | RemoveFile, ...] = (*prepared.removes, *replaced)
+    for names in (added, [file_key(file.path, file.deletion_vector) for file in files]):
+        if len(set(names)) < len(names):
+            twice = collections.Counter(names)
+            path = next(name for name in names if twice[name] > 1).partition("\0")[0]
+            raise InvalidActionError(f"{table}: {path} is staged twice in one transaction.", path=path)
     app_ids = [t.app_id for t in prepared.transactions]
     if len(set(app_ids)) != len(app_ids):
         raise InvalidActionError(f"{table}: one transaction sets two versions for an application id: {app_ids}.")
