@@ -19,6 +19,7 @@ from deltalog.testing.deals import Deal
 from deltalog.testing.recording import file_action
 from deltalog.testing.scheduler import Client
 from deltalog.transactions.manager import TransactionManager, VirtualObject
+from deltalog.write.transaction import Transaction
 
 if TYPE_CHECKING:
     from deltalog.testing.transactions import SimulatedManager, TransactionSimulation
@@ -117,14 +118,21 @@ def _commit(client: Client, deal: Deal, table: DeltaTable, name: str, paths: lis
         if not _files(transaction.snapshot).isdisjoint(paths):  # another was faster
             raise ConcurrentModificationError(f"{name} has {paths} by now.")
         transaction.add(*(file_action(path, client.clock()) for path in paths))
-        try:
-            transaction.commit(user_metadata=deal.token)
-        except CommitStateUnknownError as error:
-            client.sleep(0.05)
-            with contextlib.suppress(StoreError):
-                if error.resolve() is not None:
-                    return
-            raise
+        commit_settled(client, transaction, deal.token)
+
+
+def commit_settled(client: Client, transaction: Transaction, token: str) -> bool:
+    """Commit, and ask once more where the outcome is not known. Whether the commit itself said that it landed; raises
+    CommitStateUnknownError where nothing did."""
+    try:
+        transaction.commit(user_metadata=token)
+        return True
+    except CommitStateUnknownError as error:
+        client.sleep(0.05)
+        with contextlib.suppress(StoreError):
+            if error.resolve() is not None:
+                return False
+        raise
 
 
 def _files(snapshot: Snapshot) -> set[str]:

@@ -57,7 +57,7 @@ from deltalog.testing.coordinators import (
     WatchedCoordinator,
 )
 from deltalog.testing.deals import Cut, Deal, Ratified, World, judge, worth
-from deltalog.testing.jobs import misplaced, run_job
+from deltalog.testing.jobs import commit_settled, misplaced, run_job
 from deltalog.testing.recording import WatchedStore, file_action, log_of, quiet, seeded_environment
 from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.simulation import ScheduleResult, run_schedules
@@ -414,14 +414,8 @@ class TransactionSimulation:
         with table.transaction() as transaction:
             transaction.remove(removes)
             transaction.add(*(file_action(path, client.clock()) for path in adds))
-            try:
-                transaction.commit(user_metadata=deal.token)
-            except CommitStateUnknownError as error:
-                client.sleep(0.05)
-                with contextlib.suppress(StoreError):
-                    if error.resolve() is not None:
-                        return
-                raise
+            if not commit_settled(client, transaction, deal.token):
+                return
         seen = coins_of(table) if deal.is_transaction else frozenset(adds)
         if not seen.issuperset(adds) or seen.intersection(removes):
             self.crashes.append(f"{client.name}: {deal.token} does not see what it did to {name}")

@@ -45,7 +45,7 @@ TABLE = {"DatabaseName": "bank", "TableName": "a"}
         ('got "/data/it\'s/x"', 'got "…/x"'),
         ("root /known place/t, and /known place/t/_delta_log", "root …/t, and …/t/_delta_log"),
         ("file:///data/t/x.parquet is gone", "…/x.parquet is gone"),
-        ("'/said/by/caller' is not below /root/t", "'/said/by/caller' is not below …/t"),
+        ("'/said/by/caller' is not below /srv/t", "'/said/by/caller' is not below …/t"),
         ("s3://bucket/a/b: 3/4 of and/or x/y", "s3://bucket/a/b: 3/4 of and/or x/y"),
         ("(/data/t)", "(…/t)"),
         ("_delta_log/00000000000000000001.json", "_delta_log/00000000000000000001.json"),
