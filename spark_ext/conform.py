@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import paths, rules
+from spark_ext.exact import named
 from spark_ext.rules import refuse
 from spark_ext.types import CHAR_VARCHAR, SIZED, spark_type
 
@@ -128,7 +129,7 @@ def conformed(
         if given is None:
             column = _null(field.data_type)
         else:
-            column = _value(F.col(quoted(given.name)), given.data_type, field.data_type)
+            column = _value(named(given.name), given.data_type, field.data_type)
             column = _length_checked(column, field)
         columns.append(_declared(column, field))
     frame = df.select(*columns)
@@ -148,19 +149,15 @@ def _declared(column: Column, field: deltalog.StructField) -> Column:
 
 
 def _filled(field: deltalog.StructField, is_new: bool) -> Column:
-    column = F.col(quoted(field.name))
+    column = named(field.name)
     return _declared(_length_checked(column, field) if is_new else column, field)
 
 
 def _stored(field: deltalog.StructField, in_path: bool) -> Column:
-    column = F.col(quoted(field.name))
+    column = named(field.name)
     if in_path:
         column = _partition_value(column, field)
     return _checked_not_null(column, field, field.name, in_path).alias(field.name, metadata={})
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _null(data_type: Any) -> Column:

@@ -39,8 +39,12 @@ def public_metadata(field: spark_types.StructField) -> dict[str, Any]:
     return {key: value for key, value in (field.metadata or {}).items() if not key.startswith(_INTERNAL)}
 
 
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
 def named(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(quoted(name))
 
 
 def exact(column: Column, have: spark_types.DataType, field: spark_types.StructField) -> Column:

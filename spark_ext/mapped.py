@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 import deltalog
+from spark_ext.exact import named
 from spark_ext.types import spark_type
 
 _MODE = "delta.columnMapping.mode"
@@ -41,7 +41,7 @@ def under_stored_names(frame: DataFrame, target: deltalog.StructType) -> DataFra
     stored = stored_schema(target)
     columns = []
     for field, given in zip(stored.fields, target.fields, strict=True):
-        column = F.col("`" + given.name.replace("`", "``") + "`")
+        column = named(given.name)
         if _has_fields(field.data_type):
             column = column.cast(spark_type(field.data_type))  # fields of structs are cast by their places
         columns.append(column.alias(field.name, metadata=dict(field.metadata)))

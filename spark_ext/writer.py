@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame
 
 import deltalog
 from spark_ext import footers, mapped, paths, rules
-from spark_ext.conform import as_table, check_unique, conformed, problems, quoted, stored_schema
+from spark_ext.conform import as_table, check_unique, conformed, problems, stored_schema
 from spark_ext.counted import RowCount
 from spark_ext.defaults import PROPERTY_DEFAULTS, SessionDefaults
+from spark_ext.exact import quoted
 from spark_ext.files import JobDirectory, collect, rows_of
 from spark_ext.jobs import cancelled_with_its_caller, failure_of_store
 from spark_ext.paths import Location, check_format, not_here
