@@ -68,13 +68,13 @@ from deltalog.errors import (
 )
 from deltalog.log.cleanup import CleanupReport, FileFate
 from deltalog.log.history import CommitEntry, TimestampExplanation
-from deltalog.log.manifest import Manifest, ManifestFile
+from deltalog.log.commit_summary import Manifest, ManifestFile
 from deltalog.log.snapshot import Snapshot
 from deltalog.read.changes import ChangeFile, Changes
-from deltalog.read.predicates import Predicate, col
+from deltalog.expressions.predicates import Predicate, col
 from deltalog.read.scan import Scan
-from deltalog.spec.actions import AddFile, DeletionVector, Metadata, Protocol
-from deltalog.spec.schema import (
+from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
+from deltalog.protocol.schema import (
     ArrayType,
     DataType,
     DecimalType,
@@ -85,8 +85,8 @@ from deltalog.spec.schema import (
     holds_all,
     merge_schemas,
 )
-from deltalog.spec.timestamps import CommitAt, Enablement
-from deltalog.spec.variant import variant_to_python
+from deltalog.protocol.timestamps import CommitAt, Enablement
+from deltalog.parquet.variant import variant_to_python
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
 from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
 from deltalog.storage.dynamodb import DynamoCommit
@@ -94,12 +94,12 @@ from deltalog.storage.registry import open_store
 from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
 from deltalog.table import DeltaTable
 from deltalog.version import VERSION as __version__
-from deltalog.write.commit import ClockDriftWarning, CommitResult, Environment, RetryPolicy
-from deltalog.write.conflicts import IsolationLevel
-from deltalog.write.restore import RestoreResult
-from deltalog.write.staging import StagedFiles, WriteOptions
-from deltalog.write.stream import StreamWriter
-from deltalog.write.transaction import Transaction
+from deltalog.commit.loop import ClockDriftWarning, CommitResult, Environment, RetryPolicy
+from deltalog.commit.conflicts import IsolationLevel
+from deltalog.operations.restore import RestoreResult
+from deltalog.operations.contract.staging import StagedFiles, WriteOptions
+from deltalog.operations.contract.stream import StreamWriter
+from deltalog.operations.transaction import Transaction
 
 if typing.TYPE_CHECKING:
     from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject

@@ -10,18 +10,19 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
 from deltalog.errors import CallError, NilIteratorError, NoSnapshotsError, TableNotFoundError, VersionNotFoundError
-from deltalog.log.manifest import Manifest
+from deltalog.log.commit_summary import Manifest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot
-from deltalog.spec.properties import ENABLE_IN_COMMIT_TIMESTAMPS
-from deltalog.spec.schema import StructType
+from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
+from deltalog.protocol.schema import StructType
 from deltalog.table import DeltaTable
-from deltalog.write import operations, staging, stream
-from deltalog.write.commit import Environment
-from deltalog.write.datafiles import as_reader
-from deltalog.write.records import Records
-from deltalog.write.stream import StreamWriter
-from deltalog.write.transaction import Transaction
+from deltalog.operations import verbs
+from deltalog.operations.contract import staging, stream
+from deltalog.commit.loop import Environment
+from deltalog.operations.data_files import as_reader
+from deltalog.operations.contract.records import Records
+from deltalog.operations.contract.stream import StreamWriter
+from deltalog.operations.transaction import Transaction
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,7 +55,7 @@ class Dataset:
         **storage_options: Any,
     ) -> None:
         self._reader = LogReader(open_location(url, **storage_options))
-        self._schema = None if schema is None else operations.table_schema(schema)
+        self._schema = None if schema is None else verbs.table_schema(schema)
         self._partition_by = tuple(partition_by)
         self._properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true", **(properties or {})}
         self._environment = environment or Environment()
@@ -138,7 +139,7 @@ class Dataset:
         columns = self._schema or schema()
         properties = self._properties if columns else {**self._properties, staging.BLOBS_PROPERTY: "true"}
         # The same for all transactions of a write: columns may have ids and random names.
-        protocol, metadata = operations.initial_state(
+        protocol, metadata = verbs.initial_state(
             columns or stream.BLOB_SCHEMA, self._partition_by, properties, None, None, self._environment
         )
 

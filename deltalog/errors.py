@@ -68,7 +68,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from deltalog.write.commit import CommitResult
+    from deltalog.commit.loop import CommitResult
 
 
 class DeltaLogError(Exception):

@@ -14,32 +14,33 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
 from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError, VersionNotFoundError
-from deltalog.log.checkpoint import SIDECAR_ROWS, TopLevel, write_checkpoint
+from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
 from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
-from deltalog.log.manifest import Manifest, manifest_of
+from deltalog.log.commit_summary import Manifest, manifest_of
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.read.changes import Changes
 from deltalog.read.origin import Read, decoded, origin_in, place_of
-from deltalog.read.predicates import Predicate
-from deltalog.spec import features
-from deltalog.spec.paths import commit_path
-from deltalog.spec.properties import ENABLE_IN_COMMIT_TIMESTAMPS
-from deltalog.spec.schema import DataType, StructType
-from deltalog.spec.timestamps import CommitAt, to_epoch_ms, to_iso
+from deltalog.expressions.predicates import Predicate
+from deltalog.protocol import features
+from deltalog.protocol.paths import commit_path
+from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
+from deltalog.protocol.schema import DataType, StructType
+from deltalog.protocol.timestamps import CommitAt, to_epoch_ms, to_iso
 from deltalog.storage.base import FileMeta
 from deltalog.storage.registry import open_store
-from deltalog.write import alterations, constraints, operations, protocol_changes, staging, stream
-from deltalog.write.commit import CommitResult, Environment, unexpected_version
-from deltalog.write.conflicts import IsolationLevel
-from deltalog.write.operations import UserMetadata
-from deltalog.write.records import Records
-from deltalog.write.restore import RestoreResult, restore
-from deltalog.write.staging import StagedFiles
-from deltalog.write.stream import StreamWriter
-from deltalog.write.transaction import LOG, Engine, Transaction, gone_since
+from deltalog.operations import alterations, constraints, verbs, protocol_changes
+from deltalog.operations.contract import staging, stream
+from deltalog.commit.loop import CommitResult, Environment, unexpected_version
+from deltalog.commit.conflicts import IsolationLevel
+from deltalog.operations.verbs import UserMetadata
+from deltalog.operations.contract.records import Records
+from deltalog.operations.restore import RestoreResult, restore
+from deltalog.operations.contract.staging import StagedFiles
+from deltalog.operations.contract.stream import StreamWriter
+from deltalog.operations.transaction import LOG, Engine, Transaction, gone_since
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -164,7 +165,7 @@ class DeltaTable:
             **storage_options,
         )
         with transaction:
-            operations.create(transaction, data)
+            verbs.create(transaction, data)
         assert transaction.committed is not None
         return cls(transaction.reader, environment or Environment(), transaction.committed)
 
@@ -217,8 +218,8 @@ class DeltaTable:
                 "location."
             )
         environment = environment or Environment()
-        delta_schema = operations.table_schema(schema)
-        protocol, metadata = operations.initial_state(
+        delta_schema = verbs.table_schema(schema)
+        protocol, metadata = verbs.initial_state(
             delta_schema, partition_by, properties or {}, name, description, environment
         )
         return Transaction(reader, environment, None, metadata=metadata, protocol=protocol)
@@ -433,7 +434,7 @@ class DeltaTable:
         is_blind = expected_version is None and origin_in(data) is None and not merge_schema and txn is None
         transaction = self._appending() if is_blind else self._following_reads(data, expected_version)
         with transaction:
-            return operations.append(transaction, data, merge_schema, user_metadata, txn)
+            return verbs.append(transaction, data, merge_schema, user_metadata, txn)
 
     def _appending(self) -> Transaction:
         """A transaction for new rows only. What others did since this handle saw the table a moment ago shows when the
@@ -606,10 +607,10 @@ class DeltaTable:
             raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
         with self._following_reads(data, expected_version) as transaction:
             if where is not None:
-                return operations.replace_where(transaction, data, where, user_metadata, txn)
+                return verbs.replace_where(transaction, data, where, user_metadata, txn)
             if partitions is not None:
-                return operations.replace_partitions(transaction, data, user_metadata, txn)
-            return operations.overwrite(transaction, data, overwrite_schema, user_metadata, txn)
+                return verbs.replace_partitions(transaction, data, user_metadata, txn)
+            return verbs.overwrite(transaction, data, overwrite_schema, user_metadata, txn)
 
     def delete(
         self,
@@ -633,17 +634,17 @@ class DeltaTable:
         deletion vectors at most 1 PUT; then the commit.
         """
         with self.transaction(expected_version=expected_version) as transaction:
-            return operations.delete(transaction, where, user_metadata, txn)
+            return verbs.delete(transaction, where, user_metadata, txn)
 
     def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Set table properties; values are text. Raises InvalidPropertyError, MetadataChangedError."""
         with self.transaction() as transaction:
-            return operations.set_properties(transaction, properties, user_metadata)
+            return verbs.set_properties(transaction, properties, user_metadata)
 
     def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Remove table properties; absent ones are no error."""
         with self.transaction() as transaction:
-            return operations.unset_properties(transaction, list(keys), user_metadata)
+            return verbs.unset_properties(transaction, list(keys), user_metadata)
 
     def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
@@ -676,9 +677,9 @@ class DeltaTable:
         with self.transaction() as transaction:
             assert transaction.snapshot is not None
             if transaction.snapshot.in_commit_timestamps_enabled == on:
-                return operations.skipped(transaction)
+                return verbs.skipped(transaction)
             properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true" if on else "false"}
-            return operations.set_properties(transaction, properties, None)
+            return verbs.set_properties(transaction, properties, None)
 
     def add_columns(self, columns: alterations.NewColumns, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.

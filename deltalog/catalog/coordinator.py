@@ -38,7 +38,7 @@ from deltalog.catalog.records import (
     TransactionStatus,
 )
 from deltalog.errors import CallError, TimestampAheadError
-from deltalog.spec.timestamps import describe
+from deltalog.protocol.timestamps import describe
 
 MOST_AHEAD_MS = 60 * 60 * 1000
 

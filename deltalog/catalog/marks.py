@@ -15,8 +15,8 @@ from dataclasses import replace
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Marking, Marks, Proposal, Ratification, RatifiedCommit, TableRecord
 from deltalog.errors import ConcurrentModificationError, ObjectBeingDeletedError, UnsafePathError
-from deltalog.spec.actions import AddFile, DeletionVector
-from deltalog.spec.deletion_vectors import relative_path
+from deltalog.protocol.actions import AddFile, DeletionVector
+from deltalog.protocol.deletion_vectors import relative_path
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 

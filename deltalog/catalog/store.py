@@ -28,8 +28,8 @@ from deltalog.errors import (
     StoreError,
 )
 from deltalog.log.reader import required_ict
-from deltalog.spec.codec import decode_commit, first_commit_info
-from deltalog.spec.paths import (
+from deltalog.protocol.codec import decode_commit, first_commit_info
+from deltalog.protocol.paths import (
     LOG_DIRECTORY,
     LogFileKind,
     commit_name,
@@ -42,7 +42,7 @@ from deltalog.spec.paths import (
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.table_files import TableFiles
 from deltalog.storage.wrapped import WrappedStore
-from deltalog.write.hooks import standing
+from deltalog.commit.hooks import standing
 
 log = logging.getLogger(__name__)
 

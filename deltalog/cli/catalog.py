@@ -188,7 +188,7 @@ def _described(found: TransactionDescription) -> dict[str, Any]:
 
 
 def _time(ms: int) -> str:
-    from deltalog.spec.timestamps import to_iso
+    from deltalog.protocol.timestamps import to_iso
 
     return to_iso(ms)
 

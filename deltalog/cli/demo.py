@@ -28,7 +28,7 @@ from typing import Any
 from deltalog.cli import timeline
 from deltalog.cli.output import Output, bytes_text, console_of, count, plain, plural, show, table_of
 from deltalog.errors import CallError, DeltaLogError, TimestampOutOfRangeError
-from deltalog.spec.timestamps import to_iso
+from deltalog.protocol.timestamps import to_iso
 from deltalog.table import DeltaTable
 
 MINIMUM_JAVA = 17

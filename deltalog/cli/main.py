@@ -381,7 +381,7 @@ def enable_ict(table: _Table, as_json: _Json = False) -> None:
 
     Nothing is committed when they are on already.
     """
-    from deltalog.spec.timestamps import describe
+    from deltalog.protocol.timestamps import describe
 
     out = Output(as_json)
     opened = _open(table)

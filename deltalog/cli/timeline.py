@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from deltalog.cli.output import ACTIVITY, activity, removes_unknown_rows, visible
 from deltalog.errors import CallError
 from deltalog.log.history import LogHistory
-from deltalog.spec.timestamps import monotonised
+from deltalog.protocol.timestamps import monotonised
 from deltalog.version import VERSION
 
 if TYPE_CHECKING:

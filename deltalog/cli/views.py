@@ -27,7 +27,7 @@ from deltalog.cli.output import (
 )
 from deltalog.log.history import LogHistory
 from deltalog.log.statistics import live_rows
-from deltalog.spec.timestamps import describe, to_iso
+from deltalog.protocol.timestamps import describe, to_iso
 
 if TYPE_CHECKING:
     from deltalog import CommitAt, CommitEntry, RestoreResult, Snapshot, TimestampExplanation

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltalog.log.columns import STRINGS_MAP, combined, int64s, strings, strings_map
+from deltalog.arrow_arrays import STRINGS_MAP, combined, int64s, strings, strings_map
 from deltalog.log.replay import DELETION_VECTOR, FILES, AddedFiles, Commits
 from deltalog.parallel import in_order
-from deltalog.spec.codec import decode_commit
+from deltalog.protocol.codec import decode_commit
 
 # Below these a run gains nothing; above, it would hold more in memory at once than it must.
 _MIN_BYTES, _BLOCK_BYTES = 1 << 20, 8 << 20

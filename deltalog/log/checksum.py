@@ -15,11 +15,11 @@ import msgspec
 from deltalog.errors import CorruptTableError, InvalidCommitError
 from deltalog.log.replay import PartialState, State, advance
 from deltalog.log.totals import DELETED_BINS, SIZE_BINS, Deletions, FileSizes, Totals
-from deltalog.spec import features, limits
-from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
-from deltalog.spec.codec import CommitActions
-from deltalog.spec.paths import checksum_path
-from deltalog.spec.properties import SET_TRANSACTION_RETENTION_MS
+from deltalog.protocol import features, limits
+from deltalog.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.paths import checksum_path
+from deltalog.protocol.properties import SET_TRANSACTION_RETENTION_MS
 
 # With more of them, as PROTOCOL.md leaves to the writer, they are left out, and readers ask the log.
 MAX_TRANSACTIONS = 10_000

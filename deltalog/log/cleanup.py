@@ -14,16 +14,16 @@ from deltalog.errors import CorruptTableError, InvalidCheckpointError, MissingVe
 from deltalog.log.history import LogHistory
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint, Listing
-from deltalog.spec import features
-from deltalog.spec.paths import (
+from deltalog.protocol import features
+from deltalog.protocol.paths import (
     LOG_DIRECTORY,
     SIDECARS_DIRECTORY,
     LogFileKind,
     log_path,
     parse_log_file,
 )
-from deltalog.spec.properties import CHECKPOINT_PROTECTION_BEFORE, LOG_RETENTION_MS
-from deltalog.spec.timestamps import describe, monotonised, resolve, timeline
+from deltalog.protocol.properties import CHECKPOINT_PROTECTION_BEFORE, LOG_RETENTION_MS
+from deltalog.protocol.timestamps import describe, monotonised, resolve, timeline
 from deltalog.storage.base import FileMeta
 
 DAY_MS = 86_400_000

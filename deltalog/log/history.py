@@ -1,6 +1,6 @@
 """Commits in time: which version was current at an instant, and what happened when.
 
-Spec: PROTOCOL.md#in-commit-timestamps. The rules are in deltalog.spec.timestamps; this module feeds them.
+Spec: PROTOCOL.md#in-commit-timestamps. The rules are in deltalog.protocol.timestamps; this module feeds them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from deltalog.log.reader import LogReader
 from deltalog.log.segment import Listing, recreatable_versions
 from deltalog.log.snapshot import Snapshot, load
 from deltalog.parallel import Lazy
-from deltalog.spec.actions import CommitInfo
-from deltalog.spec.paths import commit_path
-from deltalog.spec.timestamps import (
+from deltalog.protocol.actions import CommitInfo
+from deltalog.protocol.paths import commit_path
+from deltalog.protocol.timestamps import (
     Clock,
     CommitAt,
     Enablement,

@@ -22,16 +22,16 @@ from deltalog.errors import (
     StoreError,
 )
 from deltalog.log.bulk import decode_commits
-from deltalog.log.checkpoint_rows import Wanted, file_actions, present, small_actions
+from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_actions
 from deltalog.log.checksum import VersionChecksum, decode_checksum
-from deltalog.log.footer import check_footer
-from deltalog.log.last_checkpoint import read_hint
+from deltalog.log.checkpoint.footer import check_footer
+from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.replay import Commits, PartialState, advance, files_table, tombstones_table
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, parse_listing, parse_names
 from deltalog.parallel import in_order
-from deltalog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
-from deltalog.spec.codec import CommitActions, decode_commit, first_commit_info
-from deltalog.spec.paths import (
+from deltalog.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info
+from deltalog.protocol.paths import (
     LAST_CHECKPOINT,
     LOG_DIRECTORY,
     checksum_path,

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CorruptTableError
-from deltalog.log.columns import STRINGS_MAP, ZERO, booleans, int64s, strings, strings_map
-from deltalog.spec.actions import (
+from deltalog.arrow_arrays import STRINGS_MAP, ZERO, booleans, int64s, strings, strings_map
+from deltalog.protocol.actions import (
     AddFile,
     DeletionVector,
     DomainMetadata,
@@ -24,7 +24,7 @@ from deltalog.spec.actions import (
     RemoveFile,
     SetTransaction,
 )
-from deltalog.spec.codec import CommitActions
+from deltalog.protocol.codec import CommitActions
 
 DELETION_VECTOR = pa.struct(
     [

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deltalog.errors import MissingVersionError, TableNotFoundError, VersionNotFoundError
-from deltalog.spec.paths import MAX_VERSION, LogFile, LogFileKind, commit_name, compaction_name, parse_log_file
+from deltalog.protocol.paths import MAX_VERSION, LogFile, LogFileKind, commit_name, compaction_name, parse_log_file
 from deltalog.storage.base import FileMeta
 
 _CHECKPOINTS = (

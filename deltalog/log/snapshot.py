@@ -12,24 +12,24 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log import statistics
-from deltalog.log.checkpoint_rows import Wanted
+from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checksum import check_against
-from deltalog.log.columns import empty
-from deltalog.log.manifest import Manifest, manifest_of
+from deltalog.arrow_arrays import empty
+from deltalog.log.commit_summary import Manifest, manifest_of
 from deltalog.log.reader import FAST, LEAN, LogReader, Pace
 from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail, younger
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
 from deltalog.log.statistics import Leaf
 from deltalog.log.totals import Totals, totals_after, totals_of
 from deltalog.parallel import Lazy, in_order
-from deltalog.spec import column_mapping, features, timestamps
-from deltalog.spec.actions import DomainMetadata, Metadata, Protocol, SetTransaction
-from deltalog.spec.codec import CommitActions
-from deltalog.spec.paths import commit_path
-from deltalog.spec.schema import StructType
+from deltalog.protocol import column_mapping, features, timestamps
+from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.paths import commit_path
+from deltalog.protocol.schema import StructType
 
 if TYPE_CHECKING:
-    from deltalog.read.predicates import Predicate
+    from deltalog.expressions.predicates import Predicate
     from deltalog.read.scan import Scan, VariantForm
 
 _MAX_PENDING = 64

@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.log.columns import array_of, combined, int64s, strings
-from deltalog.spec import column_mapping, partitions
-from deltalog.spec.arrow import as_micros, type_to_arrow
-from deltalog.spec.column_mapping import Mode
-from deltalog.spec.properties import DATA_SKIPPING_NUM_INDEXED_COLS, DATA_SKIPPING_STATS_COLUMNS_KEY
-from deltalog.spec.schema import DataType, DecimalType, StructField, StructType
-from deltalog.spec.schema_edits import parse_paths
-from deltalog.spec.timestamps import parse_iso
+from deltalog.arrow_arrays import array_of, combined, int64s, strings
+from deltalog.protocol import column_mapping, partitions
+from deltalog.protocol.arrow import as_micros, type_to_arrow
+from deltalog.protocol.column_mapping import Mode
+from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, DATA_SKIPPING_STATS_COLUMNS_KEY
+from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
+from deltalog.protocol.schema_edits import parse_paths
+from deltalog.protocol.timestamps import parse_iso
 
 Group = Literal["minValues", "maxValues", "nullCount"]
 GROUPS: tuple[Group, ...] = ("minValues", "maxValues", "nullCount")

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.log.columns import ZERO, combined, int64s
-from deltalog.spec.codec import CommitActions
+from deltalog.arrow_arrays import ZERO, combined, int64s
+from deltalog.protocol.codec import CommitActions
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 

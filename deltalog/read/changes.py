@@ -17,14 +17,14 @@ from deltalog.arguments import checked
 from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, SchemaMismatchError
 from deltalog.log.snapshot import Snapshot
 from deltalog.parallel import in_order
-from deltalog.read.datafiles import DataFile, FileLayout, read_file, read_vector
-from deltalog.spec import column_mapping, schema_changes
-from deltalog.spec.actions import AddCDCFile, AddFile, DeletionVector, Metadata, RemoveFile
-from deltalog.spec.codec import CommitActions
-from deltalog.spec.paths import commit_name
-from deltalog.spec.properties import ENABLE_CHANGE_DATA_FEED
-from deltalog.spec.schema import PrimitiveType, StructField, StructType
-from deltalog.spec.timestamps import CommitAt
+from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
+from deltalog.protocol import column_mapping, schema_changes
+from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, RemoveFile
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.paths import commit_name
+from deltalog.protocol.properties import ENABLE_CHANGE_DATA_FEED
+from deltalog.protocol.schema import PrimitiveType, StructField, StructType
+from deltalog.protocol.timestamps import CommitAt
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 _LARGEST_MS = (2**63 - 1) // 1000  # in a column of microseconds

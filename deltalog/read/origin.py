@@ -14,9 +14,9 @@ import msgspec
 import pyarrow as pa
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.read.predicate_sql import parse, to_sql
-from deltalog.read.predicates import Predicate, bind, number_of_values
-from deltalog.spec.schema import StructType
+from deltalog.expressions.predicate_sql import parse, to_sql
+from deltalog.expressions.predicates import Predicate, bind, number_of_values
+from deltalog.protocol.schema import StructType
 from deltalog.storage.base import LogStore
 
 # What a scan's ``origin`` is, by itself or with the condition under which the rows matter.

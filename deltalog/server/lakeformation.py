@@ -26,7 +26,7 @@ from deltalog.server.answers import (
     TIMEOUT,
 )
 from deltalog.server.fields import Fields, byte_count
-from deltalog.spec.partitions import HIVE_NULL
+from deltalog.protocol.partitions import HIVE_NULL
 from deltalog.transactions.manager import TransactionDescription, TransactionManager, VirtualObject
 from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
 

@@ -25,7 +25,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from deltalog.errors import CallError, CommitTableError, ObjectNotFoundError, StoreError
-from deltalog.spec.paths import commit_version
+from deltalog.protocol.paths import commit_version
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.commit_tables import FirstUse
 from deltalog.storage.dynamodb_client import ConditionFailed, DynamoTable, Item, Timing, check_table_name

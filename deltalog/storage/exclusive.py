@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from deltalog.errors import StoreError, UnsafeStoreError
-from deltalog.spec.paths import log_path
+from deltalog.protocol.paths import log_path
 from deltalog.storage.base import PutOutcome
 
 RACERS = 8

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError, keep_cleanup_errors
-from deltalog.spec.paths import LOG_DIRECTORY
+from deltalog.protocol.paths import LOG_DIRECTORY
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
-from deltalog.spec.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
+from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.remote import PARALLEL_GETS, TAIL_BYTES, RangeReader, is_below_root
 from deltalog.storage.s3_client import S3Client, code_of, outcome_of, status_of

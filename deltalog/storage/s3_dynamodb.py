@@ -23,7 +23,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from deltalog.errors import CallError, CommitTableError, ObjectNotFoundError, StoreError, UnsafePathError
-from deltalog.spec.paths import LOG_DIRECTORY, commit_name, commit_path, commit_version, log_path
+from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_path, commit_version, log_path
 from deltalog.storage.base import FileMeta, PutOutcome
 from deltalog.storage.commit_tables import FirstUse
 from deltalog.storage.dynamodb_client import ConditionFailed, DynamoTable, Item, Timing, check_table_name

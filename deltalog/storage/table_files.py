@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltalog.errors import UnsafePathError
-from deltalog.spec.paths import locate, place_of, sidecar_path
+from deltalog.protocol.paths import locate, place_of, sidecar_path
 from deltalog.storage.base import LogStore
 
 

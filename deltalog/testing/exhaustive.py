@@ -36,7 +36,7 @@ from deltalog.testing.recording import (
 )
 from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault, FaultyStore
-from deltalog.write.commit import CommitResult, RetryPolicy
+from deltalog.commit.loop import CommitResult, RetryPolicy
 
 WRITERS = ("w0", "w1")
 TABLES = ("plain", "timed")

@@ -19,7 +19,7 @@ from deltalog.testing.deals import Deal
 from deltalog.testing.recording import file_action
 from deltalog.testing.scheduler import Client
 from deltalog.transactions.manager import TransactionManager, VirtualObject
-from deltalog.write.transaction import Transaction
+from deltalog.operations.transaction import Transaction
 
 if TYPE_CHECKING:
     from deltalog.testing.transactions import SimulatedManager, TransactionSimulation

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
-from deltalog.log import checkpoint as checkpoint_module
+from deltalog.log.checkpoint.writer import writer as checkpoint_module
 from deltalog.log.reader import LogReader
 from deltalog.read import scan as scan_module
 from deltalog.read import skipping
-from deltalog.read.predicates import complement
-from deltalog.spec import timestamps
+from deltalog.expressions.predicates import complement
+from deltalog.protocol import timestamps
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.table import DeltaTable
@@ -32,13 +32,13 @@ from deltalog.testing.checker import Violation
 from deltalog.testing.row_simulation import run_row_schedule
 from deltalog.testing.scheduler import ScheduleStuckError
 from deltalog.testing.simulation import KINDS, ScheduleResult, run_schedule
-from deltalog.write import commit as commit_module
-from deltalog.write import conflicts, hooks
-from deltalog.write import operations as operations_module
-from deltalog.write import rewrite as rewrite_module
-from deltalog.write import transaction as transaction_module
-from deltalog.write.commit import Committer
-from deltalog.write.transaction import Transaction
+from deltalog.commit import loop as commit_module
+from deltalog.commit import conflicts, hooks
+from deltalog.operations import verbs as operations_module
+from deltalog.operations import rewrite as rewrite_module
+from deltalog.operations import transaction as transaction_module
+from deltalog.commit.loop import Committer
+from deltalog.operations.transaction import Transaction
 
 MAX_SEEDS = 400
 
@@ -439,7 +439,7 @@ def forgets_what_it_looked_for(patch: Patch) -> None:
 
 @mutant("R1", run=run_row_schedule)
 def judges_new_files_by_the_wrong_end_of_their_bounds(patch: Patch) -> None:
-    real = skipping.prune
+    real = data_skipping.prune
     patch.setattr(conflicts, "prune", lambda files, predicate, *rest: real(files, complement(predicate), *rest))
 
 

@@ -17,12 +17,12 @@ from deltalog.errors import (
     TableExistsError,
 )
 from deltalog.log.snapshot import Snapshot
-from deltalog.spec.actions import AddFile
+from deltalog.protocol.actions import AddFile
 from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
-from deltalog.write.commit import CommitResult, Environment, RetryPolicy
+from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 
 #: Errors that say honestly that nothing was committed; everything else that escapes is a defect.
 DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 
 from deltalog.errors import CallError, MissingVersionError, NotThereError, SchemaMismatchError, StoreError
 from deltalog.log.replay import add_actions
-from deltalog.read.datafiles import read_vector
+from deltalog.parquet.file_reader import read_vector
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import History, Operation, Violation
@@ -43,8 +43,8 @@ from deltalog.testing.rows import (
 )
 from deltalog.testing.scheduler import Client
 from deltalog.testing.simulation import ScheduleResult, Simulation
-from deltalog.write import rewrite as rewrite_module
-from deltalog.write.commit import CommitResult
+from deltalog.operations import rewrite as rewrite_module
+from deltalog.commit.loop import CommitResult
 
 rewrite: Any = rewrite_module  # of which an inner part serves to move rows
 SCHEMA = pa.schema([("x", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64())])

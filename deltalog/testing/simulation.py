@@ -38,7 +38,7 @@ from deltalog.testing.recording import (
 )
 from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.stores import Fault, FaultPlan, FaultyStore
-from deltalog.write.commit import CommitResult, Environment, RetryPolicy
+from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 ENABLE = "delta.enableInCommitTimestamps"

@@ -46,7 +46,7 @@ from deltalog.testing.recording import (
 )
 from deltalog.testing.scheduler import START_MS
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault, FaultyStore, SimulatedKill, no_faults
-from deltalog.write.commit import CommitResult, Environment, RetryPolicy
+from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string()), ("p", pa.string())])
 ENABLE = "delta.enableInCommitTimestamps"

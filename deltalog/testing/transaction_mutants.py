@@ -10,16 +10,16 @@ import dataclasses
 import types
 from typing import Any
 
-from deltalog.catalog import branch as branch_module
-from deltalog.catalog import commit as commit_module
+from deltalog.transactions import branch as branch_module
+from deltalog.transactions import commit as commit_module
 from deltalog.catalog import marks as marks_module
 from deltalog.catalog import records as records_module
 from deltalog.catalog import store as store_module
-from deltalog.catalog.branch import Branch
-from deltalog.catalog.ledger import Ledger
+from deltalog.transactions.branch import Branch
+from deltalog.transactions.ledger import Ledger
 from deltalog.catalog.records import Ratification
 from deltalog.errors import OperationTimeoutError, TransactionCanceledError
-from deltalog.spec.paths import STAGED_COMMITS_DIRECTORY
+from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.testing.mutants import Mutant, Patch, adding_to
 from deltalog.testing.transactions import run_transactions

@@ -46,7 +46,7 @@ from deltalog.errors import (
     TransactionCommittedError,
     TransactionStateError,
 )
-from deltalog.spec.paths import staged_commit_path
+from deltalog.protocol.paths import staged_commit_path
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Operation, Violation
@@ -65,7 +65,7 @@ from deltalog.testing.stores import Call, Fault, FaultPlan, FaultyStore, Simulat
 from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import ManagedTransaction
-from deltalog.write.commit import Environment, RetryPolicy
+from deltalog.commit.loop import Environment, RetryPolicy
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 NAMES = ("bank.a", "bank.b", "bank.c")

@@ -19,16 +19,16 @@ import pyarrow.parquet as pq
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
-from deltalog.read.predicates import columns_of
-from deltalog.spec import column_mapping, partitions
-from deltalog.spec.actions import Metadata
-from deltalog.spec.arrow import schema_from_arrow
-from deltalog.spec.paths import canonical_url, encode_path, is_plain
-from deltalog.spec.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.expressions.predicates import columns_of
+from deltalog.protocol import column_mapping, partitions
+from deltalog.protocol.actions import Metadata
+from deltalog.protocol.arrow import schema_from_arrow
+from deltalog.protocol.paths import canonical_url, encode_path, is_plain
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
-from deltalog.write.known_files import live_rows
-from deltalog.write.transaction import Transaction
+from deltalog.operations.known_files import live_rows
+from deltalog.operations.transaction import Transaction
 
 ETAG = "deltalog.etag"
 _DATA_FILE = ".parquet"

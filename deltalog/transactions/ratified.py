@@ -24,12 +24,12 @@ from deltalog.errors import (
     ResourceNotReadyError,
 )
 from deltalog.log.reader import LogReader, required_ict
-from deltalog.spec import features, timestamps
-from deltalog.spec.actions import Metadata, Protocol
-from deltalog.spec.codec import CommitActions, decode_commit
-from deltalog.spec.features import CATALOG_MANAGED
-from deltalog.spec.paths import staged_commit_path
-from deltalog.spec.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS
+from deltalog.protocol import features, timestamps
+from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.codec import CommitActions, decode_commit
+from deltalog.protocol.features import CATALOG_MANAGED
+from deltalog.protocol.paths import staged_commit_path
+from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.tables import ManagedTables
 

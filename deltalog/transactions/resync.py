@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deltalog.catalog import records
-from deltalog.catalog.branch import place_in_transaction, transaction_of
-from deltalog.catalog.ledger import Ledger
+from deltalog.transactions.branch import place_in_transaction, transaction_of
+from deltalog.transactions.ledger import Ledger
 from deltalog.catalog.marks import live_marks
 from deltalog.catalog.records import (
     Head,
@@ -41,8 +41,8 @@ from deltalog.errors import (
     ObjectNotFoundError,
 )
 from deltalog.log.reader import required_ict
-from deltalog.spec.codec import decode_commit, first_commit_info
-from deltalog.spec.paths import (
+from deltalog.protocol.codec import decode_commit, first_commit_info
+from deltalog.protocol.paths import (
     LOG_DIRECTORY,
     STAGED_COMMITS_DIRECTORY,
     LogFileKind,
@@ -54,7 +54,7 @@ from deltalog.spec.paths import (
     version_prefix,
 )
 from deltalog.storage.base import LogStore
-from deltalog.transactions.leftovers import clean_up
+from deltalog.transactions.recovery import clean_up
 from deltalog.transactions.ratified import check_stays_managed
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import CHANGES

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.catalog import records
-from deltalog.catalog.branch import place_in_transaction
+from deltalog.transactions.branch import place_in_transaction
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
@@ -23,17 +23,17 @@ from deltalog.errors import (
 )
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, UnreadSnapshot, load_latest
-from deltalog.spec import features
-from deltalog.spec.features import CATALOG_MANAGED
-from deltalog.spec.paths import canonical_url
-from deltalog.spec.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, FEATURE_PREFIX
-from deltalog.spec.schema import StructType
-from deltalog.spec.timestamps import describe
+from deltalog.protocol import features
+from deltalog.protocol.features import CATALOG_MANAGED
+from deltalog.protocol.paths import canonical_url
+from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, FEATURE_PREFIX
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.timestamps import describe
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable, PointInTime
-from deltalog.write.commit import Environment
-from deltalog.write.hooks import standing
+from deltalog.commit.loop import Environment
+from deltalog.commit.hooks import standing
 
 _TRIES = 20
 

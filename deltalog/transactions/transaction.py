@@ -15,11 +15,11 @@ from types import TracebackType
 
 from deltalog.arguments import checked
 from deltalog.catalog import records
-from deltalog.catalog.branch import Branch, BranchStore
-from deltalog.catalog.commit import Target
-from deltalog.catalog.ledger import Ledger
+from deltalog.transactions.branch import Branch, BranchStore
+from deltalog.transactions.commit import Target
+from deltalog.transactions.ledger import Ledger
 from deltalog.catalog.marks import added_paths
-from deltalog.catalog.prepared import decode_prepared, encode_prepared
+from deltalog.transactions.prepared import decode_prepared, encode_prepared
 from deltalog.catalog.records import Call, Isolation, TableRecord, TransactionRecord, TransactionStatus
 from deltalog.errors import (
     ConcurrentModificationError,
@@ -31,12 +31,12 @@ from deltalog.errors import (
 )
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import load_latest
-from deltalog.spec.schema import StructType
+from deltalog.protocol.schema import StructType
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.table import DeltaTable
 from deltalog.transactions.tables import ManagedTables
-from deltalog.write.conflicts import Prepared
+from deltalog.commit.conflicts import Prepared
 
 # The parts of a transaction: commits to a table, tables that must not move, objects to delete when it is cancelled.
 CHANGES, READS, OBJECTS = "change", "read", "object"

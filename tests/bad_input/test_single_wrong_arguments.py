@@ -41,8 +41,8 @@ from deltalog import (
     open_store,
 )
 from deltalog.read.changes import Changes
-from deltalog.spec.actions import AddCDCFile, DomainMetadata
-from deltalog.write.stream import StreamWriter
+from deltalog.protocol.actions import AddCDCFile, DomainMetadata
+from deltalog.operations.contract.stream import StreamWriter
 from tests.core_env import environment, tree
 
 ROWS = pa.table({"i": [1, 2], "s": ["a", "b"]})

@@ -31,7 +31,7 @@ import pyarrow as pa
 import deltalog
 from deltalog.catalog.locate import open_coordinator
 from deltalog.catalog.records import Proposal, Ratification, RatifiedCommit
-from deltalog.spec.paths import staged_commit_name, staged_commit_path
+from deltalog.protocol.paths import staged_commit_name, staged_commit_path
 from deltalog.testing.coordinators import WrappedCoordinator
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])

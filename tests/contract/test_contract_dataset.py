@@ -25,7 +25,7 @@ from deltalog import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from tests.core_env import SCHEMA, Clock, environment, ids, memory, overtaken, rows
 

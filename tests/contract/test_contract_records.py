@@ -30,7 +30,7 @@ from deltalog import (
     StructType,
 )
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
-from deltalog.write import datafiles
+from deltalog.operations import data_files
 from tests.core_env import SCHEMA, environment, ids, info, memory, overtaken, rows
 
 
@@ -75,7 +75,7 @@ def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch:
     """No record is taken far before those before it are in a file."""
     monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
     pulled, ahead = 0, []
-    written = datafiles._write_file
+    written = data_files._write_file
 
     def write_file(store: LogStore, part: pa.Table, *rest: Any) -> Any:
         write_file.rows += part.num_rows  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ from deltalog import (
     StreamWriter,
     UnsafePathError,
 )
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.remote import spooled
 from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, SimulatedKill, nth

@@ -18,7 +18,7 @@ from deltalog import (
     SchemaMismatchError,
     Snapshot,
 )
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 from deltalog.testing.stores import CountingStore
 from tests.core_env import (
     ICT,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltalog import DeltaTable, Environment, LogStore, PrimitiveType, StructField, StructType
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import Call, FaultyStore
 

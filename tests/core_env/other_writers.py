@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from deltalog import DeltaTable, StructType
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 
 
 def declared_afterwards(path: Path, schema: StructType) -> DeltaTable:

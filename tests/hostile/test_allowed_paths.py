@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import CallError, DeltaTable, LogStore, UnsafePathError
-from deltalog.spec.paths import encode_path
+from deltalog.protocol.paths import encode_path
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore, named_store
 from deltalog.storage.registry import open_store

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import DeltaLogError, DeltaTable, LogStore
-from deltalog.spec.actions import DeletionVector
-from deltalog.spec.deletion_vectors import relative_path
+from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.deletion_vectors import relative_path
 from deltalog.storage import memory
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore

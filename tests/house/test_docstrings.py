@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import deltalog
-import deltalog.spec
+import deltalog.protocol
 
 # The headings of PROTOCOL.md as GitHub makes anchors of them.
 ANCHORS = set((Path(__file__).parent / "protocol_anchors.txt").read_text().split())
@@ -73,10 +73,10 @@ def test_every_module_has_a_docstring(name: str) -> None:
 
 
 # Neither Arrow nor our caps are in it, nor how Spark declares char(n).
-NOT_OF_THE_PROTOCOL = {"deltalog.spec.arrow", "deltalog.spec.limits", "deltalog.spec.sized_text"}
+NOT_OF_THE_PROTOCOL = {"deltalog.protocol.arrow", "deltalog.protocol.limits", "deltalog.protocol.char_varchar"}
 
 
-@pytest.mark.parametrize("name", [name for name in modules() if name.startswith("deltalog.spec.")])
+@pytest.mark.parametrize("name", [name for name in modules() if name.startswith("deltalog.protocol.")])
 def test_every_module_of_the_spec_names_its_section(name: str) -> None:
     docstring = importlib.import_module(name).__doc__ or ""
     if name in NOT_OF_THE_PROTOCOL:

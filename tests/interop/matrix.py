@@ -26,8 +26,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from deltalog import DeltaTable
-from deltalog.spec.features import FEATURES as TABLE_FEATURES
-from deltalog.spec.features import Writes
+from deltalog.protocol.features import FEATURES as TABLE_FEATURES
+from deltalog.protocol.features import Writes
 from tests.interop.feature_tables import FEATURES, Feature
 from tests.spark_env import DeltaSpark, plain_rows
 from tests.spark_env.jars import DELTA_VERSION

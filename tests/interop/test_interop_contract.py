@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from deltalog import Dataset
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 from tests.core_env import SCHEMA, rows
 from tests.spark_env import DeltaSpark
 

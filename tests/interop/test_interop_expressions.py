@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, StructType
-from deltalog.write.expressions import compile_expression
+from deltalog.expressions.compile import compile_expression
 from tests.expression_env import FAILING, SUPPORTED, cases, edge_rows
 from tests.spark_env import DeltaSpark
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from deltalog import DeltaTable, Transaction
-from deltalog.spec.features import FEATURES as TABLE_FEATURES
-from deltalog.spec.features import Writes, writer_features
+from deltalog.protocol.features import FEATURES as TABLE_FEATURES
+from deltalog.protocol.features import Writes, writer_features
 from tests.interop.feature_tables import FEATURES
 from tests.interop.matrix import PAGE, WRITE, Row, committed_rows, examine, render
 from tests.spark_env import DeltaSpark

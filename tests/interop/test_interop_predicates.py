@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deltalog.read.predicates import bind, matches
+from deltalog.expressions.predicates import bind, matches
 from tests.expression_env.random_predicates import number_of_files_skipped, random_predicate, random_table
 from tests.spark_env import DeltaSpark
 

@@ -13,9 +13,9 @@ import pytest
 from pyroaring import BitMap64
 
 from deltalog import DeltaTable, col
-from deltalog.read.datafiles import read_vector
-from deltalog.spec import deletion_vectors
-from deltalog.spec.actions import DeletionVector
+from deltalog.parquet.file_reader import read_vector
+from deltalog.protocol import deletion_vectors
+from deltalog.protocol.actions import DeletionVector
 from tests.spark_env import DeltaSpark, plain_rows
 from tests.spark_env.shapes import PLACES, SCHEMA, batch
 

@@ -14,7 +14,7 @@ import pytest
 
 import deltalog
 from deltalog import DeltaTable
-from deltalog.log.checkpoint import write_checkpoint
+from deltalog.log.checkpoint.writer import write_checkpoint
 from tests.spark_env import DeltaSpark, plain_rows
 from tests.spark_env.agreement import EARLY, LATE, assert_same_time_travel
 from tests.spark_env.log_files import commits, get_mtimes, in_commit_timestamps, set_mtimes

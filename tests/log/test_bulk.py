@@ -12,7 +12,7 @@ from deltalog.errors import InvalidCommitError
 from deltalog.log import bulk
 from deltalog.log.bulk import decode_commits
 from deltalog.log.replay import Commits, tail
-from deltalog.spec.codec import decode_commit
+from deltalog.protocol.codec import decode_commit
 
 INFO = {"commitInfo": {"timestamp": 1, "operation": "WRITE"}}
 

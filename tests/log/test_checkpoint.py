@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import AddFile, DeltaTable, Snapshot, StoreError
-from deltalog.log.checkpoint import write_checkpoint
-from deltalog.log.last_checkpoint import read_hint
+from deltalog.log.checkpoint.writer import write_checkpoint
+from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import load_latest
-from deltalog.spec.paths import checkpoint_path, commit_path
+from deltalog.protocol.paths import checkpoint_path, commit_path
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth

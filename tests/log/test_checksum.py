@@ -8,8 +8,8 @@ import pytest
 from deltalog import CorruptTableError, DeltaTable, Metadata, Protocol
 from deltalog.log.checksum import Totals, decode_checksum, encode_checksum
 from deltalog.log.replay import State
-from deltalog.spec.actions import CommitInfo, DomainMetadata, SetTransaction
-from deltalog.spec.paths import checksum_path
+from deltalog.protocol.actions import CommitInfo, DomainMetadata, SetTransaction
+from deltalog.protocol.paths import checksum_path
 from tests.core_env import SCHEMA, environment, memory, metadata_action, protocol_action, rows
 
 STATE = State(

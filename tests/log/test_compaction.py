@@ -9,7 +9,7 @@ import pytest
 
 from deltalog import DeltaTable, MissingVersionError, Snapshot
 from deltalog.log.segment import Compaction, choose_segment, parse_names
-from deltalog.spec.paths import commit_name, commit_path, compaction_name, log_path
+from deltalog.protocol.paths import commit_name, commit_path, compaction_name, log_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore
 from tests.core_env import (

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import DeltaTable, InvalidCheckpointError
-from deltalog.log.footer import check_footer
-from deltalog.spec import limits
+from deltalog.log.checkpoint.footer import check_footer
+from deltalog.protocol import limits
 from deltalog.storage.memory import MemoryStore
 from tests.core_env import (
     Clock,

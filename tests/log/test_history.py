@@ -24,9 +24,9 @@ from deltalog import (
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
-from deltalog.log.checkpoint import write_checkpoint
-from deltalog.spec.paths import checksum_path, commit_path
-from deltalog.spec.timestamps import monotonised
+from deltalog.log.checkpoint.writer import write_checkpoint
+from deltalog.protocol.paths import checksum_path, commit_path
+from deltalog.protocol.timestamps import monotonised
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore
 from tests.cli_env import run

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog.log.last_checkpoint import checksum, encode_hint, read_hint
+from deltalog.log.checkpoint.last_checkpoint import checksum, encode_hint, read_hint
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.integers(0, 2**40), st.integers(0, 2**40))

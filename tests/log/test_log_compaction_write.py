@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deltalog import CallError, DeltaTable, MissingVersionError, Snapshot
 from deltalog.log.segment import Compaction
-from deltalog.spec.paths import commit_path, compaction_name, log_path
+from deltalog.protocol.paths import commit_path, compaction_name, log_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore
 from tests.core_env import (

@@ -15,12 +15,12 @@ from deltalog import (
     MissingInCommitTimestampError,
     MissingVersionError,
 )
-from deltalog.log.checkpoint_rows import Wanted
+from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.reader import HEAD_BYTES, LogReader
 from deltalog.log.replay import FILES, TOMBSTONES
 from deltalog.log.segment import Checkpoint
 from deltalog.log.statistics import of_files
-from deltalog.spec.paths import LogFileKind, checkpoint_path
+from deltalog.protocol.paths import LogFileKind, checkpoint_path
 from deltalog.testing.stores import CountingStore
 from tests.core_env import (
     NOW,

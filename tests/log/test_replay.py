@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from deltalog import AddFile, CorruptTableError, Metadata, Protocol
 from deltalog.log import replay
 from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, advance, file_key, live_files, younger
-from deltalog.spec.actions import DeletionVector, DomainMetadata, RemoveFile, SetTransaction
-from deltalog.spec.codec import CommitActions
+from deltalog.protocol.actions import DeletionVector, DomainMetadata, RemoveFile, SetTransaction
+from deltalog.protocol.codec import CommitActions
 from tests.core_env import metadata_action, protocol_action
 
 VECTORS = [

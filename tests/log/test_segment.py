@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from deltalog import MissingVersionError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.segment import Listing, choose_segment, parse_listing, recreatable_versions
-from deltalog.spec.paths import LogFileKind
+from deltalog.protocol.paths import LogFileKind
 from deltalog.storage.base import FileMeta
 
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"

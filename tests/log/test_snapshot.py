@@ -24,7 +24,7 @@ from deltalog import (
 )
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import load_latest
-from deltalog.spec.paths import checkpoint_path, checksum_path, commit_path
+from deltalog.protocol.paths import checkpoint_path, checksum_path, commit_path
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore
 from tests.core_env import (

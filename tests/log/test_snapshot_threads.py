@@ -15,7 +15,7 @@ from deltalog import DeltaTable, Snapshot
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import NewCheckpoint
 from deltalog.log.snapshot import __file__ as snapshot_file
-from deltalog.spec.codec import CommitActions
+from deltalog.protocol.codec import CommitActions
 from tests.core_env import SCHEMA, environment, ids, memory, rows
 
 

@@ -13,9 +13,9 @@ from deltalog import DeltaTable
 from deltalog.log.checksum import decode_checksum, encode_checksum
 from deltalog.log.replay import files_table
 from deltalog.log.totals import DELETED_BINS, NO_FILES, SIZE_BINS, Deletions, FileSizes, Totals, totals_after, totals_of
-from deltalog.spec.actions import AddFile, DeletionVector, RemoveFile
-from deltalog.spec.codec import CommitActions
-from deltalog.spec.paths import checksum_path
+from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.paths import checksum_path
 from tests.core_env import ICT, SCHEMA, environment, memory, rows
 
 _edges = [edge + by for edge in (*SIZE_BINS, *DELETED_BINS) for by in (-1, 0, 1) if edge + by >= 0]

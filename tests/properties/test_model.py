@@ -26,8 +26,8 @@ def test_the_library_is_as_the_model(capsys):
 
 
 DEFECTS = {
-    "the commit keeps the clock's time": ("deltalog.spec.timestamps.next_timestamp", lambda clock, previous: clock),
-    "an application's run is never known": ("deltalog.write.operations._is_recorded", lambda transaction, txn: False),
+    "the commit keeps the clock's time": ("deltalog.protocol.timestamps.next_timestamp", lambda clock, previous: clock),
+    "an application's run is never known": ("deltalog.operations.verbs._is_recorded", lambda transaction, txn: False),
 }
 
 

@@ -15,8 +15,8 @@ from deltalog import (
     SchemaMismatchError,
 )
 from deltalog.read.changes import plan
-from deltalog.spec.codec import decode_commit
-from deltalog.spec.paths import checksum_path, commit_path
+from deltalog.protocol.codec import decode_commit
+from deltalog.protocol.paths import checksum_path, commit_path
 from tests.core_env import (
     ICT,
     NOW,

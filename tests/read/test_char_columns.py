@@ -23,7 +23,7 @@ from deltalog import (
     UnsupportedFeatureError,
     col,
 )
-from deltalog.write.expressions import compile_expression
+from deltalog.expressions.compile import compile_expression
 from tests.core_env.other_writers import declared_afterwards
 
 KEY = "__CHAR_VARCHAR_TYPE_STRING"

@@ -25,9 +25,9 @@ from deltalog import (
     UnsafePathError,
     variant_to_python,
 )
-from deltalog.read.datafiles import DataFile, FileLayout, conform, read_file
-from deltalog.spec.arrow import VARIANT, VOID, variants_as_text
-from deltalog.spec.row_tracking import RowTrackingColumn
+from deltalog.parquet.file_reader import DataFile, FileLayout, conform, read_file
+from deltalog.protocol.arrow import VARIANT, VOID, variants_as_text
+from deltalog.protocol.row_tracking import RowTrackingColumn
 from deltalog.storage.base import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, DecimalType, PrimitiveType, StructField, StructType, col
-from deltalog.read.predicate_sql import as_predicate, parse, to_sql
-from deltalog.read.predicates import Comparison, Predicate, bind, complement, matches
+from deltalog.expressions.predicate_sql import as_predicate, parse, to_sql
+from deltalog.expressions.predicates import Comparison, Predicate, bind, complement, matches
 
 UTC = datetime.timezone.utc
 SCHEMA = pa.schema(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deltalog import DeltaTable
-from deltalog.read.predicates import bind, matches
+from deltalog.expressions.predicates import bind, matches
 from tests.expression_env.random_predicates import number_of_files_skipped, random_predicate, random_table
 
 USUAL, ALL, PREDICATES = 4, 200, 16

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from deltalog import AddFile, DeltaTable, Predicate, StructType, col
 from deltalog.log.replay import add_actions
-from deltalog.read.datafiles import DataFile, FileLayout, read_file
-from deltalog.read.predicates import Comparison, bind, matches
-from deltalog.read.skipping import split
+from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
+from deltalog.expressions.predicates import Comparison, bind, matches
+from deltalog.read.data_skipping import split
 from tests.core_env import environment, memory
 
 UTC = datetime.timezone.utc

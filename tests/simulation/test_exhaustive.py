@@ -42,7 +42,7 @@ def test_all_lists_of_choices_are_tried_once():
 
 
 def test_a_broken_writer_is_found(monkeypatch):
-    from deltalog.write.commit import Committer
+    from deltalog.commit.loop import Committer
 
     monkeypatch.setattr(Committer, "_is_ours", lambda self, occupant: False)
     _, bad = explore("plain", faults=1, max_switches=1)

@@ -88,7 +88,7 @@ def _names(function):
 
 def test_a_broken_writer_is_found(monkeypatch):
     from deltalog.errors import StoreError
-    from deltalog.write.commit import Committer
+    from deltalog.commit.loop import Committer
 
     monkeypatch.setattr(Committer, "_unknown", lambda self, attempt, cause: StoreError("gone", path=""))
     _, failures = sweep([next(o for o in OPERATIONS if o.name == "append")], HALF)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltalog import AddFile, CorruptTableError, InvalidCommitError, Metadata, Protocol, StructType
-from deltalog.spec.actions import Action, CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction
+from deltalog.protocol.actions import Action, CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 SIZES = st.integers(0, 2**63 - 1)

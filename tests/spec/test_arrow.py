@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from deltalog import DecimalType, PrimitiveType, SchemaMismatchError, StructField, StructType, UnsupportedFeatureError
-from deltalog.spec import arrow
+from deltalog.protocol import arrow
 from tests.core_env import strategies
 
 

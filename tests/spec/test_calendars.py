@@ -6,7 +6,7 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from deltalog.spec.calendars import Calendars, of_file
+from deltalog.parquet.datetime_rebase import Calendars, of_file
 
 # A date as the Julian calendar names it, the days since 1970 that a writer by that calendar stores, and the days that
 # the same year, month and day are by the Gregorian one. From Spark 4.2 writing with datetimeRebaseModeInWrite=LEGACY.

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltalog import AddFile, InvalidCommitError
-from deltalog.spec import codec
-from deltalog.spec.actions import Action, CommitInfo, UnknownAction
+from deltalog.protocol import codec
+from deltalog.protocol.actions import Action, CommitInfo, UnknownAction
 from tests.core_env import NOW, add_action, info_action, metadata_action, protocol_action, remove_action
 from tests.spec.test_actions import BODIES, JSON, TEXT
 

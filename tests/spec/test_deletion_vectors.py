@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from deltalog import InvalidActionError
-from deltalog.spec import deletion_vectors, limits
-from deltalog.spec.actions import DeletionVector
-from deltalog.spec.deletion_vectors import (
+from deltalog.protocol import deletion_vectors, limits
+from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.deletion_vectors import (
     decode_z85,
     encode,
     encode_file,

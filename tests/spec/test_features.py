@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deltalog import Metadata, PrimitiveType, Protocol, StructField, StructType, UnsupportedFeatureError
-from deltalog.spec import features, timestamps
+from deltalog.protocol import features, timestamps
 from tests.core_env import metadata_action
 
 SCHEMA = StructType((StructField("a", PrimitiveType("long")),))

@@ -10,13 +10,13 @@ import pytest
 
 from deltalog import CallError, CorruptTableError, DeltaLogError, InvalidCommitError, InvalidDataFileError
 from deltalog.log.checksum import decode_checksum
-from deltalog.log.last_checkpoint import read_hint
-from deltalog.spec import limits
-from deltalog.spec.actions import DeletionVector
-from deltalog.spec.codec import decode_commit
-from deltalog.spec.deletion_vectors import from_file, from_inline
-from deltalog.spec.schema import StructType
-from deltalog.write.expressions import compile_expression
+from deltalog.log.checkpoint.last_checkpoint import read_hint
+from deltalog.protocol import limits
+from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.codec import decode_commit
+from deltalog.protocol.deletion_vectors import from_file, from_inline
+from deltalog.protocol.schema import StructType
+from deltalog.expressions.compile import compile_expression
 from tests.core_env import add_action, info_action, metadata_action, protocol_action, remove_action
 
 VECTOR = {"storageType": "i", "pathOrInlineDv": "0" * 40, "sizeInBytes": 32, "cardinality": 1}
@@ -60,7 +60,7 @@ def test_what_is_over_a_cap_is_refused_and_the_error_says_how_to_raise_it(
 ) -> None:
     cap, low, error, read = CAPPED[case]
     monkeypatch.setattr(limits, cap, low)
-    with pytest.raises(error, match=rf"over the cap of {low}; .* set deltalog.spec.limits.{cap} higher"):
+    with pytest.raises(error, match=rf"over the cap of {low}; .* set deltalog.protocol.limits.{cap} higher"):
         read()
     monkeypatch.undo()
     try:

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deltalog import CorruptTableError, DecimalType, PrimitiveType, SchemaMismatchError, StructField, StructType
-from deltalog.spec import partitions
-from deltalog.spec.schema import ArrayType
+from deltalog.protocol import partitions
+from deltalog.protocol.schema import ArrayType
 from tests.core_env import strategies
 
 UTC = datetime.timezone.utc

@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deltalog import UnsafePathError
-from deltalog.spec import paths
-from deltalog.spec.paths import LogFileKind, canonical_url, locate, parse_log_file, place_of, resolve_path
+from deltalog.protocol import paths
+from deltalog.protocol.paths import LogFileKind, canonical_url, locate, parse_log_file, place_of, resolve_path
 
 V = "00000000000000000007"
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"

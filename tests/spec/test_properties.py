@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deltalog import InvalidPropertyError
-from deltalog.spec import properties
+from deltalog.protocol import properties
 from tests.core_env import TIMESTAMP_KEY, VERSION_KEY
 
 

@@ -16,7 +16,7 @@ from deltalog import (
     StructType,
     merge_schemas,
 )
-from deltalog.spec import schema
+from deltalog.protocol import schema
 from tests.core_env import strategies
 
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from deltalog import ArrayType, DecimalType, MapType, Metadata, PrimitiveType, StructField, StructType
-from deltalog.spec.actions import Format
-from deltalog.spec.schema_changes import incompatibility
+from deltalog.protocol.actions import Format
+from deltalog.protocol.schema_changes import incompatibility
 
 LONG, INT, TEXT, VOID = (PrimitiveType(name) for name in ("long", "integer", "string", "void"))
 

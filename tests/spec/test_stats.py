@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltalog import StructType
-from deltalog.spec import stats
+from deltalog.parquet import stats
 from tests.core_env import memory
 
 EPOCH = datetime.datetime(1970, 1, 1)

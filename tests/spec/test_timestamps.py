@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltalog import InvalidEnablementError, InvalidTimestampError, TimestampOutOfRangeError
-from deltalog.spec import timestamps
-from deltalog.spec.timestamps import CommitAt, Enablement, Timeline
+from deltalog.protocol import timestamps
+from deltalog.protocol.timestamps import CommitAt, Enablement, Timeline
 from tests.core_env import ICT, TIMESTAMP_KEY, VERSION_KEY
 
 UTC = datetime.timezone.utc

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltalog import InvalidDataFileError, variant_to_python
-from deltalog.spec.variant import to_json, unshred
+from deltalog.parquet.variant import to_json, unshred
 
 UTC = datetime.timezone.utc
 EMPTY = b"\x01\x00\x00"

@@ -20,7 +20,7 @@ from deltalog import (
     UnsafeStoreError,
     open_store,
 )
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.storage.s3 import S3Store
 from deltalog.storage.s3_dynamodb import S3DynamoDBStore

@@ -15,7 +15,7 @@ from deltalog.catalog.coordinator import Coordinator
 from deltalog.table import DeltaTable
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.transactions.manager import TransactionManager
-from deltalog.write.commit import Environment, RetryPolicy
+from deltalog.commit.loop import Environment, RetryPolicy
 
 SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
 A, B = "bank.a", "bank.b"

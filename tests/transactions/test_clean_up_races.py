@@ -17,7 +17,7 @@ from deltalog.errors import CallError, DeltaLogError, InvalidDataFileError, Obje
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, SimulatedKill
 from deltalog.testing.transactions import SimulatedManager
-from deltalog.transactions.leftovers import LATE_AGE_MS, LATE_LOOKS_MS
+from deltalog.transactions.recovery import LATE_AGE_MS, LATE_LOOKS_MS
 from deltalog.transactions.manager import VirtualObject
 from deltalog.transactions.objects import AddObject
 from tests.transaction_env import A, B, Clock, bank, content, environment, manager_of, rows

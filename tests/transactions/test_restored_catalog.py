@@ -16,8 +16,8 @@ from deltalog import CatalogBehindLogError, CatalogBehindLogWarning, Transaction
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.catalog.records import RatifiedCommit
 from deltalog.errors import CorruptTableError, StoreError
-from deltalog.spec.codec import first_commit_info
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.codec import first_commit_info
+from deltalog.protocol.paths import commit_path
 from deltalog.storage.dynamodb_client import DynamoTable
 from deltalog.storage.registry import open_store
 from deltalog.testing.coordinators import FaultyCoordinator

@@ -20,7 +20,7 @@ from deltalog.errors import (
     TransactionCanceledError,
     UnsupportedFeatureError,
 )
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 from deltalog.storage.registry import open_store
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from deltalog.testing.stores import Fault, SimulatedKill, nth
@@ -116,7 +116,7 @@ def test_a_table_that_was_made_through_a_link_stays_where_it_is(tmp_path):
         manager.register_table("bank.other", str(tmp_path / "old/a"))
 
 
-@pytest.mark.filterwarnings("ignore::deltalog.write.commit.ClockDriftWarning")
+@pytest.mark.filterwarnings("ignore::deltalog.commit.loop.ClockDriftWarning")
 def test_a_prefix_on_s3_is_one_place_under_each_of_its_schemes(moto, tmp_path):
     root, options = f"//{moto.bucket()}/a", moto.options()
     manager = manager_of(str(tmp_path / "catalog.db"), **options)
@@ -214,7 +214,7 @@ def test_what_is_committed_while_a_table_is_registered_is_not_lost(tmp_path, tim
     assert manager.publish("bank.again") == 0
 
 
-@pytest.mark.filterwarnings("ignore::deltalog.write.commit.ClockDriftWarning")
+@pytest.mark.filterwarnings("ignore::deltalog.commit.loop.ClockDriftWarning")
 @pytest.mark.parametrize("fault", [Fault.KILL_BEFORE, Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN])
 def test_a_registration_that_broke_off_is_finished_by_registering_again(coordinator, manager, url, fault):
     plain_table(url)

@@ -11,12 +11,12 @@ import pytest
 
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CallError, CorruptTableError, TimestampAheadError
-from deltalog.spec.timestamps import LARGEST_MS
+from deltalog.protocol.timestamps import LARGEST_MS
 from deltalog.table import DeltaTable
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from tests.transaction_env import SCHEMA, A, B, Clock, bank, content, manager_of, rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::deltalog.write.commit.ClockDriftWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::deltalog.commit.loop.ClockDriftWarning")
 
 HOUR_MS = 3_600_000
 YEAR_2100_MS = 4_102_444_800_000

@@ -7,8 +7,8 @@ import pytest
 from deltalog.errors import CommitStateUnknownError, TransactionCanceledError
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Fault, nth
-from deltalog.write.staging import BLOBS_PROPERTY
-from deltalog.write.stream import BLOB_SCHEMA
+from deltalog.operations.contract.staging import BLOBS_PROPERTY
+from deltalog.operations.contract.stream import BLOB_SCHEMA
 from tests.transaction_env import A, Clock, bank, content, manager_of, rows
 
 BLOBS = "bank.blobs"

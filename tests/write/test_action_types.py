@@ -28,7 +28,7 @@ from deltalog import (
     StructField,
     StructType,
 )
-from deltalog.spec.actions import AddCDCFile, DomainMetadata
+from deltalog.protocol.actions import AddCDCFile, DomainMetadata
 from tests.core_env import environment, tree
 
 LONG = PrimitiveType("long")

@@ -15,7 +15,7 @@ from deltalog.storage.base import FileMeta
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.transactions.manager import TransactionManager
-from deltalog.write.transaction import Transaction
+from deltalog.operations.transaction import Transaction
 from tests.core_env import SCHEMA, environment, ids, memory, objects, rows
 from tests.transaction_env import A, B, Clock, bank, content
 from tests.transaction_env import rows as accounts

@@ -21,7 +21,7 @@ from deltalog import (
     StructField,
     StructType,
 )
-from deltalog.spec.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
+from deltalog.protocol.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
 from tests.core_env import SCHEMA, action, environment, ids, info, memory, rows
 
 LONG = PrimitiveType("long")
@@ -190,7 +190,7 @@ def test_changes_of_names_that_are_refused(change: Callable[[DeltaTable], object
     ids=["constraint", "in backticks", "unreadable", "generated", "invariant"],
 )
 def test_columns_that_expressions_speak_of(metadata: dict[str, str], properties: dict[str, str]) -> None:
-    from deltalog.write import alterations
+    from deltalog.operations import alterations
 
     table = create(rows(1), {**MAPPED, **WIDENING})
     with table.transaction() as transaction:

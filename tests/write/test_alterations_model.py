@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable
-from deltalog.spec.column_mapping import ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
-from deltalog.spec.schema import all_columns
+from deltalog.protocol.column_mapping import ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
+from deltalog.protocol.schema import all_columns
 from tests.core_env import environment, memory
 
 NAMES = [f"{letter}{mark}" for letter in "abcdef" for mark in ("", " x")]

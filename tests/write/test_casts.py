@@ -25,7 +25,7 @@ from deltalog import (
     StructType,
     UnsupportedFeatureError,
 )
-from deltalog.spec.arrow import plain_layout
+from deltalog.protocol.arrow import plain_layout
 from tests.core_env import environment, tree
 
 UTC, LONG = "UTC", PrimitiveType("long")

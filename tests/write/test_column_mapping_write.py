@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import DeltaTable, InvalidDataFileError, InvalidPropertyError, StructType
-from deltalog.spec import column_mapping
-from deltalog.spec.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
-from deltalog.spec.schema import all_columns
+from deltalog.protocol import column_mapping
+from deltalog.protocol.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
+from deltalog.protocol.schema import all_columns
 from tests.core_env import SCHEMA, action, configuration, environment, ids, lines, memory, rows
 
 POINT = pa.struct([("x", pa.int32()), ("y z", pa.list_(pa.struct([("q", pa.string())])))])

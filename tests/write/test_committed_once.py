@@ -22,11 +22,11 @@ from deltalog import (
     StagedFiles,
     TransactionCanceledError,
 )
-from deltalog.spec.actions import DeletionVector
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.paths import commit_path
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
-from deltalog.write import known_files
-from deltalog.write.commit import RetryPolicy
+from deltalog.operations import known_files
+from deltalog.commit.loop import RetryPolicy
 from tests.core_env import SCHEMA, environment, ids, memory, objects, overtaken, rows
 from tests.transaction_env import A, bank, content
 from tests.transaction_env import rows as accounts

@@ -25,14 +25,14 @@ from deltalog import (
     UnsupportedFeatureError,
 )
 from deltalog.log.replay import file_key
-from deltalog.read.predicate_sql import parse
-from deltalog.read.predicates import bind
-from deltalog.spec import row_tracking
-from deltalog.spec.actions import CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction
-from deltalog.spec.codec import CommitActions
-from deltalog.spec.schema import StructType
-from deltalog.write.commit import build_attempt
-from deltalog.write.conflicts import Base, Prepared, Reads, isolation_for, rebase
+from deltalog.expressions.predicate_sql import parse
+from deltalog.expressions.predicates import bind
+from deltalog.protocol import row_tracking
+from deltalog.protocol.actions import CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.schema import StructType
+from deltalog.commit.loop import build_attempt
+from deltalog.commit.conflicts import Base, Prepared, Reads, isolation_for, rebase
 from tests.core_env import ICT, TIMESTAMP_KEY, VERSION_KEY, metadata_action, protocol_action
 
 PLAIN = Protocol.from_json(protocol_action()["protocol"])

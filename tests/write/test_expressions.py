@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, PrimitiveType, StructField, StructType
-from deltalog.write.expressions import compile_expression
+from deltalog.expressions.compile import compile_expression
 from tests.expression_env import FAILING, REFUSED, SUPPORTED, cases, edge_rows
 
 ROWS = edge_rows()

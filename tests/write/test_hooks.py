@@ -10,7 +10,7 @@ import pytest
 
 from deltalog import DeltaTable, StoreError
 from deltalog.log.reader import LogReader
-from deltalog.spec.paths import checkpoint_path, checksum_path
+from deltalog.protocol.paths import checkpoint_path, checksum_path
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import Fault, FaultyStore, nth

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, CommitConflictError, Dataset, DeltaTable, SchemaMismatchError
-from deltalog.write import one_pass
+from deltalog.operations import one_pass
 from tests.core_env import SCHEMA, environment, ids, memory, overtaken, rows
 from tests.transaction_env import A, bank, content
 from tests.transaction_env import rows as accounts

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, DeltaLogError, DeltaTable, InvalidActionError, SchemaMismatchError
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.paths import commit_path
 from tests.core_env import ICT, SCHEMA, action, environment, ids, info, lines, memory, objects, rows, tree
 
 

@@ -18,10 +18,10 @@ from deltalog import (
     UnsupportedFeatureError,
 )
 from deltalog.log.replay import add_actions
-from deltalog.spec import deletion_vectors, features
-from deltalog.spec.column_mapping import MODE_KEY
-from deltalog.spec.paths import commit_path
-from deltalog.write.protocol_changes import _REMOVALS, drop_feature
+from deltalog.protocol import deletion_vectors, features
+from deltalog.protocol.column_mapping import MODE_KEY
+from deltalog.protocol.paths import commit_path
+from deltalog.operations.protocol_changes import _REMOVALS, drop_feature
 from tests.core_env import ICT, SCHEMA, action, configuration, environment, ids, info, memory, rows
 
 

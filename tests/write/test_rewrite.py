@@ -31,8 +31,8 @@ from deltalog import (
     StoreError,
     col,
 )
-from deltalog.read.predicates import And, Comparison, In, IsNull, Not, Or, Predicate, StartsWith
-from deltalog.spec import deletion_vectors, row_tracking
+from deltalog.expressions.predicates import And, Comparison, In, IsNull, Not, Or, Predicate, StartsWith
+from deltalog.protocol import deletion_vectors, row_tracking
 from deltalog.testing import CountingStore, Fault, FaultyStore, nth
 from tests.core_env import action, environment, info, lines, memory, objects, overtaken
 
@@ -228,7 +228,7 @@ def test_large_vectors_share_a_file() -> None:
 
 
 def test_files_of_vectors_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltalog.write.vectors.FILE_BYTES", 400)
+    monkeypatch.setattr("deltalog.operations.vectors.FILE_BYTES", 400)
     store = memory()
     table = table_of(store, [[(n, "a", n % 7, 1.0, "s") for n in range(300)]] * 5, VECTORS)
     table.delete("i = 3")

@@ -31,8 +31,8 @@ from deltalog import (
     Transaction,
     UnsupportedFeatureError,
 )
-from deltalog.spec.actions import DeletionVector
-from deltalog.spec.paths import commit_path
+from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.paths import commit_path
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from tests.core_env import (

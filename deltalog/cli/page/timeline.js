@@ -73,7 +73,7 @@ const colour = new Map();
 }
 const opClass = (name) => "op" + colour.get(name);
 
-// The rules of deltalog.spec.timestamps, over the same numbers.
+// The rules of deltalog.protocol.timestamps, over the same numbers.
 function resolveAt(ms) {
   const inEra = ict.enabled && (res.from_ms === null || ms >= res.from_ms);
   const list = inEra && res.in_commit.length ? res.in_commit : res.file.length ? res.file : res.in_commit;

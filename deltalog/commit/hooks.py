@@ -1,0 +1,92 @@
+"""What follows a commit: its ``.crc``, and when one is due a checkpoint, and with that log clean-up.
+
+None of it is needed for correctness, so none of it can turn a commit into an error: failures are logged. An interrupt
+(Ctrl-C) is raised, since the program is to end; from Python 3.11 on, a note on it says that the commit landed.
+
+Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import weakref
+from collections.abc import Iterator
+
+from deltalog.errors import DeltaLogError
+from deltalog.log.checkpoint.writer import write_checkpoint
+from deltalog.log.checksum import encode_checksum
+from deltalog.log.cleanup import DAY_MS, clean_up
+from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import Snapshot
+from deltalog.protocol.paths import checksum_path
+from deltalog.protocol.properties import CHECKPOINT_INTERVAL, ENABLE_EXPIRED_LOG_CLEANUP, LOG_RETENTION_MS
+from deltalog.commit.loop import CommitResult, Environment
+
+log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def standing(fact: str, what: str) -> Iterator[None]:
+    """A block that runs after something was decided for good, such as a commit that has landed: an error in it is
+    logged and not raised. ``fact``: what was decided; ``what``: what the block does."""
+    try:
+        yield
+    except Exception as error:
+        unforeseen = None if isinstance(error, DeltaLogError) else error
+        log.warning("%s. This step after it failed: %s: %s", fact, what, error, exc_info=unforeseen)
+    except BaseException as interrupt:
+        if hasattr(interrupt, "add_note"):
+            interrupt.add_note(f"{fact}. This step after it was interrupted: {what}.")
+        raise
+
+
+def after_commit(snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
+    """Write what is due for the version just committed; the snapshot to go on from.
+
+    Cost: 1 PUT of the ``.crc`` when the totals are known; at every delta.checkpointInterval versions what a
+    checkpoint costs, and once a day for a table that is older than delta.logRetentionDuration log clean-up.
+    """
+    fact = f"{snapshot.url}: version {snapshot.version} is committed"
+    with standing(fact, "its .crc"):
+        _write_checksum(snapshot, result)
+    with standing(fact, "a checkpoint of it"):
+        if _is_checkpoint_due(snapshot):
+            written = write_checkpoint(snapshot, environment.clock_ms(), new_uuid=environment.new_uuid)
+            snapshot = snapshot.rebased_on(written)
+            with standing(fact, "log clean-up"):
+                _clean_up(snapshot, environment.clock_ms())
+    return snapshot
+
+
+def _clean_up(snapshot: Snapshot, clock_ms: int) -> None:
+    """Delete expired log files, at most once a day for each table handle: the cut-off is a midnight."""
+    configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
+    today_ms = clock_ms // DAY_MS * DAY_MS
+    enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
+    # A table that is younger than the retention has nothing to lose, and is not asked.
+    young = created_ms is not None and created_ms > today_ms - LOG_RETENTION_MS.read(configuration)
+    if enabled and not young and _cleaned.get(snapshot.reader) != today_ms:
+        clean_up(snapshot.reader, clock_ms)
+        _cleaned[snapshot.reader] = today_ms
+
+
+# When the log of each open table was cleaned up last.
+_cleaned: weakref.WeakKeyDictionary[LogReader, int] = weakref.WeakKeyDictionary()
+
+
+def _write_checksum(snapshot: Snapshot, result: CommitResult) -> None:
+    totals = snapshot.known_totals
+    if totals is None:
+        return
+    data = encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms)
+    # Readers check it against the commit, so it need not survive a crash: no fsync on the hot path.
+    snapshot.reader.store.put(checksum_path(snapshot.version), data, durable=False)
+
+
+def _is_checkpoint_due(snapshot: Snapshot) -> bool:
+    try:
+        interval = CHECKPOINT_INTERVAL.read(snapshot.metadata.configuration)
+    except DeltaLogError:
+        interval = CHECKPOINT_INTERVAL.default
+    return snapshot.version > 0 and snapshot.version % interval == 0

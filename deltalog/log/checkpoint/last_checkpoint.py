@@ -1,0 +1,77 @@
+"""``_last_checkpoint``: a hint where to begin listing. It is never trusted for more. Pure.
+
+Spec: PROTOCOL.md#last-checkpoint-file, #json-checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+from deltalog.protocol import limits
+
+
+def read_hint(data: bytes) -> int | None:
+    """The version it names, or None when it is torn, garbage, over its cap or fails its own checksum."""
+    if len(data) > limits.MAX_HINT_BYTES:
+        return None
+    try:
+        body = json.loads(data)
+        version = body["version"]
+        expected = body.get("checksum")
+        sound = expected is None or expected == checksum(body)
+    # A lone surrogate can be read and not be written again, and what was nested can be too deep to walk.
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    whole = isinstance(version, int) and not isinstance(version, bool)
+    return version if sound and whole and 0 <= version < 2**63 else None
+
+
+def encode_hint(
+    version: int, size: int, size_bytes: int, num_add_files: int | None, v2: Mapping[str, Any] | None = None
+) -> bytes:
+    """The file for a checkpoint of ``size`` actions. ``v2``: what delta-spark wants to know of a UUID-named one, which
+    it then need not look for."""
+    body: dict[str, Any] = {
+        "version": version,
+        "size": size,
+        "sizeInBytes": size_bytes,
+    }
+    body |= {"numOfAddFiles": num_add_files} if num_add_files is not None else {}
+    body |= {"v2Checkpoint": dict(v2)} if v2 is not None else {}
+    return json.dumps({**body, "checksum": checksum(body)}, separators=(",", ":")).encode()
+
+
+def checksum(body: Mapping[str, Any]) -> str:
+    """MD5 of the canonical form: every leaf as ``"path"=value``, sorted, without the checksum itself."""
+    leaves = sorted(
+        _leaf(path, value) for path, value in _leaves((), {k: v for k, v in body.items() if k != "checksum"})
+    )
+    return hashlib.md5(",".join(leaves).encode(), usedforsecurity=False).hexdigest()
+
+
+def _leaves(path: tuple[str, ...], value: Any) -> list[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        return [leaf for key, item in value.items() for leaf in _leaves((*path, _quoted(key)), item)]
+    if isinstance(value, list):
+        return [leaf for index, item in enumerate(value) for leaf in _leaves((*path, str(index)), item)]
+    return [(path, value)]
+
+
+def _leaf(path: tuple[str, ...], value: Any) -> str:
+    if value is None:
+        text = "null"
+    elif isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, str):
+        text = _quoted(value)
+    else:
+        text = str(value)
+    return f"{'+'.join(path)}={text}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + urllib.parse.quote(text, safe="-._~") + '"'

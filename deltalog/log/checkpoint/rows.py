@@ -1,0 +1,158 @@
+"""Rows of a checkpoint's Parquet files as actions and as columns of FILES or TOMBSTONES. Pure.
+
+Spec: PROTOCOL.md#checkpoint-schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.log import statistics
+from deltalog.arrow_arrays import combined, empty
+from deltalog.log.checkpoint.footer import check_file_rows
+from deltalog.log.statistics import Leaf
+
+_FEW_ACTIONS = 16
+_PARSED = "stats_parsed"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is read of the file actions: columns of FILES or TOMBSTONES, and statistics of some leaves."""
+
+    action: Literal["add", "remove"]
+    schema: pa.Schema
+    leaves: Sequence[Leaf] | None = None
+
+    @property
+    def text_schema(self) -> pa.Schema:
+        """The columns of rows whose statistics, where they are wanted, are text."""
+        if self.leaves is None or "stats" in self.schema.names:
+            return self.schema
+        return self.schema.append(pa.field("stats", pa.string()))
+
+    def stored(self, paths: Collection[str]) -> list[str]:
+        """The Parquet columns that hold it in a file with the leaves ``paths``. Statistics are read in one form."""
+        names = {camel(name) for name in self.schema.names}
+        parsed = f"{self.action}.{_PARSED}"
+        has_text, has_parsed = f"{self.action}.stats" in paths, f"{parsed}.numRecords" in paths
+        columns = [f"{self.action}.{name}" for name in names]
+        if "stats" in names and has_parsed and not has_text:
+            columns.append(parsed)
+        elif self.leaves is not None and has_parsed:
+            columns += [f"{parsed}.numRecords", f"{parsed}.tightBounds"]
+            columns += [".".join((parsed, group, *leaf.physical)) for leaf in self.leaves for group in leaf.groups]
+        elif self.leaves is not None:
+            columns.append(f"{self.action}.stats")
+        return columns
+
+
+def camel(name: str) -> str:
+    """The protocol's name of a snake-case column."""
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def present(columns: Iterable[str], paths: Collection[str]) -> list[str]:
+    """Those of ``columns`` that a file with the leaves ``paths`` has, in whole or in part."""
+    above = {path[:end] for path in paths for end in _prefixes(path)}
+    return [column for column in columns if column in above]
+
+
+def _prefixes(path: str) -> Iterator[int]:
+    end = path.find(".")
+    while end >= 0:
+        yield end
+        end = path.find(".", end + 1)
+    yield len(path)
+
+
+def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The few rows of the small actions as JSON-like bodies without nulls."""
+    for key in keys:
+        if key not in table.schema.names:
+            continue
+        column = table.column(key)
+        if column.null_count == len(column):
+            continue
+        for body in column.filter(pc.is_valid(column)).to_pylist():
+            if not any(v is not None for v in body.values()):
+                continue  # some writers store a struct of nulls for an absent action
+            if key == "metaData":
+                body = _metadata_body(body)
+            yield key, {k: v for k, v in body.items() if v is not None}
+
+
+def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
+    stored = body.get("format") or {}
+    body["format"] = {
+        "provider": stored.get("provider") or "parquet",
+        "options": dict(stored.get("options") or ()),
+    }
+    body["configuration"] = dict(body.get("configuration") or ())
+    return body
+
+
+def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
+    """The rows where the action's struct has a path: columns of ``wanted.schema``, then one for statistics
+    (``stats_parsed`` or ``stats``) where they are wanted and the schema has none. Raises ValueError."""
+    columns = {f.name: f.type for f in wanted.schema}
+    if wanted.action not in table.schema.names:
+        return empty(wanted.text_schema)
+    column = table.column(wanted.action)
+    stored = {f.name: i for i, f in enumerate(column.type.fields)}
+    if "path" not in stored:
+        return empty(wanted.text_schema)
+    children = column.flatten()
+    rows = len(column)
+    arrays = {}
+    for name, kind in columns.items():
+        index = stored.get(camel(name))
+        arrays[name] = pa.nulls(rows, kind) if index is None else _cast(children[index], kind)
+    if _PARSED in stored and "stats" in columns and "stats" not in stored:
+        parsed = children[stored[_PARSED]]
+        arrays["stats"] = statistics.as_json(parsed)
+    if wanted.leaves is not None:
+        name = _PARSED if _PARSED in stored else "stats"
+        found = children[stored[name]] if name in stored else pa.nulls(rows, pa.string())
+        arrays[name] = found if name == _PARSED else _cast(found, pa.string())
+    actions = _valid_rows(pa.table(arrays))
+    check_file_rows(actions)
+    return actions
+
+
+def _valid_rows(rows: pa.Table) -> pa.Table:
+    """The rows with a path. The other actions of a checkpoint mostly stand in a few rows of their own, so
+    slices without copying do for all but a mixed one."""
+    paths = rows.column("path")
+    if paths.null_count == 0:
+        return rows
+    if paths.null_count > _FEW_ACTIONS:
+        return rows.filter(pc.is_valid(paths))
+    gaps = [*pc.indices_nonzero(pc.is_null(paths)).to_pylist(), rows.num_rows]
+    starts = [0, *(gap + 1 for gap in gaps)]
+    runs = [rows.slice(start, gap - start) for start, gap in zip(starts, gaps) if gap > start]  # noqa: B905
+    return pa.concat_tables(runs) if runs else rows.slice(0, 0)
+
+
+def _cast(values: Any, wanted: pa.DataType) -> Any:
+    if values.type == wanted:
+        return values
+    if values.null_count == len(values):
+        return pa.nulls(len(values), wanted)
+    if pa.types.is_struct(wanted):
+        values = combined(values)
+        stored = {f.name: i for i, f in enumerate(values.type.fields)}
+        children = []
+        for child in wanted.fields:
+            index = stored.get(camel(child.name))
+            found = pa.nulls(len(values), child.type) if index is None else values.field(index)
+            children.append(_cast(found, child.type))
+        mask = pc.invert(values.is_valid())
+        return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=mask)
+    return values.cast(wanted)

@@ -1,0 +1,337 @@
+"""Writes checkpoints: the whole state of a version, so that readers need not replay the log before it.
+
+Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec. The file actions pass through in row groups, from the last
+checkpoint and the commits after it into the new one; only a small table is held whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Literal, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltalog.errors import CallError, InvalidCheckpointError, StoreError
+from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
+from deltalog.arrow_arrays import empty
+from deltalog.log.checkpoint.last_checkpoint import encode_hint
+from deltalog.log.reader import LEAN, THREADS
+from deltalog.log.replay import TOMBSTONES
+from deltalog.log.segment import Checkpoint
+from deltalog.log.snapshot import FEW_FILES, NewCheckpoint, Snapshot
+from deltalog.log.totals import NO_FILES, Totals, totals_of
+from deltalog.parallel import mapped
+from deltalog.protocol import features
+from deltalog.protocol.actions import Metadata, Protocol, Sidecar
+from deltalog.protocol.paths import LAST_CHECKPOINT, LogFileKind, checkpoint_path, log_path, new_sidecar_path
+from deltalog.protocol.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION_MS
+from deltalog.storage.base import LogStore, PutOutcome
+
+TopLevel = Literal["parquet", "json"]
+SIDECAR_ROWS = 100_000
+_GROUP_ROWS = 65_536
+
+
+def write_checkpoint(
+    snapshot: Snapshot,
+    clock_ms: int,
+    *,
+    new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    top_level: TopLevel = "parquet",
+    sidecar_rows: int = SIDECAR_ROWS,
+) -> NewCheckpoint:
+    """Write the checkpoint of a snapshot, check that it arrived whole, and point ``_last_checkpoint`` at it.
+
+    Where delta.checkpointPolicy is v2 and the protocol has the feature, that is a UUID-named file of the form
+    ``top_level``, and with more than ``sidecar_rows`` file actions these in sidecars of so many each; else a classic
+    one. ``clock_ms`` judges which tombstones and transactions have expired. Raises CallError, StoreError,
+    InvalidCheckpointError. Cost: the live files and tombstones are read; 2 PUTs and a ranged GET, for each sidecar
+    one of either more. Memory: some hundred thousand file actions, on stores without ``put_stream_if_absent`` of
+    their own the finished file too.
+    """
+    if top_level not in get_args(TopLevel):
+        raise CallError(f"top_level is one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
+    if sidecar_rows < 1:
+        raise CallError(f"sidecar_rows is a number of rows above 0; got {sidecar_rows!r}.")
+    while True:
+        writing = _Writing(snapshot, clock_ms, new_uuid)
+        try:
+            written = writing.v2(top_level, sidecar_rows) if writing.is_v2 else writing.classic()
+            break
+        except InvalidCheckpointError as error:  # of the one that is read
+            snapshot = snapshot.passing_over(error)
+    writing.check(written)
+    writing.point_at(written)
+    return NewCheckpoint(written.checkpoint, writing.counted, writing.tombstones)
+
+
+def uses_v2(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether the checkpoints of a table are to be UUID-named."""
+    listed = set(features.reader_features(protocol)) & set(features.writer_features(protocol))
+    return "v2Checkpoint" in listed and CHECKPOINT_POLICY.read(metadata.configuration) == "v2"
+
+
+class _Written:
+    """A checkpoint that lies in the store: how many rows each of its files must have, unless another writer made it,
+    its bytes, and its actions."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.expected: dict[str, int] = {}
+        self.is_anothers = False
+        self.top_level_bytes = 0
+        self.num_actions = 0
+        self.sidecars: list[Sidecar] = []
+
+    @property
+    def path(self) -> str:
+        return log_path(self.checkpoint.names[0])
+
+    @property
+    def size_bytes(self) -> int:
+        return self.top_level_bytes + sum(sidecar.size_in_bytes for sidecar in self.sidecars)
+
+
+class _Writing:
+    """The making of one checkpoint."""
+
+    def __init__(self, snapshot: Snapshot, clock_ms: int, new_uuid: Callable[[], str]) -> None:
+        self._snapshot = snapshot
+        self._store: LogStore = snapshot.reader.store
+        self._clock_ms = clock_ms
+        self._new_uuid = new_uuid
+        self.is_v2 = uses_v2(snapshot.protocol, snapshot.metadata)
+        self._schema = CheckpointSchema(snapshot.state, clock_ms, v2=self.is_v2)
+        self.counted: Totals | None = None
+        self.tombstones: pa.Table | None = None  # all of them, where they are few
+
+    # ------------------------------------------------------------------------------------------- contents
+
+    def _file_actions(self) -> Iterator[pa.Table]:
+        """The live files, then the tombstones, counted on the way."""
+        self.counted = self.tombstones = None
+        counted = NO_FILES
+        schema = self._schema
+        known = self._snapshot.known_totals
+        few = known is not None and known.num_files <= FEW_FILES
+        if few:
+            self._snapshot.files()  # they stay in memory for the next checkpoint
+        pieces = self._snapshot.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
+        # Statistics are parsed by threads of their own: a checkpoint of one row group is read by one. Of a few files
+        # they are parsed before threads have begun.
+        threads = 0 if few else THREADS
+        for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
+            counted += totals
+            yield rows
+        retention_ms = DELETED_FILE_RETENTION_MS.read(self._snapshot.metadata.configuration)
+        kept: list[pa.Table] | None = []
+        for tombstones in self._snapshot.stream_tombstones(self._clock_ms - retention_ms):
+            kept = _kept(kept, tombstones)
+            yield schema.removes(tombstones)
+        self.counted = counted
+        self.tombstones = None if kept is None else pa.concat_tables([empty(TOMBSTONES), *kept])
+
+    # --------------------------------------------------------------------------------------------- forms
+
+    def classic(self) -> _Written:
+        path = checkpoint_path(self._snapshot.version)
+        name = path.rsplit("/", 1)[-1]
+        written = _Written(Checkpoint(self._snapshot.version, LogFileKind.CLASSIC_CHECKPOINT, (name,)))
+
+        def write(file: BinaryIO) -> None:
+            small = self._schema.small(self._snapshot.version)
+            groups = _row_groups(itertools.chain([small], self._file_actions()), self._schema.whole, _GROUP_ROWS)
+            written.expected[path] = write_parquet(file, self._schema.whole, groups)
+            written.top_level_bytes = file.tell()
+
+        outcome = self._store.put_stream_if_absent(path, write)
+        if outcome is not PutOutcome.COMMITTED:
+            # It may be another writer's, which holds the same state: whatever is there is kept.
+            written.expected[path], written.is_anothers = 0, True
+        self._find(written, outcome)
+        return written
+
+    def v2(self, top_level: TopLevel, sidecar_rows: int) -> _Written:
+        version = self._snapshot.version
+        name = f"{checkpoint_path(version).rsplit('/', 1)[-1].removesuffix('parquet')}{self._new_uuid()}.{top_level}"
+        written = _Written(Checkpoint(version, LogFileKind.UUID_CHECKPOINT, (name,)))
+        groups = _row_groups(self._file_actions(), self._schema.file_actions, min(_GROUP_ROWS, sidecar_rows))
+        first = list(itertools.islice(groups, 1 + sidecar_rows // min(_GROUP_ROWS, sidecar_rows)))
+        inline = first if sum(group.num_rows for group in first) <= sidecar_rows else []
+        try:
+            if not inline:
+                self._write_sidecars(written, itertools.chain(first, groups), sidecar_rows)
+            del first
+            rows = self._top_level(written, inline)
+        except Exception:
+            self._discard(written.sidecars)  # nothing names them
+            raise
+        outcome = self._put_top_level(written, rows, top_level)
+        self._find(written, outcome)
+        return written
+
+    def _top_level(self, written: _Written, inline: Sequence[pa.Table]) -> list[pa.Table]:
+        assert self.counted is not None
+        tags = {"numOfAddFiles": str(self.counted.num_files)}
+        if written.sidecars:
+            tags["sidecarNumActions"] = str(written.num_actions)
+            tags["sidecarSizeInBytes"] = str(sum(sidecar.size_in_bytes for sidecar in written.sidecars))
+        small = self._schema.small(self._snapshot.version, written.sidecars, tags)
+        return [widened(rows, self._schema.whole) for rows in (small, *inline)]
+
+    def _put_top_level(self, written: _Written, rows: Sequence[pa.Table], top_level: TopLevel) -> PutOutcome:
+        written.num_actions += sum(group.num_rows for group in rows)
+        if top_level == "json":
+            data = b"".join(line + b"\n" for group in rows for line in json_lines(group))
+            written.expected[written.path] = written.num_actions - sum(written.expected.values())
+            written.top_level_bytes = len(data)
+            return self._store.put_if_absent(written.path, data)
+
+        def write(file: BinaryIO) -> None:
+            written.expected[written.path] = write_parquet(file, self._schema.whole, rows)
+            written.top_level_bytes = file.tell()
+
+        return self._store.put_stream_if_absent(written.path, write)
+
+    def _write_sidecars(self, written: _Written, groups: Iterator[pa.Table], rows: int) -> None:
+        schema = self._schema.file_actions
+        for first in groups:
+            path = new_sidecar_path(self._new_uuid())
+            some = itertools.chain([first], _while_below(groups, rows - first.num_rows))
+            with self._store.open_output(path) as file:
+                # Named before it is whole, so that it is taken away where the next one fails.
+                written.sidecars.append(Sidecar(path=path, size_in_bytes=0, modification_time=self._clock_ms))
+                written.expected[path] = write_parquet(file, schema, some)
+                size_bytes = file.tell()
+            name = path.rsplit("/", 1)[-1]
+            written.sidecars[-1] = Sidecar(path=name, size_in_bytes=size_bytes, modification_time=self._clock_ms)
+            written.num_actions += written.expected[path]
+
+    def _discard(self, sidecars: Iterable[Sidecar]) -> None:
+        for sidecar in sidecars:
+            with contextlib.suppress(StoreError):
+                self._store.delete(new_sidecar_path(sidecar.path.rsplit("/", 1)[-1].removesuffix(".parquet")))
+
+    # ------------------------------------------------------------------------------------- after the writing
+
+    def _find(self, written: _Written, outcome: PutOutcome) -> None:
+        """After a doubtful answer, whether it is there, and its size. Raises StoreError."""
+        if outcome is PutOutcome.COMMITTED:
+            return
+        meta = self._store.head(written.path)
+        if meta is None:
+            raise StoreError(
+                f"{self._store.location(written.path)}: the store said {outcome.value}, and no checkpoint is there.",
+                path=written.path,
+            )
+        written.top_level_bytes = meta.size_bytes or 0
+
+    def check(self, written: _Written) -> None:
+        """Read every file back, Parquet as far as its footer. Raises InvalidCheckpointError."""
+        for path, expected in written.expected.items():
+            rows = self._rows_in(path)
+            if rows != expected and not (path == written.path and written.is_anothers):
+                raise InvalidCheckpointError(
+                    f"{self._store.location(path)} has {rows} rows instead of {expected}.",
+                    version=self._snapshot.version,
+                )
+            if not self.is_v2:
+                written.num_actions = rows
+
+    def _rows_in(self, path: str) -> int:
+        if path.endswith(".json"):
+            return self._store.get(path).count(b"\n")
+        try:
+            with pq.ParquetFile(self._store.open_input(path)) as file:
+                return int(file.metadata.num_rows)
+        except StoreError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InvalidCheckpointError(
+                f"{self._store.location(path)} cannot be read back: {error}. It was left out of use; delete it, and "
+                "write the checkpoint again.",
+                version=self._snapshot.version,
+            ) from error
+
+    def point_at(self, written: _Written) -> None:
+        num_add_files = None if self.counted is None else self.counted.num_files
+        v2: dict[str, Any] | None = None
+        if self.is_v2:
+            v2 = {
+                "path": written.checkpoint.names[0],
+                "sizeInBytes": written.top_level_bytes,
+                "modificationTime": self._clock_ms,
+            }
+        hint = encode_hint(self._snapshot.version, written.num_actions, written.size_bytes, num_add_files, v2)
+        self._store.put(log_path(LAST_CHECKPOINT), hint)
+
+
+def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | None:
+    """The pieces with one more, or None for ever once they are many."""
+    if pieces is None or sum(each.num_rows for each in pieces) + piece.num_rows > FEW_FILES:
+        return None
+    return [*pieces, piece]
+
+
+# --------------------------------------------------------------------------------------------- Parquet
+
+
+def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table]) -> int:
+    """Row groups to a Parquet file; the number of rows.
+
+    zstd at its first level, and dictionaries for the columns with few values: of what was tried, the smallest and
+    as fast as any (docs/log-files.md).
+    """
+    dictionary: Any = with_dictionary(path for field in schema for path in _leaves(field.type, field.name)) or False
+    rows = 0
+    with pq.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=dictionary, write_page_checksum=True
+    ) as writer:
+        for group in groups:
+            writer.write_table(group, row_group_size=max(group.num_rows, 1))
+            rows += group.num_rows
+    return rows
+
+
+def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
+    """The dotted paths that Parquet has for the columns of a type."""
+    if pa.types.is_struct(kind):
+        for field in kind.fields:
+            yield from _leaves(field.type, f"{path}.{field.name}")
+    elif pa.types.is_map(kind):
+        yield from (f"{path}.key_value.key", f"{path}.key_value.value")
+    else:
+        yield f"{path}.list.element" if pa.types.is_list(kind) else path
+
+
+def _row_groups(pieces: Iterable[pa.Table], schema: pa.Schema, size: int) -> Iterator[pa.Table]:
+    """The rows of all pieces, ``size`` at a time, with the columns of ``schema``."""
+    waiting: list[pa.Table] = []
+    free = size
+    for piece in pieces:
+        while piece.num_rows >= free:
+            waiting.append(piece.slice(0, free))
+            piece, free = piece.slice(free), size
+            yield _joined(waiting, schema)
+        if piece.num_rows:
+            waiting.append(piece)
+            free -= piece.num_rows
+    if waiting:
+        yield _joined(waiting, schema)
+
+
+def _joined(waiting: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    rows = pa.concat_tables([widened(rows, schema) for rows in waiting])
+    waiting.clear()
+    return rows
+
+
+def _while_below(groups: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Groups as long as ``rows`` are left."""
+    while rows > 0 and (group := next(groups, None)) is not None:
+        rows -= group.num_rows
+        yield group

@@ -1,0 +1,67 @@
+"""The verbs that add and drop CHECK constraints.
+
+Spec: PROTOCOL.md#check-constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.errors import CallError
+from deltalog.protocol.properties import CONSTRAINT_PREFIX
+from deltalog.commit.loop import CommitResult
+from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.operations.rules import Rules, constraint
+from deltalog.operations.transaction import Transaction
+
+
+def add_constraint(
+    transaction: Transaction, name: str, expression: str, user_metadata: UserMetadata = None
+) -> CommitResult:
+    """Commit a constraint that every row of the table keeps, having read them all."""
+    key = _key(name)
+    url = transaction.reader.store.url
+    existing = _find(transaction.metadata.configuration, key)
+    if existing is not None:
+        raise CallError(f"{url} has a constraint {name} already: {existing}. Drop it first, or choose another name.")
+    added = Rules(url, (constraint(key.removeprefix(CONSTRAINT_PREFIX), expression, transaction.schema),))
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    transaction.read_whole_table()
+    scan = snapshot.scan(columns=added.columns)
+    added.check_all(pa.Table.from_batches([batch]) for batch in scan.batches())
+    transaction.set_constraint(name, expression)
+    parameters: Mapping[str, Any] = {"name": name, "expr": expression}
+    return transaction.commit("ADD CONSTRAINT", parameters, user_metadata=user_metadata)
+
+
+def drop_constraint(
+    transaction: Transaction, name: str, if_exists: bool, user_metadata: UserMetadata = None
+) -> CommitResult:
+    """Commit that a constraint is gone."""
+    configuration = transaction.metadata.configuration
+    found = _find(configuration, _key(name))
+    if found is None:
+        if if_exists:
+            return skipped(transaction)
+        names = [key.removeprefix(CONSTRAINT_PREFIX) for key in configuration if key.startswith(CONSTRAINT_PREFIX)]
+        raise CallError(
+            f"{transaction.reader.store.url} has no constraint {name!r}. It has: {', '.join(names) or 'none'}."
+        )
+    transaction.set_constraint(name, None)
+    parameters = {"name": name, "expr": found, "existed": "true"}
+    return transaction.commit("DROP CONSTRAINT", parameters, user_metadata=user_metadata)
+
+
+def _key(name: str) -> str:
+    """The property of a constraint; names are the same up to case."""
+    if not (isinstance(name, str) and name.strip()):
+        raise CallError(f"A constraint has a name, not {name!r}.")
+    return f"{CONSTRAINT_PREFIX}{name.lower()}"
+
+
+def _find(configuration: Mapping[str, str], key: str) -> str | None:
+    return next((text for each, text in configuration.items() if each.lower() == key), None)

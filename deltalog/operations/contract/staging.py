@@ -1,0 +1,427 @@
+"""Rows written into files that no version names yet, and the commit that makes them a version, as the write contract
+(docs/contracts/write.md) has it: one version whose parent is named, with its author's metadata in it.
+
+Files are written first; then a transaction begins on the version that is latest then, and becomes the one after it or
+nothing. So what others commit while a long stream is written is no conflict.
+
+Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arguments import checked
+from deltalog.errors import (
+    CallError,
+    CodecNotStreamableError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    DeltaLogError,
+    MetadataChangedError,
+    NilIteratorError,
+    PartitioningNotSupportedError,
+    TableExistsError,
+)
+from deltalog.parquet.file_reader import EXACT, conform
+from deltalog.protocol.actions import AddFile, Long, Metadata, Size
+from deltalog.protocol.schema import StructField, StructType
+from deltalog.storage.base import LogStore
+from deltalog.commit.loop import Environment, unexpected_version
+from deltalog.commit.conflicts import files_still_fit
+from deltalog.operations.data_files import Checksum, check_checksum, discard
+from deltalog.operations.known_files import check_never_named
+from deltalog.operations.one_pass import read_once
+from deltalog.operations.verbs import fitting
+from deltalog.operations.contract.records import Records, record_batches
+from deltalog.operations.transaction import Transaction
+
+if TYPE_CHECKING:
+    from deltalog.log.snapshot import Snapshot
+
+BLOBS_PROPERTY = "deltalog.blobs"
+
+
+# ----------------------------------------------------------------------------------------------------- options
+
+
+class WriteOptions(TypedDict, total=False):
+    """What every verb of the write contract can be told besides its data and metadata.
+
+    ``expected_parent``: the version that must be latest; SnapshotConflictError otherwise. None: the one that is when
+    the files are written. ``retry_count`` (0): how often the commit, and only that, is made again on top of another
+    writer's, after waits that grow from ``retry_base_delay_ms`` (10) to ``retry_max_delay_ms`` (2000), of which the
+    share ``retry_jitter`` (1.0) is left to chance. ``checksum="sha256"``: kept of each file. ``timestamp_column``: of
+    which the smallest and the largest value are kept.
+    """
+
+    expected_parent: int | None
+    retry_count: int
+    retry_base_delay_ms: float
+    retry_max_delay_ms: float
+    retry_jitter: float
+    checksum: Checksum | None
+    timestamp_column: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """WriteOptions, complete and checked. Raises CallError."""
+
+    expected_parent: int | None = None
+    retry_count: int = 0
+    retry_base_delay_ms: float = 10.0
+    retry_max_delay_ms: float = 2000.0
+    retry_jitter: float = 1.0
+    checksum: Checksum | None = None
+    timestamp_column: str | None = None
+
+    def __post_init__(self) -> None:
+        parent, count = self.expected_parent, self.retry_count
+        if parent is not None and not _is_count(parent):
+            raise CallError(f"expected_parent is a version or None; got {parent!r}.")
+        if not _is_count(count):
+            raise CallError(f"retry_count is a number of repetitions from 0 on; got {count!r}.")
+        for name in ("retry_base_delay_ms", "retry_max_delay_ms"):
+            if not _is_amount(getattr(self, name)):
+                raise CallError(f"{name} is a finite number of milliseconds from 0 on; got {getattr(self, name)!r}.")
+        if not _is_amount(self.retry_jitter) or self.retry_jitter > 1:
+            raise CallError(f"retry_jitter is a number from 0 to 1; got {self.retry_jitter!r}.")
+        check_checksum(self.checksum)
+        if not isinstance(self.timestamp_column, str | None):
+            raise CallError(f"timestamp_column is the name of a column or None; got {self.timestamp_column!r}.")
+
+    def environment(self, environment: Environment, parent: int | None, table: str) -> Environment:
+        """The environment of a commit that is to follow ``parent`` (None: version 0).
+
+        Raises SnapshotConflictError when that is not the parent that was expected, and no retry may take it.
+        """
+        tries = 1 + self.retry_count
+        if self.expected_parent is not None and self.expected_parent != parent:
+            tries -= 1
+        if tries == 0:
+            assert self.expected_parent is not None
+            raise unexpected_version(self.expected_parent, parent, table)
+        retry = replace(
+            environment.retry,
+            max_attempts=tries,
+            immediate=0,
+            retry_base_delay_ms=self.retry_base_delay_ms / 2,  # the policy doubles it before the first wait
+            retry_max_delay_ms=self.retry_max_delay_ms,
+            retry_jitter=self.retry_jitter,
+            race_max_delay_ms=self.retry_max_delay_ms,
+        )
+        return replace(environment, retry=retry)
+
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """Raises CallError for names that are no options, and for values that are none."""
+    unknown = given.keys() - WriteOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(WriteOptions.__annotations__)
+        raise CallError(f"There is no option {sorted(unknown)[0]!r}. The options of a write are {known}.")
+    return Options(**given)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of the metadata of a write; None is empty. Raises CallError unless it is the same after JSON."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise CallError(f"The metadata of a write is a mapping or None; got {type(given).__name__}.")
+    asked = dict(given)
+    try:
+        kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asked))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise CallError(f"The metadata of a write cannot be written as JSON: {error}.") from None
+    if kept != asked:
+        raise CallError(
+            "The metadata of a write would not be read back as it is. It may hold dict with text as keys, list, str, "
+            "int, finite float, bool and None, at every depth."
+        )
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where verbs write: a store, and transactions on the version that is latest when they begin, as options ask.
+    ``forget``: that version may be old, so the next one to begin looks again."""
+
+    store: LogStore
+    begin: Callable[[Options], Transaction]
+    forget: Callable[[], None]
+
+
+# ------------------------------------------------------------------------------------------------------ staging
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class StagedFiles:
+    """Files below a table that no version names yet. ``DeltaTable.commit_staged`` makes them one, of any number of
+    these together; made by threads, or by other processes and brought here by pickle or as JSON.
+
+    They become part of one version, once. ``table``: the table's metadata when they were written, and ``version`` its
+    latest one then (-1: there was no table; None: not known). ``first_us`` and ``last_us``: the smallest and the
+    largest value of the column ``timestamp_column``, in microseconds since 1970.
+    """
+
+    files: tuple[AddFile, ...]
+    row_count: int
+    table: Metadata
+    timestamp_column: str | None = None
+    first_us: int | None = None
+    last_us: int | None = None
+    version: int | None = None
+
+    def to_json(self) -> str:
+        """As text, for another process."""
+        body = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        actions = {"files": [file.to_json() for file in self.files], "table": self.table.to_json()}
+        return json.dumps({**body, **actions}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> StagedFiles:
+        """What ``to_json`` has written. Raises CallError."""
+        try:
+            body = json.loads(text)
+            plain = msgspec.convert({name: body[name] for name in _PLAIN_FIELDS if name in body}, _PlainFields)
+            files = tuple(AddFile.from_json(file) for file in body["files"])
+            return cls(files, table=Metadata.from_json(body["table"]), **msgspec.structs.asdict(plain))
+        except (ValueError, TypeError, KeyError, DeltaLogError) as error:
+            raise CallError(f"This is no description of staged files: {error}.") from None
+
+
+class _PlainFields(msgspec.Struct):
+    row_count: Size
+    timestamp_column: str | None
+    first_us: Long | None
+    last_us: Long | None
+    version: Long | None = None
+
+
+_PLAIN_FIELDS = _PlainFields.__struct_fields__
+
+
+def stage(target: Target, data: Any, options: Options) -> StagedFiles:
+    """Write rows into files that no version names yet.
+
+    On any error, none of them stays. Raises as DeltaTable.append. Cost: 1 PUT for each file.
+    """
+    with target.begin(options) as transaction:
+        _check_has_rows(transaction.metadata, "rows")
+        return _staged(transaction, fitting(transaction, data), options)
+
+
+def stage_records(target: Target, records: Records | None, options: Options) -> StagedFiles:
+    """As ``stage``, of records pulled one by one."""
+    if records is None:
+        raise NilIteratorError("There are no records: None was given. An empty list is a write without rows.")
+    with target.begin(options) as transaction:
+        _check_has_rows(transaction.metadata, "records")
+        if transaction.metadata.partition_columns:
+            raise PartitioningNotSupportedError(
+                f"{target.store.url} is partitioned by {', '.join(transaction.metadata.partition_columns)}: a stream "
+                "of records goes into one file at a time. write(data) takes rows for partitioned tables."
+            )
+        filled = frozenset(transaction.rules().fillings)
+        return _staged(transaction, record_batches(records, transaction.schema, filled), options)
+
+
+def _staged(transaction: Transaction, batches: Iterable[pa.RecordBatch], options: Options) -> StagedFiles:
+    span = _Span(transaction.schema, options.timestamp_column)
+    rows = transaction.write(span.watch(batches), checksum=options.checksum)
+    files, metadata = transaction.hand_over(), transaction.metadata
+    version = -1 if transaction.snapshot is None else _shared_version(transaction.snapshot)
+    return StagedFiles(files, rows, metadata, options.timestamp_column, span.first_us, span.last_us, version)
+
+
+class _Span:
+    """The smallest and the largest value of a declared column, as rows pass by."""
+
+    def __init__(self, schema: StructType, name: str | None) -> None:
+        self.first_us: int | None = None
+        self.last_us: int | None = None
+        self._column = None if name is None else schema.field(name)
+        if self._column is not None and str(self._column.data_type) not in ("timestamp", "timestamp_ntz"):
+            raise CallError(f"timestamp_column names a column of timestamps; {name} is {self._column.data_type}.")
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches as they are."""
+        for batch in read_once(batches):
+            if self._column is not None:
+                self._look_at(batch, self._column)
+            yield batch
+
+    def _look_at(self, batch: pa.RecordBatch, column: StructField) -> None:
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            if name.lower() == column.name.lower():
+                # What does not fit is refused where the rows are written.
+                with contextlib.suppress(pa.ArrowException):
+                    found = pc.min_max(conform(values, column.data_type, EXACT).cast(pa.int64())).as_py()
+                    self._include(found["min"], found["max"])
+
+    def _include(self, low: int | None, high: int | None) -> None:
+        if low is not None and high is not None:
+            self.first_us = low if self.first_us is None else min(self.first_us, low)
+            self.last_us = high if self.last_us is None else max(self.last_us, high)
+
+
+# ---------------------------------------------------------------------------------------------------- committing
+
+
+def commit_staged(
+    target: Target,
+    staged: Sequence[StagedFiles],
+    metadata: Mapping[str, Any] | None,
+    options: Options,
+    *,
+    owned: bool = False,
+) -> Snapshot:
+    """Make staged files one version. They stay when it fails, to be committed again or given to ``discard_staged``.
+    Those that a version has named before are refused: FilesCommittedError.
+
+    They stay, too, when it is part of a transaction over several tables that is cancelled: whoever staged them may
+    commit them in another one. Those that are ``owned`` were staged for this commit alone, and go then. Cost: as the
+    commit, and unless they are ``owned`` as ``check_never_named``.
+    """
+    told = {"metadata": as_metadata(metadata), **_times(staged)}
+    rows = sum(each.row_count for each in staged)
+
+    def add_files(transaction: Transaction) -> dict[str, str]:
+        for each in staged:
+            _check_fits(each, transaction)
+            if not owned:
+                _check_is_new(each, transaction.snapshot, "Nothing was committed.")
+            transaction.add(*each.files, known=each.table == transaction.metadata)
+            transaction.written_before(file.path for file in each.files if owned)
+        return {"numOutputRows": str(rows), **transaction.staged_metrics()}
+
+    keys = [(target.store.url, file.path) for each in staged for file in each.files]
+    try:
+        committed = commit_one(target, add_files, told, options)
+    except CommitStateUnknownError as error:
+        if target.store.base_version is None:
+            _in_doubt.update(dict.fromkeys(keys, error))
+        raise
+    for key in keys if _in_doubt else ():
+        _in_doubt.pop(key, None)
+    return committed
+
+
+# Commits of staged files that may yet land, by table and path, as long as this process does not know better.
+_in_doubt: dict[tuple[str, str], CommitStateUnknownError] = {}
+
+
+def _shared_version(snapshot: Snapshot) -> int:
+    """The version, as others have it: that which a transaction over several tables is on top of."""
+    base = snapshot.reader.store.base_version
+    return snapshot.version if base is None else base
+
+
+def _check_is_new(staged: StagedFiles, snapshot: Snapshot | None, outcome: str) -> None:
+    """Whether no version has named these files. Raises FilesCommittedError."""
+    if snapshot is not None:
+        since = None if staged.version is None else min(staged.version, _shared_version(snapshot))
+        check_never_named(snapshot, since, [file.path for file in staged.files], outcome)
+
+
+def check_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> None:
+    """Raises CallError for files that were staged for a table of another id."""
+    if any(each.table.id != table.id for each in staged):
+        raise CallError(f"Some of these files were staged for another table than the one at {url}. Stage them there.")
+
+
+def discard_staged(target: Target, staged: Iterable[StagedFiles]) -> list[Exception]:
+    """Delete staged files, best effort; what could not be deleted, and why, is returned.
+
+    Raises FilesCommittedError when a version has named one of them, and the CommitStateUnknownError of a commit of them
+    that may yet land; nothing is deleted then. Cost: as a snapshot and ``check_never_named``, 1 DELETE for each file.
+    """
+    given = list(staged)
+    target.forget()
+    with target.begin(Options()) as transaction:
+        snapshot = transaction.snapshot
+        for each in given:
+            _check_is_new(each, snapshot, "Nothing was deleted.")
+    paths = [file.path for each in given for file in each.files]
+    for path in paths:
+        error = _in_doubt.get((target.store.url, path))
+        if error is not None and (snapshot is None or snapshot.version < error.version):
+            raise error
+        _in_doubt.pop((target.store.url, path), None)
+    return discard(target.store, paths)
+
+
+def commit_one(
+    target: Target, stage_on: Callable[[Transaction], Mapping[str, str]], told: Mapping[str, Any], options: Options
+) -> Snapshot:
+    """What ``stage_on`` stages, as one version; it gives the metrics. Raises as Transaction.commit."""
+    try:
+        with target.begin(options) as transaction:
+            metrics = stage_on(transaction)
+            transaction.tell(told)
+            columns = json.dumps(list(transaction.metadata.partition_columns))
+            transaction.commit("WRITE", {"mode": "Append", "partitionBy": columns}, metrics)
+    except CommitConflictError:
+        target.forget()
+        raise
+    except TableExistsError:  # another writer's first version came before ours: follow it, if that may be
+        return commit_one(target, stage_on, told, replace(options, retry_count=options.retry_count - 1))
+    assert transaction.committed is not None
+    return transaction.committed
+
+
+def _check_fits(staged: StagedFiles, transaction: Transaction) -> None:
+    """Whether files written for the table as it was are files of the table as it is."""
+    _check_has_rows(transaction.metadata, "rows")
+    if not files_still_fit(staged.table, transaction.metadata):
+        version = -1 if transaction.snapshot is None else transaction.snapshot.version
+        raise MetadataChangedError(
+            f"{transaction.reader.store.url}: columns, partitioning or constraints are no longer those that the staged "
+            "files were written for. Nothing was committed; stage them again.",
+            winning_version=version,
+            winning_operation=None,
+            retryable=False,
+        )
+
+
+def _times(staged: Sequence[StagedFiles]) -> dict[str, Any]:
+    declared = [each for each in staged if each.timestamp_column is not None]
+    columns = {each.timestamp_column for each in declared}
+    if len(columns) > 1:
+        raise CallError(f"Files that are committed together declare one timestamp column, not {len(columns)}.")
+    first = [each.first_us for each in declared if each.first_us is not None]
+    last = [each.last_us for each in declared if each.last_us is not None]
+    if not (first and last):
+        return {}
+    return {"timestampColumn": columns.pop(), "minTimestampMicros": min(first), "maxTimestampMicros": max(last)}
+
+
+def _check_has_rows(metadata: Metadata, what: str) -> None:
+    if holds_blobs(metadata):
+        raise CodecNotStreamableError(
+            f"A table of blobs takes bytes, not {what}: use stream_write(), or write(data) with bytes."
+        )
+
+
+def holds_blobs(metadata: Metadata) -> bool:
+    """Whether a table is one of blobs."""
+    return metadata.configuration.get(BLOBS_PROPERTY) == "true"

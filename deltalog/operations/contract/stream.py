@@ -1,0 +1,220 @@
+"""The verbs of the write contract (docs/contracts/write.md) that leave nothing behind when they fail: rows, streams of
+records, and streams of bytes into a table of blobs.
+
+Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+import pyarrow as pa
+
+from deltalog.arguments import checked
+from deltalog.errors import (
+    CallError,
+    CodecConfiguredError,
+    CommitStateUnknownError,
+    DeltaLogError,
+    StoreError,
+    keep_cleanup_errors,
+)
+from deltalog.protocol.paths import encode_path
+from deltalog.protocol.schema import PrimitiveType, StructField, StructType
+from deltalog.commit.loop import ClockDriftWarning
+from deltalog.operations.data_files import HashedFile, discard
+from deltalog.operations.contract.records import Records
+from deltalog.operations.contract.staging import (
+    Options,
+    StagedFiles,
+    Target,
+    as_metadata,
+    commit_one,
+    commit_staged,
+    holds_blobs,
+    stage,
+    stage_records,
+)
+from deltalog.operations.transaction import Transaction
+
+if TYPE_CHECKING:
+    from deltalog.log.snapshot import Snapshot
+
+# Engines pass over hidden directories when they vacuum, and Parquet holds no value of more than 2 GiB.
+BLOBS_DIRECTORY = "_blobs"
+BLOB_SCHEMA = StructType(
+    (
+        StructField("path", PrimitiveType("string"), nullable=False),
+        StructField("size", PrimitiveType("long"), nullable=False),
+        StructField("sha256", PrimitiveType("string")),
+    )
+)
+
+log = logging.getLogger(__name__)
+
+
+def write(target: Target, data: Any, metadata: Mapping[str, Any] | None, options: Options) -> Snapshot:
+    """One version of rows; or of bytes, in a table of blobs."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        with StreamWriter(target, metadata, options) as writer:
+            writer.write(data)
+            return writer.commit()
+    as_metadata(metadata)  # before any file is written
+    return _commit_or_discard(target, stage(target, data, options), metadata, options)
+
+
+def write_records(
+    target: Target, records: Records | None, metadata: Mapping[str, Any] | None, options: Options
+) -> Snapshot:
+    """One version of all records of a stream."""
+    as_metadata(metadata)
+    return _commit_or_discard(target, stage_records(target, records, options), metadata, options)
+
+
+def _commit_or_discard(
+    target: Target, staged: StagedFiles, metadata: Mapping[str, Any] | None, options: Options
+) -> Snapshot:
+    try:
+        return commit_staged(target, [staged], metadata, options, owned=True)
+    except CommitStateUnknownError:
+        raise
+    except (DeltaLogError, ClockDriftWarning) as error:
+        keep_cleanup_errors(error, discard(target.store, [file.path for file in staged.files]))
+        raise
+
+
+@checked
+class StreamWriter:
+    """One run of bytes on its way to be a version of a table of blobs; made by ``DeltaTable.stream_write``.
+
+    The bytes go once, in pieces, to where they will stay. Nobody sees them before ``commit``; ``close`` without it, or
+    leaving the ``with`` block, is ``abort``. Memory: one piece, and what the store collects of a part (S3: 16 MiB).
+    """
+
+    def __init__(self, target: Target, metadata: Mapping[str, Any] | None, options: Options) -> None:
+        self._told = {"metadata": as_metadata(metadata)}
+        self._target, self._options = target, options
+        if options.timestamp_column is not None:
+            raise CallError("Bytes have no timestamp column.")
+        with target.begin(options) as transaction:
+            if not holds_blobs(transaction.metadata):
+                raise CodecConfiguredError(
+                    f"{target.store.url} holds rows in Parquet files, not bytes: use write or stream_write_records. "
+                    "DeltaTable.create_for_blobs makes a table of blobs."
+                )
+            self.path = f"{BLOBS_DIRECTORY}/{transaction.new_uuid()}"
+        self.size_bytes = 0
+        self.cleanup_errors: tuple[Exception, ...] = ()
+        self._sending = contextlib.ExitStack()
+        file: BinaryIO = self._sending.enter_context(target.store.open_output(self.path))
+        self._file: BinaryIO | HashedFile = file if options.checksum is None else HashedFile(file)
+        self._state: Literal["open", "committed", "aborted", "unsettled"] = "open"
+        self._is_sent = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Send a piece; its length. Raises StoreError, and then the bytes are given up and gone."""
+        self._check_open()
+        try:
+            view = memoryview(data).cast("B")
+        except TypeError:
+            raise CallError(f"A piece of a blob is bytes; got {type(data).__name__}.") from None
+        try:
+            self._file.write(view)
+        except BaseException as error:
+            told = self._give_up(error)
+            if told is error:
+                raise
+            raise told from error
+        self.size_bytes += len(view)
+        return len(view)
+
+    def commit(self) -> Snapshot:
+        """Make the bytes the next version, of one row.
+
+        On an error, none of them stays, unless it is CommitStateUnknownError. Raises SnapshotConflictError and as
+        Transaction.commit. Cost: 1 PUT of the row, and the commit.
+        """
+        self._check_open()
+        try:
+            self._sending.close()
+            self._is_sent = True
+            self._state = "unsettled"  # as it is when an error of another kind comes while the commit is under way
+            snapshot = commit_one(self._target, self._add_row, {**self._told, "blob": self._blob()}, self._options)
+        except CommitStateUnknownError:
+            raise
+        except (DeltaLogError, ClockDriftWarning) as error:
+            self._give_up(error)
+            raise
+        self._state = "committed"
+        return snapshot
+
+    def abort(self) -> None:
+        """Give the bytes up: they are removed, best effort, and what went wrong then is in ``cleanup_errors``. A second
+        time is no error; after ``commit`` it is a CallError."""
+        if self._state != "aborted":
+            self._check_open()
+            self._give_up(None)
+
+    def close(self) -> None:
+        """End: what is not committed is aborted. Any number of times."""
+        if self._state == "open":
+            self.abort()
+
+    def __enter__(self) -> StreamWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._state == "open":
+            self._give_up(error)
+
+    def _check_open(self) -> None:
+        if self._state != "open":
+            raise CallError(f"This stream is {self._state}. Begin another one with stream_write().")
+
+    def _add_row(self, transaction: Transaction) -> dict[str, str]:
+        if not holds_blobs(transaction.metadata):
+            raise CodecConfiguredError(f"{self._target.store.url} is no table of blobs any more.")
+        row = pa.table({name: [value] for name, value in {"sha256": None, **self._blob()}.items()})
+        transaction.write(row.select(BLOB_SCHEMA.names).to_batches(), checksum=self._options.checksum)
+        transaction.written_before([encode_path(self.path)])
+        return {"numOutputRows": "1", **transaction.staged_metrics()}
+
+    def _blob(self) -> dict[str, Any]:
+        """What commit and row say of the bytes."""
+        blob = {"path": self.path, "size": self.size_bytes}
+        return {**blob, "sha256": self._file.hexdigest()} if isinstance(self._file, HashedFile) else blob
+
+    def _give_up(self, error: BaseException | None) -> BaseException:
+        """Remove the files of the stream; a failure to do so is added to ``error``, the cause, and never replaces it.
+
+        The cause as the store tells it: of an OSError of its file, the StoreError that it makes of that.
+        """
+        self._state = "aborted"
+        cause: BaseException = _Abandoned() if error is None else error
+        failures: list[Exception] = []
+        try:
+            self._sending.__exit__(type(cause), cause, cause.__traceback__)
+        except StoreError as failure:
+            if failure.__cause__ is cause:
+                cause = failure
+            elif failure is not cause:
+                failures.append(failure)
+        except Exception as failure:
+            failures += [] if failure is cause else [failure]
+        if self._is_sent:
+            failures += discard(self._target.store, [self.path])
+        keep_cleanup_errors(cause, failures)
+        self.cleanup_errors = getattr(cause, "cleanup_errors", ())
+        for each in self.cleanup_errors:
+            log.warning("%s: %s was given up and may be there still: %s", self._target.store.url, self.path, each)
+        return cause
+
+
+class _Abandoned(Exception):
+    """Ends the writing of a file that nobody wants."""

@@ -1,0 +1,71 @@
+"""Checks whether a version of a table has added some files: these must not be added again, and not be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.errors import FilesCommittedError, MissingVersionError
+from deltalog.arrow_arrays import strings
+from deltalog.log.snapshot import Snapshot
+from deltalog.protocol.paths import are_ordinary
+
+# So many commits are read one by one; beyond that the state of the table costs less.
+_FEW_COMMITS = 100
+
+
+def live_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
+    """Those of these paths, as in the store, that are live files, with the numbers of their rows in ``files``."""
+    names = snapshot.files()["path"]
+    if are_ordinary(paths) and are_ordinary(names.to_pylist()):
+        rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()
+        return {path: row for path, row in zip(paths, rows, strict=True) if row is not None}
+    wanted = set(paths)
+    found = {snapshot.reader.files.find(name)[1]: row for row, name in enumerate(names.to_pylist())}
+    return {path: row for path, row in found.items() if path in wanted}
+
+
+def check_not_live(snapshot: Snapshot, paths: Sequence[str]) -> None:
+    """Raises FilesCommittedError when one of these paths, as they are in the store, is a live file. Cost: as
+    ``Snapshot.files``."""
+    for path in live_rows(snapshot, paths):
+        raise _committed(snapshot, path, None, "Nothing was committed.")
+
+
+def check_never_named(snapshot: Snapshot, since: int | None, names: Collection[str], outcome: str) -> None:
+    """Raises FilesCommittedError when a commit after the version ``since`` (None: any) has added one of these files,
+    named as in the log, whether it is live still or was removed. ``outcome``: what the error says was not done.
+
+    Cost: 1 GET for each version since; where these are more than a hundred, or gone from the log, as ``Snapshot.files``
+    and ``Snapshot.tombstones``, which do not know of files that were removed long ago.
+    """
+    wanted = set(names)
+    if since is not None and snapshot.version - since <= _FEW_COMMITS:
+        try:
+            for commit in snapshot.reader.commits(range(since + 1, snapshot.version + 1)):
+                for add in commit.adds:
+                    if add.path in wanted:
+                        raise _committed(snapshot, add.path, commit.version, outcome)
+            return
+        except MissingVersionError:
+            pass  # the log was cleaned up
+    for files in (snapshot.files(["path"]), snapshot.tombstones(0)):
+        for path in _among(files["path"], wanted):
+            raise _committed(snapshot, path, None, outcome)
+
+
+def _among(paths: pa.ChunkedArray, wanted: Collection[str]) -> list[str]:
+    found: list[str] = paths.filter(pc.is_in(paths, value_set=strings(sorted(wanted)))).to_pylist()
+    return found
+
+
+def _committed(snapshot: Snapshot, path: str, version: int | None, outcome: str) -> FilesCommittedError:
+    which = "an earlier version" if version is None else f"version {version}"
+    return FilesCommittedError(
+        f"{snapshot.url}: {path} is already a file of the table: {which} added it. {outcome} If that was an earlier "
+        "attempt of this call, that attempt succeeded.",
+        path=path,
+        version=version,
+    )

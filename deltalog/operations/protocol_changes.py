@@ -1,0 +1,293 @@
+"""Table features added and dropped.
+
+Dropping goes by what readers of each version meet. A feature that only writers honour can go once the table holds
+no trace of it. One that readers honour too leaves traces in the log: a client that lacks it must not come upon them
+below a protocol that does not name it, so it stays until the log has forgotten them.
+
+Spec: PROTOCOL.md#table-features, #protocol-evolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltalog.errors import CallError, UnsupportedFeatureError
+from deltalog.log.reader import LogReader
+from deltalog.log.replay import add_actions
+from deltalog.log.segment import Checkpoint
+from deltalog.log.snapshot import Snapshot, load
+from deltalog.protocol import features, row_tracking, timestamps
+from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
+from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.paths import LogFileKind, log_path
+from deltalog.protocol.properties import (
+    APPEND_ONLY,
+    CHECKPOINT_POLICY,
+    CHECKPOINT_PROTECTION_BEFORE,
+    ENABLE_CHANGE_DATA_FEED,
+    ENABLE_DELETION_VECTORS,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_ROW_TRACKING,
+    ENABLE_TYPE_WIDENING,
+    Property,
+)
+from deltalog.protocol.schema import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY, uses_type
+from deltalog.protocol.widening import TYPE_CHANGES_KEY
+from deltalog.commit.loop import CommitResult
+from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.operations.transaction import Transaction
+
+_COMMITS_AT_ONCE = 256
+
+
+def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata) -> CommitResult:
+    """Commit a protocol that names a feature, and those that it requires; nothing is done when it does already."""
+    feature = features.feature(name)
+    if feature.writes is features.Writes.NO:
+        raise UnsupportedFeatureError(
+            f"{name} cannot be added: deltalog could not write the table after that.", features=(name,)
+        )
+    protocol = features.with_features(transaction.protocol, [name])
+    if protocol == transaction.protocol:
+        return skipped(transaction)
+    transaction.set_protocol(protocol)
+    parameters = {"newProtocol": canonical_json(protocol.to_json())}
+    return transaction.commit("UPGRADE PROTOCOL", parameters, user_metadata=user_metadata)
+
+
+def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: UserMetadata) -> CommitResult:
+    """Commit that a feature is no longer used, where properties say so, and then that the protocol is without it.
+
+    The second commit is refused with an error that says what to do while the table, or for features of readers the
+    log, holds traces of it; the first one stands then.
+    """
+    feature = features.feature(name)
+    removal = _REMOVALS.get(name)
+    if removal is None:
+        why = _STAYS.get(name, "the rows would have to be written anew. Copy them into a new table")
+        raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
+    with begin() as transaction:
+        if name not in features.writer_features(transaction.protocol):
+            return skipped(transaction)
+        _check_not_required(transaction, name)
+        in_use = [key for key in removal.properties if key in transaction.metadata.configuration]
+        if in_use:
+            transaction.unset_properties(in_use)
+            parameters = {"properties": canonical_json(in_use), "ifExists": "true"}
+            transaction.commit("UNSET TBLPROPERTIES", parameters, user_metadata=user_metadata)
+    with begin() as transaction:
+        _check_not_required(transaction, name)
+        snapshot = transaction.snapshot
+        assert snapshot is not None
+        obstacle = removal.obstacle(snapshot) or (_traces(snapshot, removal) if feature.reader else None)
+        if obstacle is not None:
+            raise CallError(f"{snapshot.url}: the table feature {name} cannot be dropped yet: {obstacle}")
+        # Metadata as it was found, files as they were found: what comes in between may use the feature.
+        transaction.unset_properties(removal.unset_with_it)
+        transaction.read_whole_table()
+        if name == row_tracking.FEATURE:
+            _forget_row_ids(transaction, snapshot)
+        transaction.set_protocol(features.without_feature(transaction.protocol, name))
+        parameters = {"featureName": name, "truncateHistory": "false"}
+        return transaction.commit("DROP FEATURE", parameters, user_metadata=user_metadata)
+
+
+def _check_not_required(transaction: Transaction, name: str) -> None:
+    dependents = features.requiring(transaction.protocol, name)
+    if dependents:
+        raise CallError(f"The table feature {name} is required by {', '.join(dependents)}. Drop that first.")
+
+
+def _forget_row_ids(transaction: Transaction, snapshot: Snapshot) -> None:
+    """Take the ids from the files: with them, a later return of row tracking would give ids out twice."""
+    files = snapshot.files()
+    tracked = files.filter(pc.or_(files["base_row_id"].is_valid(), files["default_row_commit_version"].is_valid()))
+    for add in add_actions(tracked):
+        transaction.add(msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None))
+    for domain in snapshot.domain_metadata:
+        if domain.domain == row_tracking.DOMAIN:
+            transaction.stage_domain(msgspec.structs.replace(domain, removed=True))
+
+
+# -------------------------------------------------------------------------------------- what holds a feature
+
+
+def _nothing(snapshot: Snapshot) -> str | None:
+    return None
+
+
+def _no_metadata(metadata: Metadata) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """``properties``: unset first; ``unset_with_it``: in the commit that drops the feature. ``obstacle``: what the
+    table still holds of it, in words, with what to do. ``uses`` and ``vectors``: what the log must not hold any more,
+    for features that readers honour."""
+
+    properties: tuple[str, ...] = ()
+    unset_with_it: tuple[str, ...] = ()
+    obstacle: Callable[[Snapshot], str | None] = _nothing
+    uses: Callable[[Metadata], bool] = _no_metadata
+    vectors: bool = False
+
+
+def _traces(snapshot: Snapshot, removal: Removal) -> str | None:
+    version = _last_trace(snapshot, removal)
+    if version is None:
+        return None
+    return (
+        f"version {version}, which the log still has, uses it, and clients without the feature would misread it. "
+        "It is not used any more. Write a checkpoint (checkpoint()), wait until the log is cleaned up beyond that "
+        "version (delta.logRetentionDuration), and call drop_feature again."
+    )
+
+
+def _last_trace(snapshot: Snapshot, removal: Removal) -> int | None:
+    """The last version of the log that uses a feature. Cost: 1 LIST, 1 GET for each commit, the oldest checkpoint."""
+    reader = snapshot.reader
+    listing = reader.list_from()
+    versions = [version for version in listing.commits if version <= snapshot.version]
+    for start in range(len(versions) - 1, -1, -_COMMITS_AT_ONCE):
+        for commit in reversed(reader.commits(versions[max(0, start + 1 - _COMMITS_AT_ONCE) : start + 1])):
+            files: list[AddFile | RemoveFile] = [*commit.adds, *commit.removes]
+            if removal.vectors and any(file.deletion_vector is not None for file in files):
+                return commit.version
+            if commit.metadata is not None and removal.uses(commit.metadata):
+                return commit.version
+    if listing.checkpoints and (not versions or versions[0] > 0):
+        oldest = load(reader, listing, listing.checkpoints[0].version)
+        if removal.uses(oldest.metadata) or (removal.vectors and _has_vectors(oldest)):
+            return oldest.version
+    return None
+
+
+def _has_vectors(snapshot: Snapshot) -> bool:
+    tables = (snapshot.files(["deletion_vector"]), snapshot.tombstones(-1))
+    return any(table["deletion_vector"].null_count < table.num_rows for table in tables)
+
+
+def _fields_with(key: str, what: str) -> Callable[[Snapshot], str | None]:
+    def obstacle(snapshot: Snapshot) -> str | None:
+        return f"{what}." if features.any_field_has(snapshot.schema, key) else None
+
+    return obstacle
+
+
+def _columns_of(type_name: str) -> Callable[[Snapshot], str | None]:
+    def obstacle(snapshot: Snapshot) -> str | None:
+        found = uses_type(snapshot.schema, type_name)
+        return f"the table has columns of type {type_name}; drop them first." if found else None
+
+    return obstacle
+
+
+def _constraints(snapshot: Snapshot) -> str | None:
+    used = features.is_used("checkConstraints", snapshot.metadata, snapshot.schema)
+    return "the table has constraints; drop them first." if used else None
+
+
+def _domains(snapshot: Snapshot) -> str | None:
+    names = [each.domain for each in snapshot.domain_metadata]
+    return f"the table has the metadata domains {', '.join(names)}; remove them first." if names else None
+
+
+def _vectors(snapshot: Snapshot) -> str | None:
+    files = snapshot.files(["deletion_vector"])
+    with_vector = files.num_rows - files["deletion_vector"].null_count
+    if not with_vector:
+        return None
+    return f"{with_vector} files have deletion vectors; write them anew first (in Spark REORG TABLE … APPLY (PURGE))."
+
+
+def _mapping(snapshot: Snapshot) -> str | None:
+    used = features.is_used("columnMapping", snapshot.metadata, snapshot.schema)
+    return "the table maps its columns; copy the rows into a new table." if used else None
+
+
+def _v2_checkpoints(snapshot: Snapshot) -> str | None:
+    reader = snapshot.reader
+    held = [each.version for each in reader.list_from().checkpoints if _is_v2(reader, each)]
+    if not held:
+        return None
+    return (
+        f"the log has the V2 checkpoint of version {held[-1]}. Write a classic one (checkpoint()), wait until the log "
+        "is cleaned up beyond that version, and call drop_feature again."
+    )
+
+
+def _is_v2(reader: LogReader, checkpoint: Checkpoint) -> bool:
+    if checkpoint.kind is not LogFileKind.CLASSIC_CHECKPOINT:
+        return checkpoint.kind is LogFileKind.UUID_CHECKPOINT
+    # A classic name may hold one too; only V2 has this column.
+    with pq.ParquetFile(reader.store.open_input(log_path(checkpoint.names[0]))) as file:
+        return "checkpointMetadata" in file.schema_arrow.names
+
+
+def _protection(snapshot: Snapshot) -> str | None:
+    before = CHECKPOINT_PROTECTION_BEFORE.read(snapshot.metadata.configuration)
+    listing = snapshot.reader.list_from()
+    oldest = min((*listing.commits[:1], *(each.version for each in listing.checkpoints[:1])), default=0)
+    if before <= oldest:
+        return None
+    return f"the log has versions before {before}, whose checkpoints are protected. Wait until they are cleaned up."
+
+
+def _has_field(key: str) -> Callable[[Metadata], bool]:
+    return lambda metadata: features.any_field_has(metadata.schema, key)
+
+
+def _has_type(name: str) -> Callable[[Metadata], bool]:
+    return lambda metadata: uses_type(metadata.schema, name)
+
+
+def _is_true(prop: Property[bool]) -> Callable[[Metadata], bool]:
+    return lambda metadata: prop.read(metadata.configuration)
+
+
+_WIDENING = Removal(
+    (ENABLE_TYPE_WIDENING.key,),
+    obstacle=_fields_with(TYPE_CHANGES_KEY, "columns were widened; copy the rows into a new table"),
+    uses=lambda metadata: _is_true(ENABLE_TYPE_WIDENING)(metadata) or _has_field(TYPE_CHANGES_KEY)(metadata),
+)
+# Why some are never dropped.
+_STAYS = {
+    features.CATALOG_MANAGED: (
+        "those who know the table by its catalog would go on there. A copy of its rows is a table of its own"
+    )
+}
+_REMOVALS = {
+    "appendOnly": Removal((APPEND_ONLY.key,)),
+    "invariants": Removal(obstacle=_fields_with(INVARIANT_KEY, "columns have invariants")),
+    "checkConstraints": Removal(obstacle=_constraints),
+    "generatedColumns": Removal(obstacle=_fields_with(GENERATION_KEY, "columns are generated")),
+    "identityColumns": Removal(obstacle=_fields_with(IDENTITY_KEY, "the table has identity columns")),
+    "allowColumnDefaults": Removal(obstacle=_fields_with(DEFAULT_KEY, "columns have defaults")),
+    "changeDataFeed": Removal((ENABLE_CHANGE_DATA_FEED.key,)),
+    "domainMetadata": Removal(obstacle=_domains),
+    row_tracking.FEATURE: Removal((ENABLE_ROW_TRACKING.key, "delta.rowTrackingSuspended")),
+    timestamps.FEATURE: Removal((ENABLE_IN_COMMIT_TIMESTAMPS.key,)),
+    "checkpointProtection": Removal(unset_with_it=(CHECKPOINT_PROTECTION_BEFORE.key,), obstacle=_protection),
+    "vacuumProtocolCheck": Removal(),
+    "v2Checkpoint": Removal((CHECKPOINT_POLICY.key,), obstacle=_v2_checkpoints),
+    "deletionVectors": Removal(
+        (ENABLE_DELETION_VECTORS.key,),
+        obstacle=_vectors,
+        uses=_is_true(ENABLE_DELETION_VECTORS),
+        vectors=True,
+    ),
+    "columnMapping": Removal(
+        obstacle=_mapping, uses=lambda metadata: features.is_used("columnMapping", metadata, metadata.schema)
+    ),
+    "typeWidening": _WIDENING,
+    "typeWidening-preview": _WIDENING,
+    "timestampNtz": Removal(obstacle=_columns_of("timestamp_ntz"), uses=_has_type("timestamp_ntz")),
+    "variantType": Removal(obstacle=_columns_of("variant"), uses=_has_type("variant")),
+    "variantType-preview": Removal(obstacle=_columns_of("variant"), uses=_has_type("variant")),
+}

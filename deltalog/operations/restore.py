@@ -1,0 +1,254 @@
+"""A table brought back to an earlier version, by a new commit on top of the latest one.
+
+Files that were live then and are not now are added again, those that are live now and were not are removed. Schema,
+partitioning, properties and metadata domains become those of then; what must never go back stays: in-commit
+timestamps, table features, the highest column id, the row ids given out, the progress of applications.
+
+Spec: PROTOCOL.md leaves restoring to writers; #row-tracking, #column-mapping, #in-commit-timestamps say what stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.errors import InvalidDataFileError
+from deltalog.log.replay import add_actions, files_without
+from deltalog.log.snapshot import Snapshot
+from deltalog.log.statistics import live_rows_of_each
+from deltalog.protocol import column_mapping, deletion_vectors, features, row_tracking, timestamps
+from deltalog.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
+from deltalog.protocol.evolution import settled
+from deltalog.protocol.properties import (
+    CATALOG_ID_KEY,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLEMENT_TIMESTAMP_KEY,
+    ENABLEMENT_VERSION_KEY,
+)
+from deltalog.storage.table_files import TableFiles
+from deltalog.commit.loop import CommitResult
+from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.operations.transaction import Transaction
+
+_HEAD_THREADS, _HEADS_AT_ONCE = 16, 32
+# Kept as they are now: the history of timestamps goes on, whatever the table looked like.
+_KEPT_PROPERTIES = (
+    ENABLE_IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY, CATALOG_ID_KEY,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """What a restore did, or would do. Sizes are of data files, in bytes.
+
+    ``version``: the one restored. ``missing_files``: those to be added that are no longer in the store, by path as
+    in the log. ``commit``: None where nothing was committed, being a dry run.
+    """
+
+    version: int
+    added_files: int
+    added_bytes: int
+    removed_files: int
+    removed_bytes: int
+    files_after: int
+    bytes_after: int
+    changes_metadata: bool
+    missing_files: tuple[str, ...] = ()
+    commit: CommitResult | None = None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the table was already as it was then."""
+        return not (self.added_files or self.removed_files or self.changes_metadata)
+
+
+def restore(
+    transaction: Transaction,
+    target: Snapshot,
+    timestamp: str | None,
+    ignore_missing_files: bool,
+    dry_run: bool,
+    user_metadata: UserMetadata,
+) -> RestoreResult:
+    """Stage and commit that the table is as at ``target`` again; with ``dry_run`` only say what that would be.
+
+    ``timestamp``: the point in time by which the target was asked for; it is recorded. Raises InvalidDataFileError
+    when files are gone, before anything is staged. Cost: the files of both versions, 1 HEAD for each file to be
+    added and for its deletion vector, in threads, and a commit.
+    """
+    current = transaction.snapshot
+    assert current is not None
+    gone = files_without(current.files(), target.files())
+    to_add = _to_add(current.files(), target.files())
+    back = add_actions(to_add)
+    missing = _missing(current.reader.files, back)
+    if missing and not (ignore_missing_files or dry_run):
+        raise _files_are_gone(target, missing)
+    lost = set(missing)
+    back = [msgspec.structs.replace(add, data_change=True) for add in back if add.path not in lost]
+    protocol, metadata = _state_after(transaction, current, target)
+    domains = _domains_after(current, target)
+    changes_metadata = bool(domains) or (protocol, metadata) != (current.protocol, current.metadata)
+    result = _counted(target, back, gone, missing, changes_metadata)
+    if dry_run:
+        return result
+    if result.changes_nothing:
+        return replace(result, commit=skipped(transaction))
+    transaction.require_serializable()
+    transaction.read_whole_table()
+    transaction.read_all_domains()
+    transaction.remove_files(gone)
+    transaction.add(*back, known=True)
+    for domain in domains:
+        transaction.stage_domain(domain)
+    transaction.stage_state(protocol, metadata)
+    parameters = {"version": None if timestamp is not None else target.version, "timestamp": timestamp}
+    metrics = {**_metrics(result), **_rows_metrics(_without(to_add, lost), gone)}
+    commit = transaction.commit("RESTORE", parameters, metrics, user_metadata)
+    return replace(result, commit=commit)
+
+
+# ------------------------------------------------------------------------------------------------- files
+
+
+def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
+    """The files of the target that are not live, and those that have lost their row ids since."""
+    absent = files_without(target, current)
+    had_ids = target.filter(target["base_row_id"].is_valid())
+    without_ids = current.filter(current["base_row_id"].is_null())
+    return pa.concat_tables([absent, files_without(had_ids, files_without(had_ids, without_ids))])
+
+
+def _missing(files: TableFiles, adds: Sequence[AddFile]) -> tuple[str, ...]:
+    """The paths of files that are not in the store, or whose deletion vector is not."""
+
+    def missing(some: Sequence[AddFile]) -> list[str]:
+        return [add.path for add in some if any(_is_absent(files, name) for name in _names(add))]
+
+    pieces = [adds[start : start + _HEADS_AT_ONCE] for start in range(0, len(adds), _HEADS_AT_ONCE)]
+    with ThreadPoolExecutor(_HEAD_THREADS) as threads:
+        return tuple(path for found in threads.map(missing, pieces) for path in found)
+
+
+def _is_absent(files: TableFiles, name: str) -> bool:
+    store, path = files.find(name)
+    return store.head(path) is None
+
+
+def _names(add: AddFile) -> list[str]:
+    vector = add.deletion_vector
+    if vector is None or vector.storage_type == "i":
+        return [add.path]
+    relative = vector.storage_type == "u"
+    return [add.path, deletion_vectors.relative_path(vector) if relative else vector.path_or_inline_dv]
+
+
+def _files_are_gone(target: Snapshot, missing: Sequence[str]) -> InvalidDataFileError:
+    return InvalidDataFileError(
+        f"{target.url}: version {target.version} cannot be restored: {len(missing)} of its files are gone "
+        f"(the first: {missing[0]}), as after a vacuum. Nothing was committed. Restore a later version, or pass "
+        "ignore_missing_files=True to do without their rows.",
+        path=missing[0],
+    )
+
+
+# ----------------------------------------------------------------------------------------- everything else
+
+
+def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) -> tuple[Protocol, Metadata]:
+    """Protocol and metadata of the target, with what must not go back as it is now."""
+    now, then = current.metadata, target.metadata
+    kept = {key: value for key, value in now.configuration.items() if key in _KEPT_PROPERTIES}
+    others = {key: value for key, value in then.configuration.items() if key not in _KEPT_PROPERTIES}
+    restored = msgspec.structs.replace(then, id=now.id, created_time=now.created_time, configuration={**others, **kept})
+    metadata = _mapped_as_now(restored, now, transaction)
+    # In-commit timestamps stay as they are now, and so does their feature.
+    returning = [name for name in features.writer_features(target.protocol) if name != timestamps.FEATURE]
+    wanted = [*returning, *features.features_for(metadata, metadata.schema)]
+    return features.with_features(current.protocol, wanted), metadata
+
+
+def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> Metadata:
+    """The metadata with column mapping left on where it is, and the highest id that was ever given out."""
+    highest = max(column_mapping.highest_id(each.configuration) for each in (then, now))
+    if not highest:
+        return then
+    before = _with(then, {column_mapping.MAX_ID_KEY: str(highest)})
+    mode = column_mapping.mode_of(now.configuration)
+    if mode == "none" or column_mapping.mode_of(then.configuration) != "none":
+        return before
+    # It was turned on later: the files of then have the names of then.
+    after = _with(before, {column_mapping.MODE_KEY: mode})
+    return settled(before, after, transaction.protocol, transaction.new_uuid)[1]
+
+
+def _with(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:
+    return msgspec.structs.replace(metadata, configuration={**metadata.configuration, **properties})
+
+
+def _domains_after(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
+    """What must be said of domains for them to be as then; the row ids that are given out stay given out."""
+    now = {each.domain: each for each in current.domain_metadata}
+    then = {each.domain: each for each in target.domain_metadata}
+    if row_tracking.DOMAIN in now:
+        then[row_tracking.DOMAIN] = now[row_tracking.DOMAIN]
+    removed = [msgspec.structs.replace(each, removed=True) for name, each in now.items() if name not in then]
+    return [*removed, *(each for name, each in then.items() if now.get(name) != each)]
+
+
+# ------------------------------------------------------------------------------------------------ account
+
+
+def _without(files: pa.Table, paths: Set[str]) -> pa.Table:
+    return files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array([*paths], pa.string()))))
+
+
+def _counted(
+    target: Snapshot, back: Sequence[AddFile], gone: pa.Table, missing: Sequence[str], changes_metadata: bool
+) -> RestoreResult:
+    files = target.files(["path", "size"])
+    lost = files.filter(pc.is_in(files["path"], value_set=pa.array(missing, pa.string())))
+    return RestoreResult(
+        version=target.version,
+        added_files=len(back),
+        added_bytes=sum(add.size for add in back),
+        removed_files=gone.num_rows,
+        removed_bytes=_bytes(gone),
+        files_after=files.num_rows - lost.num_rows,
+        bytes_after=_bytes(files) - _bytes(lost),
+        changes_metadata=changes_metadata,
+        missing_files=tuple(missing),
+    )
+
+
+def _bytes(files: pa.Table) -> int:
+    return int(pc.sum(files["size"]).as_py() or 0)
+
+
+def _rows_metrics(back: pa.Table, gone: pa.Table) -> dict[str, int]:
+    """Rows that come back and rows that go, of a file whose deletion vector changes only the difference; nothing where
+    a file has no statistics. delta-spark counts no rows here, so the names are those of its writes."""
+    rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, gone)]
+    changes = []
+    for path in rows[0].keys() | rows[1].keys():
+        after, before = (each.get(path, 0) for each in rows)
+        if after is None or before is None:
+            return {}
+        changes.append(after - before)
+    return {"numOutputRows": sum(n for n in changes if n > 0), "numDeletedRows": -sum(n for n in changes if n < 0)}
+
+
+def _metrics(result: RestoreResult) -> dict[str, int]:
+    return {
+        "numRestoredFiles": result.added_files,
+        "restoredFilesSize": result.added_bytes,
+        "numRemovedFiles": result.removed_files,
+        "removedFilesSize": result.removed_bytes,
+        "numOfFilesAfterRestore": result.files_after,
+        "tableSizeAfterRestore": result.bytes_after,
+    }

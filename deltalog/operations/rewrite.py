@@ -1,0 +1,300 @@
+"""Rows taken out of existing files: which files go whole, which lose rows, and how those rows are taken out.
+
+Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from deltalog.errors import CallError, InvalidActionError, SchemaMismatchError
+from deltalog.arrow_arrays import FALSE, booleans
+from deltalog.log.replay import add_actions
+from deltalog.log.snapshot import Snapshot
+from deltalog.log.statistics import live_rows
+from deltalog.parallel import in_order
+from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
+from deltalog.expressions.predicate_sql import as_predicate, shown
+from deltalog.expressions.predicates import Predicate, bind, columns_of, matches
+from deltalog.read.data_skipping import split
+from deltalog.protocol import column_mapping, features, row_tracking
+from deltalog.protocol.actions import AddFile
+from deltalog.protocol.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
+from deltalog.protocol.schema import StructType
+from deltalog.operations.data_files import conformed
+from deltalog.operations.one_pass import read_once
+from deltalog.operations.transaction import Transaction
+from deltalog.operations.vectors import masked_statistics
+
+_METRICS = (
+    "numRemovedFiles",
+    "numRemovedBytes",
+    "numAddedFiles",
+    "numAddedBytes",
+    "numCopiedRows",
+    "numDeletionVectorsAdded",
+    "numDeletionVectorsUpdated",
+    "numDeletionVectorsRemoved",
+    "numAddedChangeFiles",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A file of which rows match, by position in the Parquet file: ``deleted`` before, ``matched`` of the others."""
+
+    file: AddFile
+    rows: int
+    deleted: BitMap64
+    matched: BitMap64
+
+    @property
+    def kept(self) -> BitMap64:
+        """What is left of the file."""
+        positions = BitMap64()
+        positions.add_range(0, self.rows)
+        return positions - self.deleted - self.matched
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What a condition means for a version.
+
+    ``whole`` and ``partly`` are files (schema FILES) of which all rows match, and some; ``hits`` has for each of
+    ``partly`` which. ``rows``: how many match, None where statistics do not tell. ``by_vectors``: rows are masked,
+    not moved. ``as_changes``: the commit must list its changes in change files, since rows that are moved would look
+    deleted and inserted.
+    """
+
+    whole: pa.Table
+    partly: pa.Table
+    hits: Sequence[Hit]
+    rows: int | None
+    by_vectors: bool
+    as_changes: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row matches."""
+        return not self.hits and self.whole.num_rows == 0
+
+
+def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
+    """Find the rows for which ``where`` is true (None: all rows), and declare that they were looked for.
+
+    Files are judged by partition values and statistics first; only those that both leave open are read, by threads,
+    and of them only the columns that ``where`` looks at. Memory: the positions that match, compressed. Raises
+    CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as
+    ``Snapshot.files``, and the GETs of these columns.
+    """
+    snapshot = _existing(transaction)
+    predicate = as_predicate(where)
+    files = transaction.find_files(predicate)
+    by_vectors = _has_vectors(transaction)
+    if predicate is None:
+        return Deletion(files, files.slice(0, 0), (), live_rows(files), by_vectors, False)
+    bound = bind(predicate, snapshot.schema)
+    mapping = column_mapping.mode_of(snapshot.metadata.configuration)
+    proven, open_files = split(files, bound, snapshot.schema, snapshot.partition_columns, mapping)
+    found = list(in_order(_searches(snapshot, open_files, bound)))
+    whole = pa.concat_tables([proven, open_files.filter(_mask(bool(h.matched) and not h.kept for h in found))])
+    partly = open_files.filter(_mask(bool(h.matched) and bool(h.kept) for h in found))
+    hits = tuple(hit for hit in found if hit.matched and hit.kept)
+    known = live_rows(proven)
+    rows = None if known is None else known + sum(len(hit.matched) for hit in found)
+    as_changes = bool(hits) and not by_vectors and _tells_changes(transaction)
+    return Deletion(whole, partly, hits, rows, by_vectors, as_changes)
+
+
+def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
+    """Stage a deletion: whole files are removed, and rows of others by deletion vectors or by moving the rows that
+    are left into new files. The operation metrics, as delta-spark names them.
+
+    Moved rows keep their values, and their ids where the table tracks them. Memory: as Transaction.write. Cost: the
+    GETs of what is moved and 1 PUT for each new file; with deletion vectors at most 1 PUT for each 2 MiB of them.
+    With change files also the GETs of the deleted rows and 1 PUT for each of these files.
+    """
+    snapshot = _existing(transaction)
+    removed = deletion.whole if deletion.by_vectors else pa.concat_tables([deletion.whole, deletion.partly])
+    metrics = dict.fromkeys(_METRICS, 0)
+    metrics["numRemovedFiles"], metrics["numRemovedBytes"] = removed.num_rows, pc.sum(removed["size"]).as_py() or 0
+    metrics["numDeletionVectorsRemoved"] = removed.num_rows - removed["deletion_vector"].null_count
+    if deletion.rows is not None:
+        metrics["numDeletedRows"] = deletion.rows
+    transaction.remove_files(removed)
+    if deletion.hits and deletion.by_vectors:
+        _stage_vectors(transaction, deletion, metrics)
+    elif deletion.hits:
+        adds = transaction.write_copies(_kept_rows(snapshot, deletion.hits))
+        metrics["numAddedFiles"], metrics["numAddedBytes"] = len(adds), sum(add.size for add in adds)
+        metrics["numCopiedRows"] = sum(len(hit.kept) for hit in deletion.hits)
+    if deletion.as_changes:
+        metrics["numAddedChangeFiles"] = len(transaction.write_changes(_deleted_rows(snapshot, deletion)))
+    return metrics
+
+
+def _stage_vectors(transaction: Transaction, deletion: Deletion, metrics: dict[str, int]) -> None:
+    hits = deletion.hits
+    vectors = transaction.write_vectors([hit.deleted | hit.matched for hit in hits])
+    transaction.remove_files(deletion.partly)
+    for hit, vector in zip(hits, vectors, strict=True):
+        stats = masked_statistics(hit.file.stats, hit.rows)
+        masked = msgspec.structs.replace(hit.file, deletion_vector=vector, stats=stats, data_change=True)
+        transaction.add(masked, known=True)
+    updated = sum(hit.file.deletion_vector is not None for hit in hits)
+    metrics["numDeletionVectorsAdded"] = len(hits)
+    metrics["numDeletionVectorsUpdated"] = updated
+    metrics["numDeletionVectorsRemoved"] += updated
+
+
+def check_replaces_partitions(transaction: Transaction) -> None:
+    """Raise CallError for a table without partitions, InvalidActionError for an append-only one."""
+    snapshot = _existing(transaction)
+    if not transaction.metadata.partition_columns:
+        raise CallError(f"{snapshot.url} has no partitions to replace. Leave out partitions= to replace all rows.")
+
+
+def matching(
+    transaction: Transaction, reader: Iterable[pa.RecordBatch], where: Predicate | str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a stream, in the types of the table, when ``where`` is true for each.
+
+    Raises SchemaMismatchError at the first that it is not true for, with the number of all of them.
+    """
+    schema = transaction.schema
+    predicate = as_predicate(where)
+    assert predicate is not None
+    bound = bind(predicate, schema)
+    rules = transaction.rules()
+    wrong, example = 0, None
+    for batch in read_once(reader):
+        table = conformed(pa.Table.from_batches([batch]), schema, rules)
+        outside = pc.invert(pc.fill_null(matches(bound, table, schema), FALSE))
+        count = pc.sum(outside).as_py() or 0
+        if count and example is None:
+            looked_at = list(dict.fromkeys(column.path[0] for column in columns_of(bound)))
+            example = table.filter(outside).select(looked_at).slice(0, 1).to_pylist()[0]
+        wrong += count
+        if not wrong:
+            yield from table.to_batches()
+    if wrong:
+        raise SchemaMismatchError(
+            f"{transaction.reader.store.url}: {wrong} of the new rows lie outside of what is replaced, "
+            f"{shown(where)}: for example {example}. Nothing was committed; "
+            "filter the rows, or replace more."
+        )
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def _searches(snapshot: Snapshot, files: pa.Table, bound: Predicate) -> Iterator[Callable[[], Iterator[Hit]]]:
+    names = dict.fromkeys(column.path[0] for column in columns_of(bound))
+    layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
+    for batch in files.to_batches(max_chunksize=1000):
+        for file in add_actions(pa.Table.from_batches([batch])):
+            yield partial(_search, snapshot, file, layout, bound)
+
+
+def _search(snapshot: Snapshot, file: AddFile, layout: FileLayout, bound: Predicate) -> Iterator[Hit]:
+    files, vector = snapshot.reader.files, file.deletion_vector
+    deleted = BitMap64() if vector is None else read_vector(files, vector)
+    matched, rows = BitMap64(), 0
+    for batch in read_file(files, DataFile(file.path, file.partition_values, size=file.size), layout):
+        table = pa.Table.from_batches([batch])
+        verdict = pc.fill_null(matches(bound, table, layout.schema), FALSE)
+        matched |= _positions(verdict, rows)
+        rows += batch.num_rows
+    yield Hit(file, rows, deleted, matched - deleted)
+
+
+def _positions(verdict: pa.Array, start: int) -> BitMap64:
+    found = pc.indices_nonzero(verdict)
+    if len(found) == len(verdict):
+        everything = BitMap64()
+        everything.add_range(start, start + len(verdict))
+        return everything
+    numbers = pc.add(found, pa.scalar(start, pa.uint64()))
+    values = array("Q")
+    values.frombytes(memoryview(numbers.buffers()[1])[: 8 * len(numbers)])
+    return BitMap64(values)
+
+
+def _kept_rows(snapshot: Snapshot, hits: Iterable[Hit]) -> Iterator[pa.RecordBatch]:
+    tracking = row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
+    layout = _layout(snapshot, snapshot.schema, tracking)
+    # Neighbours share partitions: the fewer files are made of them.
+    ordered = sorted(hits, key=lambda hit: sorted((k, v or "") for k, v in hit.file.partition_values.items()))
+    return in_order(partial(_read, snapshot, hit.file, layout, hit.kept) for hit in ordered)
+
+
+def _deleted_rows(snapshot: Snapshot, deletion: Deletion) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of a deletion, as rows of change files."""
+    layout = _layout(snapshot, snapshot.schema)
+    whole = (partial(_read, snapshot, file, layout, None) for file in add_actions(deletion.whole))
+    partly = (partial(_read, snapshot, hit.file, layout, hit.matched) for hit in deletion.hits)
+    return (("delete", batch) for batch in in_order(itertools.chain(whole, partly)))
+
+
+def _read(snapshot: Snapshot, file: AddFile, layout: FileLayout, only: BitMap64 | None) -> Iterator[pa.RecordBatch]:
+    """Rows of a live file: all, or those at positions that are known to be live."""
+    data_file = DataFile(
+        file.path,
+        file.partition_values,
+        file.deletion_vector if only is None else None,
+        file.base_row_id,
+        file.default_row_commit_version,
+        file.size,
+    )
+    return read_file(snapshot.reader.files, data_file, layout, only)
+
+
+def _layout(
+    snapshot: Snapshot, schema: StructType, tracking: Sequence[row_tracking.RowTrackingColumn] = ()
+) -> FileLayout:
+    mapping = column_mapping.mode_of(snapshot.metadata.configuration)
+    return FileLayout(schema, snapshot.partition_columns, mapping, tracking)
+
+
+# ------------------------------------------------------------------------------------------------- helpers
+
+
+def _existing(transaction: Transaction) -> Snapshot:
+    """The base of a transaction that may remove rows."""
+    snapshot = transaction.snapshot
+    if snapshot is None:
+        raise CallError("There are no rows to delete: this transaction creates the table.")
+    metadata = transaction.metadata
+    features.check_writable(transaction.protocol, metadata, transaction.schema, snapshot.url)
+    if APPEND_ONLY.read(metadata.configuration):
+        raise InvalidActionError(
+            f"{snapshot.url} is append-only ({APPEND_ONLY.key}=true): rows cannot be deleted or replaced. "
+            "Unset the property to allow it."
+        )
+    return snapshot
+
+
+def _has_vectors(transaction: Transaction) -> bool:
+    return _is_on(transaction, "deletionVectors", ENABLE_DELETION_VECTORS)
+
+
+def _tells_changes(transaction: Transaction) -> bool:
+    return _is_on(transaction, "changeDataFeed", ENABLE_CHANGE_DATA_FEED)
+
+
+def _is_on(transaction: Transaction, feature: str, enabling: Property[bool]) -> bool:
+    listed = feature in features.writer_features(transaction.protocol)
+    return listed and enabling.read(transaction.metadata.configuration)
+
+
+def _mask(values: Iterable[bool]) -> pa.BooleanArray:
+    return booleans(list(values))

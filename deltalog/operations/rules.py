@@ -1,0 +1,299 @@
+"""What a table demands of its rows beside their types, and what it fills in. Pure.
+
+CHECK constraints, column invariants and generated columns are checked on every new row, columns that the rows lack are
+generated or given their default, char(n) and varchar(n) are kept to their length. A row passes when its condition is
+true: null is a violation, as PROTOCOL.md has it for both constraints and invariants.
+Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
+from deltalog.protocol import features
+from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.properties import CONSTRAINT_PREFIX
+from deltalog.protocol.schema import (
+    DEFAULT_KEY,
+    GENERATION_KEY,
+    INVARIANT_KEY,
+    DataType,
+    StructField,
+    StructType,
+    columns_by_path,
+)
+from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
+from deltalog.expressions.compile import Expression, compile_expression, equal_to_column
+
+_SHOWN = 100
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition on every row, and what it is called in messages.
+
+    ``generates``: the column that must be what ``text`` says; empty where ``text`` is the condition itself.
+    """
+
+    name: str
+    text: str
+    condition: Expression
+    generates: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a table demands of new rows. False where that is nothing."""
+
+    table: str = ""
+    checks: tuple[Check, ...] = ()
+    fillings: Mapping[str, Expression] = field(default_factory=dict)
+    lengths: Mapping[str, Length] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.checks or self.fillings or self.lengths)
+
+    @property
+    def demands(self) -> tuple[frozenset[tuple[str, str]], Mapping[str, Length]]:
+        """What is equal when the same rows pass."""
+        return frozenset((check.name, check.text) for check in self.checks), self.lengths
+
+    @property
+    def columns(self) -> list[str]:
+        """The top-level columns that decide whether rows pass."""
+        found = dict.fromkeys(path[0] for check in self.checks for path in check.condition.columns)
+        return list({**found, **dict.fromkeys(self.lengths)})
+
+    def applied(self, rows: pa.Table, absent: Collection[str]) -> pa.Table:
+        """Rows of the table's types with the columns filled in that were absent (and are null until then), values cut
+        and padded, all checked. Raises ConstraintViolationError."""
+        rows = self._sized(rows, [name for name in self.lengths if name not in absent])
+        # Defaults come first, as generated columns may look at them.
+        for name, expression in self.fillings.items():
+            if name in absent:
+                rows = _replaced(rows, name, self._values(expression, rows, f"column {name}"))
+        rows = self._sized(rows, [name for name in self.lengths if name in absent])
+        self.check(rows)
+        return rows
+
+    def _sized(self, rows: pa.Table, names: Iterable[str]) -> pa.Table:
+        for name in names:
+            rows = _replaced(rows, name, self._fitted(_whole(rows, name), name, self.lengths[name]))
+        return rows
+
+    def check(self, rows: pa.Table) -> None:
+        """Raise ConstraintViolationError unless every row passes."""
+        for name, length in self.lengths.items():
+            self._check_length(_whole(rows, name), name, length)
+        self.check_all((rows,))
+
+    def check_all(self, tables: Iterable[pa.Table]) -> None:
+        """As ``check``, of the rows of several tables, without lengths; all that violate the first condition that is
+        violated are counted."""
+        broken_check, total, example = None, 0, ""
+        for rows in tables:
+            for check in self.checks if broken_check is None else (broken_check,):
+                holds = self._values(check.condition, rows, check.name, check.text)
+                broken = pc.invert(pc.fill_null(holds, False))
+                count = pc.sum(broken, min_count=0).as_py() or 0
+                if count and broken_check is None:
+                    broken_check, example = check, _example(rows, broken, check.condition)
+                total += count
+                if broken_check is not None:
+                    break
+        if broken_check is not None:
+            raise self._violation(broken_check.name, broken_check.text, total, example)
+
+    def _values(self, expression: Expression, rows: pa.Table, what: str, text: str | None = None) -> Any:
+        try:
+            return expression.evaluate(rows)
+        except (pa.ArrowException, OverflowError) as error:
+            shown = expression.text if text is None else text
+            raise ConstraintViolationError(
+                f"{self.table}: {what} ({_short(shown)}) has no value for a row: {error}. Correct the rows.",
+                constraint=what,
+                expression=shown,
+                violations=None,
+            ) from None
+
+    def _fitted(self, values: Any, name: str, length: Length) -> Any:
+        bare = pc.utf8_rtrim(values, characters=" ")
+        self._check_length(bare, name, length)
+        cut = pc.utf8_slice_codeunits(values, 0, length.limit)
+        return padded(cut, length.limit) if length.padded else cut
+
+    def _check_length(self, values: Any, name: str, length: Length) -> None:
+        longer = pc.fill_null(pc.greater(pc.utf8_length(values), length.limit), False)
+        count = pc.sum(longer, min_count=0).as_py() or 0
+        if count:
+            kind = f"{'char' if length.padded else 'varchar'}({length.limit})"
+            example = f"{name}={_shown(values.filter(longer)[0].as_py())}"
+            raise self._violation(f"column {name}", kind, count, example)
+
+    def _violation(self, name: str, text: str, count: int, example: str) -> ConstraintViolationError:
+        rows = "1 row violates" if count == 1 else f"{count} rows violate"
+        return ConstraintViolationError(
+            f"{self.table}: {rows} {name} ({_short(text)}), for example {example}. Nothing was committed; correct the "
+            "rows.",
+            constraint=name,
+            expression=text,
+            violations=count,
+        )
+
+
+NO_RULES = Rules()
+
+
+def _whole(rows: pa.Table, name: str) -> Any:
+    return rows.column(name).combine_chunks()
+
+
+def _replaced(rows: pa.Table, name: str, values: Any) -> pa.Table:
+    index = rows.schema.get_field_index(name)
+    return rows.set_column(index, rows.schema.field(index), values)
+
+
+def _example(rows: pa.Table, broken: Any, condition: Expression) -> str:
+    first = rows.filter(broken).slice(0, 1)
+    names = dict.fromkeys(path[0] for path in condition.columns)
+    return ", ".join(f"{name}={_shown(first.column(name)[0].as_py())}" for name in names) or "any"
+
+
+def _shown(value: Any) -> str:
+    return _short(repr(value) if isinstance(value, (str, bytes)) else str(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+# ------------------------------------------------------------------------------------ from table metadata
+
+
+# A table whose schema and properties have none of these words has no rules.
+_WORDS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
+
+
+def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> Rules:
+    """The rules of a table. The clock, in ms since the Unix epoch, is what CURRENT_TIMESTAMP means in a default.
+
+    Raises UnsupportedFeatureError, naming column or constraint, for an expression that is not supported.
+    """
+    constrained = any(key.startswith(CONSTRAINT_PREFIX) for key in metadata.configuration)
+    if not constrained and not any(word in metadata.schema_string for word in _WORDS):
+        return NO_RULES
+    schema = metadata.schema
+    supported = features.writer_features(protocol)
+    checks = [*_constraints(metadata, schema, table), *_invariants(schema, table)]
+    fillings: dict[str, Expression] = {}
+    defaults = _columns_with(schema, DEFAULT_KEY) if "allowColumnDefaults" in supported else []
+    if defaults:
+        now = datetime.datetime.fromtimestamp(clock_ms() / 1000, datetime.timezone.utc)
+        for column in defaults:
+            name = f"the default of column {column.name}"
+            source = _Source("allowColumnDefaults", name, column.metadata[DEFAULT_KEY])
+            fillings[column.name] = source.compiled(table, StructType(()), column.data_type, now)
+    if "generatedColumns" in supported:
+        for column in _columns_with(schema, GENERATION_KEY):
+            name = f"the generation expression of column {column.name}"
+            source = _Source("generatedColumns", name, column.metadata[GENERATION_KEY])
+            expression = source.compiled(table, schema, column.data_type)
+            fillings[column.name] = expression
+            condition = source.guarded(table, partial(equal_to_column, expression, column))
+            checks.append(Check(name, expression.text, condition, column.name))
+    return Rules(table, tuple(checks), fillings, dict(_lengths(schema)))
+
+
+def constraint(name: str, text: str, schema: StructType) -> Check:
+    """A CHECK constraint. Raises CallError where the expression is not supported or no condition."""
+    condition = compile_expression(text, schema)
+    if str(condition.data_type) != "boolean":
+        raise CallError(f"The constraint {name} ({_short(text)}) is {condition.data_type}, not a condition.")
+    return Check(f"the CHECK constraint {name}", text, condition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An expression as metadata has it: of which feature, where, and its text."""
+
+    feature: str
+    name: str
+    text: Any
+
+    def compiled(
+        self,
+        table: str,
+        schema: StructType,
+        wanted: DataType | None = None,
+        now: datetime.datetime | None = None,
+    ) -> Expression:
+        return self.guarded(table, partial(compile_expression, str(self.text), schema, wanted, now))
+
+    def guarded(self, table: str, make: Callable[[], T]) -> T:
+        try:
+            return make()
+        except CallError as error:
+            raise UnsupportedFeatureError(
+                f"{table}: {self.name} cannot be honoured, so no rows can be written. {error} Write the table with a "
+                "client that knows the expression; reading is not affected.",
+                features=(self.feature,),
+            ) from None
+
+
+def _constraints(metadata: Metadata, schema: StructType, table: str) -> Iterator[Check]:
+    for key, text in metadata.configuration.items():
+        if key.startswith(CONSTRAINT_PREFIX):
+            name = key.removeprefix(CONSTRAINT_PREFIX)
+            source = _Source("checkConstraints", f"the CHECK constraint {name}", text)
+            yield source.guarded(table, partial(constraint, name, text, schema))
+
+
+def _invariants(schema: StructType, table: str) -> Iterator[Check]:
+    for path, column in columns_by_path(schema):
+        if INVARIANT_KEY not in column.metadata:
+            continue
+        name, text = ".".join(path), column.metadata[INVARIANT_KEY]
+        source = _Source("invariants", f"the invariant of column {name}", text)
+        yield source.guarded(table, partial(_invariant, name, text, schema))
+
+
+def expression_of_invariant(text: Any) -> str:
+    """What the metadata of a column has as its invariant. Raises CallError."""
+    try:
+        return str(json.loads(text)["expression"]["expression"])
+    except (ValueError, KeyError, TypeError):
+        raise CallError(f"It is {_short(repr(text))}, which is not the JSON of an expression.") from None
+
+
+def _invariant(name: str, text: Any, schema: StructType) -> Check:
+    expression = expression_of_invariant(text)
+    condition = compile_expression(expression, schema)
+    if str(condition.data_type) != "boolean":
+        raise CallError(f"It is {condition.data_type}, not a condition.")
+    return Check(f"the invariant of column {name}", expression, condition)
+
+
+def _columns_with(schema: StructType, key: str) -> list[StructField]:
+    return [column for column in schema.fields if key in column.metadata]
+
+
+def _lengths(schema: StructType) -> Iterator[tuple[str, Length]]:
+    for column in _columns_with(schema, SIZED_KEY):
+        length = length_of(column)
+        if length is None:
+            raise UnsupportedFeatureError(
+                f"Column {column.name} is declared {declared(column)}; char and varchar inside other types cannot be "
+                "written.",
+                features=("char/varchar",),
+            )
+        yield column.name, length

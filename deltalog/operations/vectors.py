@@ -1,0 +1,81 @@
+"""Deletion vectors of files that lose rows: into the log where they are small, else into files below the table.
+
+Spec: PROTOCOL.md#deletion-vectors, #deletion-vector-file-storage-format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+from pyroaring import BitMap64
+
+from deltalog.protocol import deletion_vectors
+from deltalog.protocol.actions import DeletionVector
+from deltalog.storage.base import LogStore
+
+# Readers fetch a file of vectors whole, for each of its vectors.
+FILE_BYTES = 2 << 20
+
+
+def write_vectors(
+    store: LogStore,
+    vectors: Sequence[BitMap64],
+    new_uuid: Callable[[], str],
+    prefix_length: int,
+    written: Callable[[str], None],
+) -> list[DeletionVector]:
+    """Store sets of row positions, durable when this returns; their descriptors, in order.
+
+    ``prefix_length``: of the random directory of a file, 0 for none. ``written`` is told the path of each file
+    before it is made. Raises InvalidActionError for a vector over the cap, StoreError. Cost: 1 PUT for each
+    FILE_BYTES of vectors that are not small enough for the log.
+    """
+    encoded = [deletion_vectors.encode(positions) for positions in vectors]
+    found: dict[int, DeletionVector] = {}
+    large = []
+    for number, data in enumerate(encoded):
+        if len(data) <= deletion_vectors.INLINE_BYTES:
+            found[number] = deletion_vectors.inline(data, len(vectors[number]))
+        else:
+            large.append(number)
+    for numbers in _packed(large, encoded):
+        unique = new_uuid()
+        prefix = unique.replace("-", "")[-prefix_length:] if prefix_length else ""
+        content, offsets = deletion_vectors.encode_file([encoded[number] for number in numbers])
+        for number, offset in zip(numbers, offsets, strict=True):
+            size, cardinality = len(encoded[number]), len(vectors[number])
+            found[number] = deletion_vectors.in_file(unique, prefix, offset, size, cardinality)
+        path = deletion_vectors.relative_path(found[numbers[0]])
+        written(path)
+        store.put(path, content)
+    return [found[number] for number in range(len(vectors))]
+
+
+def _packed(numbers: Sequence[int], encoded: Sequence[bytes]) -> Iterator[list[int]]:
+    """The vectors in groups of FILE_BYTES or less, unless one alone has more."""
+    group: list[int] = []
+    size = 0
+    for number in numbers:
+        if group and size + len(encoded[number]) > FILE_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(number)
+        size += len(encoded[number])
+    if group:
+        yield group
+
+
+def masked_statistics(text: str | None, rows: int) -> str:
+    """The statistics of a file that is seen through a deletion vector: bounds hold, but are no longer tight.
+
+    ``rows``: of the Parquet file, deleted ones included, which must be known for such a file. Bounds stay as they
+    are written, digit for digit. Spec: PROTOCOL.md#per-file-statistics.
+    """
+    try:
+        statistics = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        statistics = {}
+    statistics["numRecords"] = msgspec.Raw(str(rows).encode())
+    statistics["tightBounds"] = msgspec.Raw(b"false")
+    return msgspec.json.encode(statistics).decode()

@@ -1,0 +1,388 @@
+"""One data file as Arrow: the table's columns, whatever the file has, in batches of bounded size."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
+from deltalog.parquet import datetime_rebase, variant
+from deltalog.protocol import column_mapping, deletion_vectors, partitions
+from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.arrow import VARIANT, VARIANT_TEXT, VOID, as_micros, plain_layout, type_to_arrow
+from deltalog.parquet.datetime_rebase import Calendars
+from deltalog.protocol.column_mapping import Lookup, Mode
+from deltalog.protocol.row_tracking import RowTrackingColumn
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.protocol.char_varchar import char_length, padded
+from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
+
+MAX_BATCH_ROWS = 1 << 17
+_BATCH_BYTES = 16 << 20
+# Row groups are fetched together up to this size, so that files of many small ones need few requests.
+_FETCH_BYTES = 32 << 20
+# Below this, threads and reads ahead of one file cost several times what decoding it does.
+_SMALL_FILE_BYTES = 64 << 10
+_BY_NAME = column_mapping.lookup("none")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """What the log says of a file, as far as its rows depend on it."""
+
+    path: str
+    partition_values: Mapping[str, str | None]
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """What is read of each file: the columns wanted, which of them partition the table, and the mapping.
+
+    ``tracking`` are columns of row tracking, which come after the others.
+    """
+
+    schema: StructType
+    partition_columns: Sequence[str]
+    mapping: Mode = "none"
+    tracking: Sequence[RowTrackingColumn] = ()
+
+    @functools.cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        tracked = [pa.field(column.name, pa.int64(), False) for column in self.tracking]
+        return pa.schema([*self.schema.to_arrow(), *tracked])
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How stored values become the table's: under what names fields lie, and by which calendar dates count.
+
+    ``exact``, for new rows: what is below a microsecond is an error and not cut, and so is text that is not UTF-8.
+    """
+
+    lookup: Lookup = _BY_NAME
+    calendars: Calendars = datetime_rebase.GREGORIAN
+    exact: bool = False
+
+
+PLAIN, EXACT = Reading(), Reading(exact=True)
+
+
+def read_file(
+    files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The columns of ``layout`` from a file that the log names, without the rows that are deleted.
+
+    Partition columns come from the log; columns that the file lacks are null. With ``only``, no other positions
+    than these. Batches have at most MAX_BATCH_ROWS rows and some 16 MiB, none is empty; row groups without a wanted
+    row are not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for
+    the columns of each row group; 1 more for a deletion vector in a file.
+    """
+    store, path = files.find(file.path)
+    deleted = BitMap64() if file.deletion_vector is None else read_vector(files, file.deletion_vector)
+    large = file.size is None or file.size > _SMALL_FILE_BYTES
+    with (
+        _naming(store, path),
+        contextlib.closing(store.open_input(path)) as source,
+        # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
+        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=large) as parquet,
+    ):
+        assemble = _Assembly(parquet, file, layout)
+        size = _batch_rows(parquet.metadata, sum(char_length([column]) or 0 for column in layout.schema))
+        for start, rows, stored in _stored(parquet, assemble.stored_names, deleted, only, large, size):
+            positions = _positions(start, rows, deleted, only)
+            if positions is None or len(positions):
+                batch = assemble(start, rows, stored)
+                yield batch if positions is None else batch.take(positions)
+
+
+@contextlib.contextmanager
+def _naming(store: LogStore, path: str) -> Iterator[None]:
+    """Whatever goes wrong with a file, as an error that names it."""
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise InvalidDataFileError(
+            f"{store.url}: the data file {path} is missing, though the log has it. It was deleted by hand, or by "
+            "VACUUM when this is an old version; restore it, or read a version that does not need it.",
+            path=path,
+        ) from error
+    except InvalidDataFileError as error:
+        if error.facts.get("path") is not None:
+            raise
+        raise _unreadable(store, path, error) from error
+    except DeltaLogError:
+        raise
+    # Arrow gives damage in footers and pages many names.
+    except (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError) as error:
+        raise _unreadable(store, path, error) from error
+
+
+def _unreadable(store: LogStore, path: str, error: Exception) -> InvalidDataFileError:
+    return InvalidDataFileError(
+        f"{store.url}: the data file {path} cannot be read: {error} Restore it, or read a version without it.",
+        path=path,
+    )
+
+
+def _stored(
+    parquet: Any, names: list[str], deleted: BitMap64, only: BitMap64 | None, threads: bool, size: int
+) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
+    """Position of the first row, number of rows and stored columns, batch by batch; None where no column is read."""
+    for start, rows, groups in _runs(parquet.metadata, deleted, only):
+        if not names:
+            for position in range(start, start + rows, size):
+                yield position, min(size, start + rows - position), None
+            continue
+        for batch in parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=threads):
+            yield start, batch.num_rows, batch
+            start += batch.num_rows
+
+
+def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[tuple[int, int, list[int]]]:
+    """First row, number of rows and row groups of each stretch that is read at once."""
+    runs: list[tuple[int, int, list[int]]] = []
+    position, size = 0, 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        rows = group.num_rows
+        end = position + rows
+        wanted = (
+            rows - deleted.range_cardinality(position, end) if only is None else only.range_cardinality(position, end)
+        )
+        if wanted:
+            size += group.total_byte_size
+            if runs and sum(runs[-1][:2]) == position and size <= _FETCH_BYTES:
+                start, before, groups = runs[-1]
+                runs[-1] = (start, before + rows, [*groups, number])
+            else:
+                runs.append((position, rows, [number]))
+                size = group.total_byte_size
+        position = end
+    return runs
+
+
+def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
+    """As many rows as make a batch of the usual size, going by the first row group and what a row is padded with."""
+    if metadata.num_row_groups == 0:
+        return MAX_BATCH_ROWS
+    group = metadata.row_group(0)
+    held = max(1, group.num_rows)
+    rows: int = _BATCH_BYTES * held // max(1, group.total_byte_size + padding_bytes * held)
+    return max(1, min(MAX_BATCH_ROWS, rows))
+
+
+def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) -> pa.Array | None:
+    """Which rows of a batch are wanted, counted from its first; None for all of them."""
+    wanted = BitMap64()
+    wanted.add_range(start, start + rows)
+    if only is not None:
+        wanted &= only
+    wanted -= deleted
+    if len(wanted) == rows:
+        return None
+    return pc.subtract(pa.array(wanted.to_array(), pa.uint64()), pa.scalar(start, pa.uint64()))
+
+
+class _Assembly:
+    """Puts stored columns, partition values and row tracking together, for one file."""
+
+    def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
+        self._file = file
+        self._layout = layout
+        self._schema = layout.arrow_schema
+        self._reading = Reading(
+            column_mapping.lookup(layout.mapping), datetime_rebase.of_file(parquet.metadata.metadata or {})
+        )
+        fields = list(parquet.schema_arrow)
+        partitioned = {name.lower() for name in layout.partition_columns}
+        self._partitions = {
+            column.name: _partition_value(file, column, layout.mapping)
+            for column in layout.schema
+            if column.name.lower() in partitioned
+        }
+        find = self._reading.lookup(fields)
+        found = {c.name: find(c) for c in layout.schema if c.name not in self._partitions}
+        self._stored = {name: fields[index].name for name, index in found.items() if index is not None}
+        held = {field.name for field in fields}
+        self._tracked = {c.name: c.stored_as for c in layout.tracking if c.stored_as in held}
+
+    @property
+    def stored_names(self) -> list[str]:
+        """The file's names of the columns to read."""
+        return list(dict.fromkeys((*self._stored.values(), *filter(None, self._tracked.values()))))
+
+    def __call__(self, start: int, rows: int, stored: pa.RecordBatch | None) -> pa.RecordBatch:
+        held = {} if stored is None else dict(zip(reversed(stored.schema.names), reversed(stored.columns), strict=True))
+        columns = [self._column(column, rows, held) for column in self._layout.schema]
+        tracked = [self._tracking(column, start, rows, held) for column in self._layout.tracking]
+        if not columns and not tracked:
+            # A batch without columns has its number of rows from an empty struct only.
+            return pa.RecordBatch.from_struct_array(pa.repeat(pa.scalar({}, pa.struct([])), rows))
+        return pa.RecordBatch.from_arrays([*columns, *tracked], schema=self._schema)
+
+    def _column(self, column: StructField, rows: int, stored: Mapping[str, Any]) -> pa.Array:
+        values = self._values(column, rows, stored)
+        width = char_length([column])
+        return values if width is None else padded(values, width)
+
+    def _values(self, column: StructField, rows: int, stored: Mapping[str, Any]) -> pa.Array:
+        name = self._stored.get(column.name)
+        if name is not None and stored:
+            return conform(stored[name], column.data_type, self._reading)
+        arrow = self._schema.field(column.name).type
+        if column.name in self._partitions:
+            return pa.repeat(pa.scalar(self._partitions[column.name], arrow), rows)
+        return pa.nulls(rows, arrow)
+
+    def _tracking(self, column: RowTrackingColumn, start: int, rows: int, stored: Mapping[str, Any]) -> pa.Array:
+        name = self._tracked.get(column.name)
+        kept = None if name is None or not stored else stored[name].cast(pa.int64())
+        if kept is not None and not kept.null_count:
+            return kept
+        file = self._file
+        base = file.base_row_id if column.counted else file.default_row_commit_version
+        if base is None:
+            missing = "baseRowId" if column.counted else "defaultRowCommitVersion"
+            raise InvalidDataFileError(
+                f"The log has no {missing} for the file {file.path}, which row tracking needs. Backfill it: disable "
+                "delta.enableRowTracking and enable it again.",
+                path=file.path,
+            )
+        if column.counted:
+            fresh = pa.array(range(base + start, base + start + rows), pa.int64())
+        else:
+            fresh = pa.repeat(pa.scalar(base, pa.int64()), rows)
+        return fresh if kept is None else pc.coalesce(kept, fresh)
+
+
+def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
+    name = column_mapping.physical_name(column, mode)
+    values = file.partition_values
+    folded = {key.lower(): text for key, text in values.items()}
+    text = values[name] if name in values else folded.get(name.lower())
+    return partitions.parse(text, column.data_type, column.name)
+
+
+def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
+    """The positions that a deletion vector deletes. Cost: 1 GET unless it is inline or deletes nothing."""
+    if vector.cardinality == 0:
+        return BitMap64()  # delta-spark's empty vector has no bitmap, not even an empty one
+    if vector.storage_type == "i":
+        return deletion_vectors.from_inline(vector)
+    relative = vector.storage_type == "u"
+    named = deletion_vectors.relative_path(vector) if relative else vector.path_or_inline_dv
+    # The encoded UUID is a plain name; only an absolute path is percent-encoded.
+    store, path = files.find(named)
+    try:
+        return deletion_vectors.from_file(store.get(path), vector)
+    except ObjectNotFoundError as error:
+        raise InvalidDataFileError(
+            f"{store.url}: the deletion vector file {path} is missing. Without it, deleted rows would come back; "
+            "restore it.",
+            path=path,
+        ) from error
+
+
+def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
+    """Stored values as a type of the table: struct fields found by name or id, absent ones null, numbers widened.
+
+    Raises pyarrow.ArrowInvalid or ArrowNotImplementedError where that is not possible without loss,
+    InvalidDataFileError for malformed variants.
+    """
+    wanted = type_to_arrow(data_type)
+    types = pa.types
+    if data_type in (VARIANT, VARIANT_TEXT):
+        binary = _conform_variant(values)
+        return binary if data_type == VARIANT else _variant_text(binary)
+    if data_type == VOID:
+        return pa.nulls(len(values))
+    values = plain_layout(values)
+    if isinstance(data_type, StructType) and types.is_struct(values.type):
+        return _conform_struct(values, data_type, reading)
+    if isinstance(data_type, MapType) and types.is_map(values.type):
+        keys = conform(values.keys, data_type.key_type, reading)
+        items = conform(values.items, data_type.value_type, reading)
+        entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
+        return with_child(values, wanted, entries)
+    if isinstance(data_type, ArrayType) and types.is_list(values.type):
+        return with_child(values, wanted, conform(values.values, data_type.element_type, reading))
+    if types.is_date32(values.type):
+        return reading.calendars.dates(values).cast(wanted)
+    if types.is_timestamp(values.type) and types.is_timestamp(wanted):
+        return _conform_timestamp(values, wanted, reading)
+    values = values if values.type == wanted else values.cast(wanted)
+    if reading.exact and types.is_string(wanted):
+        values.validate(full=True)  # Arrow writes bytes that are not UTF-8 as they are, and no reader takes them
+    return values
+
+
+def _conform_timestamp(values: Any, wanted: Any, reading: Reading) -> Any:
+    micros = as_micros(values, reading.exact)
+    if wanted.tz is None:
+        return micros.cast(wanted)
+    # A timestamp without a zone in a file is UTC in Delta: INT96, or one that is not adjusted to UTC.
+    return reading.calendars.timestamps(micros.cast(wanted), int96=values.type.tz is None)
+
+
+def _conform_struct(values: Any, data_type: StructType, reading: Reading) -> Any:
+    wanted = type_to_arrow(data_type)
+    find = reading.lookup(list(values.type.fields))
+    children = values.flatten()
+    conformed = []
+    for column in data_type.fields:
+        index = find(column)
+        if index is None:
+            conformed.append(pa.nulls(len(values), type_to_arrow(column.data_type)))
+        else:
+            conformed.append(conform(children[index], column.data_type, reading))
+    if not conformed:
+        return pa.nulls(len(values), wanted)
+    mask = values.is_null() if values.null_count else None
+    return pa.StructArray.from_arrays(conformed, fields=list(wanted.fields), mask=mask)
+
+
+def with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:
+    """A list or map with another child array under the same offsets and nulls; a null entry may hide values."""
+    validity, offsets = values.buffers()[:2]
+    return pa.Array.from_buffers(wanted, len(values), [validity, offsets], offset=values.offset, children=[child])
+
+
+def _conform_variant(values: Any) -> Any:
+    """A variant of any storage in its binary encoding."""
+    wanted = type_to_arrow(VARIANT)
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if not pa.types.is_struct(values.type):
+        raise InvalidDataFileError(f"It holds {values.type} where the table has a variant.")
+    stored = {field.name: index for index, field in enumerate(values.type.fields)}
+    metadata = values.field(stored["metadata"]).cast(pa.binary())
+    if "typed_value" in stored:
+        value = pa.array(variant.unshred(values), pa.binary())
+    else:
+        value = values.field(stored["value"]).cast(pa.binary())
+    mask = values.is_null() if values.null_count else None
+    return pa.StructArray.from_arrays([metadata, value], fields=list(wanted.fields), mask=mask)
+
+
+def _variant_text(values: Any) -> pa.Array:
+    metadata, value = (values.field(i).to_pylist() for i in range(2))
+    present = values.is_valid().to_pylist()
+    texts = (
+        variant.to_json(m or b"", v or b"") if there else None
+        for m, v, there in zip(metadata, value, present, strict=True)
+    )
+    return pa.array(texts, pa.string())

@@ -1,0 +1,236 @@
+"""Per-file statistics: the JSON of ``add.stats``, from a Parquet footer.
+
+Spec: PROTOCOL.md#per-file-statistics. Every bound holds for every row in the order that readers use, or is
+left out: columns that hold NaN have no bounds, -0.0 is below 0.0, text is cut to a prefix whose upper bound
+is rounded up, timestamps are widened to whole milliseconds.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, StructType, leaves
+
+PREFIX_LENGTH = 32
+_encoder = msgspec.json.Encoder(decimal_format="number")
+_EPOCH = datetime.datetime(1970, 1, 1)
+_ORDERED = frozenset(["string", "long", "integer", "short", "byte", "float", "double", "date"])
+
+
+def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[int, str]:
+    """Rows, and the statistics JSON of a file.
+
+    ``footer``: pyarrow.parquet.FileMetaData. ``schema``: the table's columns without the partition columns.
+    ``indexed_columns``: how many leaves, in schema order, get bounds and null counts (-1: all).
+    """
+    chunks = _chunks_by_path(footer)
+    rows = footer.num_rows
+    minimum: dict[str, Any] = {}
+    maximum: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    for position, (path, leaf) in enumerate(leaves(schema)):
+        if 0 <= indexed_columns <= position:
+            break
+        if isinstance(leaf.data_type, (ArrayType, MapType)):
+            continue
+        found = [] if chunks is None else chunks.get(tuple(name.lower() for name in path))
+        if found is None:
+            _put(nulls, path, rows)
+            continue
+        if not found:
+            continue
+        null_count = _null_count(found)
+        if null_count is not None:
+            _put(nulls, path, null_count)
+        bounds = _bounds(found, leaf.data_type)
+        if bounds is not None:
+            _put(minimum, path, bounds[0])
+            _put(maximum, path, bounds[1])
+    body = {"numRecords": rows, "minValues": minimum, "maxValues": maximum, "nullCount": nulls}
+    return rows, _encoder.encode({k: v for k, v in body.items() if v != {}}).decode()
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
+    """Column chunks of all row groups by path of lower-case names; those below lists and maps are left out.
+
+    The paths come from the schema's tree: the dotted ones of the footer cannot tell a.b from a column "a.b".
+    """
+    paths = list(_leaf_paths(footer.schema.to_arrow_schema()))
+    if len(paths) != footer.num_columns:
+        return None  # a type that Arrow shows as less than it stores: which chunk is which is not known
+    found: dict[tuple[str, ...], list[Any]] = {}
+    for index, path in enumerate(paths):
+        if path is not None:
+            chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
+            # Of two names that differ in case only, readers choose; nothing is claimed then.
+            found[path] = [] if path in found else chunks
+    return found
+
+
+def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> Iterator[tuple[str, ...] | None]:
+    """The path of each leaf column in file order, None below lists and maps."""
+    import pyarrow as pa
+    from pyarrow import types as pt
+
+    for field in fields:
+        path = None if above is None else (*above, field.name.lower())
+        kind = field.type
+        while isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pt.is_struct(kind):
+            yield from _leaf_paths([kind.field(i) for i in range(kind.num_fields)], path)
+        elif pt.is_map(kind):
+            yield from _leaf_paths([kind.key_field, kind.item_field], None)
+        elif hasattr(kind, "value_field"):  # every kind of list
+            yield from _leaf_paths([kind.value_field], None)
+        else:
+            yield path
+
+
+def _null_count(chunks: list[Any]) -> int | None:
+    total = 0
+    for chunk in chunks:
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        total += statistics.null_count
+    return total
+
+
+def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
+    """Smallest and largest value as JSON-able values, or None where they are not known for every row."""
+    name = str(data_type)
+    is_timestamp = name in ("timestamp", "timestamp_ntz")
+    if not (name in _ORDERED or is_timestamp or isinstance(data_type, DecimalType)):
+        return None
+    lows, highs = [], []
+    for chunk in chunks:
+        statistics = chunk.statistics
+        if statistics is None:
+            return None
+        if not statistics.has_min_max:
+            if statistics.has_null_count and statistics.null_count == chunk.num_values:
+                continue
+            return None
+        try:
+            low, high = (
+                (_micros(statistics, "min_raw"), _micros(statistics, "max_raw"))
+                if is_timestamp
+                else (statistics.min, statistics.max)
+            )
+        except (ValueError, OverflowError, NotImplementedError):
+            return None
+        if low is None or high is None:
+            return None
+        lows.append(low)
+        highs.append(high)
+    if not lows:
+        return None
+    try:
+        return _render(min(lows), max(highs), name)
+    except (ValueError, OverflowError, TypeError, decimal.InvalidOperation):
+        return None
+
+
+def _micros(statistics: Any, side: str) -> int | None:
+    raw = getattr(statistics, side)
+    if not isinstance(raw, int):
+        return None  # INT96: the footer has no order for it
+    logical = str(statistics.logical_type)
+    if "nanoseconds" in logical:
+        return raw // 1000 if side == "min_raw" else -(-raw // 1000)
+    return raw * 1000 if "milliseconds" in logical else raw
+
+
+def _render(low: Any, high: Any, name: str) -> tuple[Any, Any] | None:
+    if name in ("float", "double"):
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return None
+        return (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
+    if name == "string":
+        low, high = (v.decode() if isinstance(v, bytes) else v for v in (low, high))
+        upper = _prefix_above(high)
+        return None if upper is None else (low[:PREFIX_LENGTH], upper)
+    if name == "date":
+        return low.isoformat(), high.isoformat()
+    if name in ("timestamp", "timestamp_ntz"):
+        zone = "Z" if name == "timestamp" else ""
+        return _milliseconds_text(low // 1000, zone), _milliseconds_text(-(-high // 1000), zone)
+    return low, high
+
+
+def _milliseconds_text(milliseconds: int, zone: str) -> str:
+    moment = _EPOCH + datetime.timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds") + zone
+
+
+def _prefix_above(text: str) -> str | None:
+    """A text of at most PREFIX_LENGTH + 1 characters that is not below ``text``; None when there is none.
+
+    Readers compare UTF-8 bytes or UTF-16 units; a tie-breaker above every character in both orders is a
+    code point that is the highest of its own plane, so the cut moves left past supplementary characters.
+    """
+    if len(text) <= PREFIX_LENGTH:
+        return text
+    for end in range(PREFIX_LENGTH, 0, -1):
+        following = text[end]
+        if ord(following) < 0x7F:
+            return text[:end] + "\x7f"
+        if ord(following) < 0xD800:
+            return text[:end] + "\uffff"
+    return None
+
+
+def statistics_columns(table: Any) -> list[str] | bool:
+    """Which columns of an Arrow table may carry footer statistics: all (True), or dotted paths without those
+    that hold NaN. Parquet writers leave NaN out of the bounds, and readers then lose the rows.
+
+    The writer takes dotted paths only, which a column "a.b" and the field b of a struct a share: NaN in one of them
+    leaves both without statistics.
+    """
+    columns = list(_leaf_columns((), table))
+    with_nan = {".".join(path) for path, values in columns if _has_nan(values)}
+    if not with_nan:
+        return True
+    return [name for name in dict.fromkeys(".".join(path) for path, _ in columns) if name not in with_nan]
+
+
+def has_shared_paths(table: Any) -> bool:
+    """Whether two leaves of an Arrow table have one dotted path, such as a column "a.b" and the field b of a struct a.
+
+    Spark's Parquet reader finds dictionaries by dotted path, and skips row groups by the wrong one.
+    """
+    names = [".".join(path) for path, _ in _leaf_columns((), table.schema.empty_table())]
+    return len(set(names)) < len(names)
+
+
+def _leaf_columns(above: tuple[str, ...], table: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    import pyarrow as pa
+    from pyarrow import types as pt
+
+    for index, column in enumerate(table.schema):
+        path, values = (*above, column.name), table.column(index)
+        if pt.is_struct(column.type):
+            children = pa.table(values.combine_chunks().flatten(), names=[f.name for f in column.type.fields])
+            yield from _leaf_columns(path, children)
+        else:
+            yield path, values
+
+
+def _has_nan(values: Any) -> bool:
+    import pyarrow.compute as pc
+    from pyarrow import types as pt
+
+    return bool(pt.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py())

@@ -1,0 +1,77 @@
+"""char(n) and varchar(n), which Delta tables keep as strings with the declared type in the column's metadata. Pure.
+
+Spark reads char(n) padded with blanks to n characters, whichever writer wrote the file, and compares it padded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from deltalog.errors import CorruptTableError
+from deltalog.protocol import limits
+from deltalog.protocol.schema import StructField
+
+SIZED_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+_SIZED = re.compile(r"(char|varchar)\((\d{1,9})\)")
+_CHAR_INSIDE = re.compile(r"\bchar\(")
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """char(n): padded with blanks to n characters; varchar(n): at most n. Blanks beyond are cut off."""
+
+    padded: bool
+    limit: int
+
+
+def declared(column: StructField) -> str | None:
+    """The declared type of a column whose texts have a size, without blanks and in lower case."""
+    text = column.metadata.get(SIZED_KEY)
+    return None if text is None else str(text).replace(" ", "").lower()
+
+
+def length_of(column: StructField) -> Length | None:
+    """The size of a text column; None where there is none, or where it is inside another type."""
+    text = declared(column)
+    match = None if text is None else _SIZED.fullmatch(text)
+    if match is None or str(column.data_type) != "string":
+        return None
+    return Length(match[1] == "char", int(match[2]))
+
+
+def char_length(fields: Sequence[StructField]) -> int | None:
+    """n of the column char(n) at the end of a path of fields. Raises CorruptTableError for one over the cap."""
+    length = length_of(fields[-1]) if SIZED_KEY in fields[-1].metadata else None
+    if length is None or not length.padded:
+        return None
+    if length.limit > limits.MAX_CHAR_LENGTH:
+        raise CorruptTableError(
+            f"Column {fields[-1].name} is declared {declared(fields[-1])}: its length "
+            f"{limits.over('MAX_CHAR_LENGTH', length.limit)}."
+        )
+    return length.limit
+
+
+def has_char_inside(column: StructField) -> bool:
+    """Whether a struct, list or map has a char(n) somewhere."""
+    text = declared(column)
+    return text is not None and length_of(column) is None and _CHAR_INSIDE.search(text) is not None
+
+
+def padded(values: Any, width: int) -> Any:
+    """Texts, padded with blanks to a number of characters; longer ones as they are."""
+    return pc.utf8_rpad(values, width=width, padding=" ")
+
+
+def upper_bound(high: Any, width: int) -> Any:
+    """A bound that no text is above once it is padded, from one that no text is above before.
+
+    Padding makes a text greater than one that goes on with a character below the blank.
+    """
+    cut = padded(pc.replace_substring_regex(high, r"(?s)[\x00-\x1f].*", ""), width)
+    return pc.if_else(pc.less(high, cut), cut, high)

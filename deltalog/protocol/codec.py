@@ -1,0 +1,398 @@
+"""Bytes of a commit file to actions, and back.
+
+Spec: PROTOCOL.md#delta-log-entries. One JSON object a line, one action an object; ``commitInfo`` first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+
+from deltalog.errors import CallError, InvalidCommitError
+from deltalog.protocol import limits
+from deltalog.protocol.actions import (
+    AddCDCFile,
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    Sidecar,
+    UnknownAction,
+)
+from deltalog.protocol.paths import commit_name
+
+AnyAction = (
+    AddFile | RemoveFile | AddCDCFile | Sidecar | Metadata | Protocol | SetTransaction | DomainMetadata | UnknownAction
+)
+
+_TYPES = {
+    cls.KEY: cls
+    for cls in (AddFile, RemoveFile, AddCDCFile, Sidecar, Metadata, Protocol, SetTransaction, DomainMetadata)
+}
+
+
+_ABSENT = msgspec.Raw(b"null")
+# Editors of some systems put it before UTF-8; RFC 8259 lets readers pass over it.
+_BOM = b"\xef\xbb\xbf"
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# Inside a string the quotes are escaped, so this counts keys, at whatever depth.
+_PATH, _PARTITIONS, _VECTOR = b'"path":', b'"partitionValues":', b'"deletionVector":'
+
+
+class _Line(msgspec.Struct, gc=False):
+    """One line, typed: the fast way for replay, which needs no unknown fields."""
+
+    add: AddFile | None = None
+    remove: RemoveFile | None = None
+    cdc: AddCDCFile | None = None
+    sidecar: Sidecar | None = None
+    metaData: msgspec.Raw = _ABSENT
+    protocol: msgspec.Raw = _ABSENT
+    txn: SetTransaction | None = None
+    domainMetadata: DomainMetadata | None = None
+    commitInfo: msgspec.Raw = _ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class CommitActions:
+    """The actions of one version, grouped. ``commit_info_first``: it was the first line. ``sidecars`` occur in
+    V2 checkpoints only, ``cdc`` in commits only."""
+
+    version: int
+    commit_info: CommitInfo | None
+    commit_info_first: bool
+    protocol: Protocol | None
+    metadata: Metadata | None
+    adds: list[AddFile]
+    removes: list[RemoveFile]
+    transactions: list[SetTransaction]
+    domains: list[DomainMetadata]
+    cdc: list[AddCDCFile] = field(default_factory=list)
+    sidecars: list[Sidecar] = field(default_factory=list)
+
+
+_lines = msgspec.json.Decoder(_Line)
+
+
+def decode_commit(data: bytes, version: int) -> CommitActions:
+    """The actions of a commit file for replay and conflict checks; unknown actions are passed over.
+
+    Raises InvalidCommitError that names the version and the line when the file is empty, torn, not JSON, over a
+    cap, has two metaData or two protocol actions, or says a thing twice in one action.
+    """
+    name = commit_name(version)
+    data = data.removeprefix(_BOM)
+    if not data.strip():
+        raise InvalidCommitError(
+            f"Commit {name} is empty. A writer died while writing it, or it was truncated later; "
+            "restore it from a copy.",
+            version=version, path=name,
+        )  # fmt: skip
+    _check_size(data, version)
+    try:
+        lines = _lines.decode_lines(data)
+    except _UNDECODABLE as error:
+        raise _bad_line(data, version, error) from None
+    actions = _group(lines, version)
+    _check_unambiguous(data, actions)
+    return actions
+
+
+def _check_size(data: bytes, version: int) -> None:
+    name = commit_name(version)
+    if len(data) > limits.MAX_COMMIT_BYTES:
+        size = limits.over("MAX_COMMIT_BYTES", len(data))
+        raise InvalidCommitError(f"Commit {name}: its size in bytes {size}.", version=version, path=name)
+    start = 0
+    while len(data) - start > limits.MAX_LINE_BYTES:
+        end = data.rfind(b"\n", start, start + limits.MAX_LINE_BYTES + 1)
+        if end < 0:
+            size = limits.over("MAX_LINE_BYTES", data.find(b"\n", start) % (len(data) + 1) - start)
+            raise InvalidCommitError(f"Commit {name}: a line's size in bytes {size}.", version=version, path=name)
+        start = end + 1
+
+
+def _check_unambiguous(data: bytes, actions: CommitActions) -> None:
+    """Refuse two actions on one line, and a file action with one of its load-bearing fields twice: readers would
+    differ in which counts. Keys are counted, and only what has too many of one is looked at closely."""
+    removes, adds = actions.removes, actions.adds
+    partitioned = sum(remove.partition_values is not None for remove in removes)
+    seen_through = sum(file.deletion_vector is not None for files in (adds, removes) for file in files)
+    expected = {
+        _PATH: len(adds) + len(removes) + len(actions.cdc) + len(actions.sidecars),
+        _PARTITIONS: len(adds) + len(actions.cdc) + partitioned,
+        _VECTOR: seen_through,
+    }
+    for key, times in expected.items():
+        if data.count(key) > times:
+            for number, line in enumerate(data.split(b"\n"), 1):
+                if line.count(key) > 1:
+                    _check_line(line, number, actions.version)
+
+
+def _check_line(line: bytes, number: int, version: int) -> None:
+    pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=list)
+    named = [key for key, _ in pairs if key in _TYPES]
+    what = f"the actions {' and '.join(named)}" if len(named) > 1 else ""
+    for key, body in pairs:
+        fields = [field for field, _ in body] if key in _TYPES and isinstance(body, list) else []
+        what = what or next((f"{field} twice in one {key}" for field in fields if fields.count(field) > 1), "")
+    if what:
+        name = commit_name(version)
+        raise InvalidCommitError(
+            f"Commit {name}: line {number} has {what}, and readers would differ in what it means. Restore the file "
+            "from a copy.",
+            version=version, path=name,
+        )  # fmt: skip
+
+
+def _group(lines: list[_Line], version: int) -> CommitActions:
+    info: CommitInfo | None = None
+    info_first = False
+    protocols: list[Protocol] = []
+    metadatas: list[Metadata] = []
+    adds: list[AddFile] = []
+    removes: list[RemoveFile] = []
+    transactions: list[SetTransaction] = []
+    domains: list[DomainMetadata] = []
+    cdc: list[AddCDCFile] = []
+    sidecars: list[Sidecar] = []
+    for number, line in enumerate(lines):
+        if line.add is not None:
+            adds.append(line.add)
+        elif line.remove is not None:
+            removes.append(line.remove)
+        elif line.commitInfo != _ABSENT and info is None:
+            info, info_first = _commit_info(line.commitInfo), number == 0
+        elif line.metaData != _ABSENT:
+            metadatas.append(Metadata.from_json(_body(line.metaData, version)))
+        elif line.protocol != _ABSENT:
+            protocols.append(Protocol.from_json(_body(line.protocol, version)))
+        elif line.txn is not None:
+            transactions.append(line.txn)
+        elif line.domainMetadata is not None:
+            domains.append(line.domainMetadata)
+        elif line.cdc is not None:
+            cdc.append(line.cdc)
+        elif line.sidecar is not None:
+            sidecars.append(line.sidecar)
+    for kind, found in (("metaData", metadatas), ("protocol", protocols)):
+        if len(found) > 1:
+            raise InvalidCommitError(
+                f"Commit {commit_name(version)} has {len(found)} {kind} actions; at most one is allowed. "
+                "Restore the file from a copy.",
+                version=version, path=commit_name(version),
+            )  # fmt: skip
+    return CommitActions(
+        version,
+        info,
+        info_first,
+        protocols[0] if protocols else None,
+        metadatas[0] if metadatas else None,
+        adds,
+        removes,
+        transactions,
+        domains,
+        cdc,
+        sidecars,
+    )
+
+
+def _body(raw: msgspec.Raw, version: int) -> Any:
+    """metaData and protocol are few and decide everything, so they are read with the greatest care."""
+    try:
+        return json.loads(bytes(raw), object_pairs_hook=_without_twins, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        name = commit_name(version)
+        raise InvalidCommitError(
+            f"Commit {name}: its metaData or protocol cannot be read: {error}. Restore the file from a copy.",
+            version=version, path=name,
+        ) from None  # fmt: skip
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    body = dict(pairs)
+    if len(body) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"it has {next(key for key in keys if keys.count(key) > 1)!r} twice")
+    return body
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _commit_info(raw: msgspec.Raw) -> CommitInfo | None:
+    """commitInfo is free-form: what is not an object is as good as absent."""
+    try:
+        body = msgspec.json.decode(raw)
+    except _UNDECODABLE:
+        return None
+    return CommitInfo(body) if isinstance(body, dict) else None
+
+
+def _bad_line(data: bytes, version: int, error: Exception) -> InvalidCommitError:
+    name = commit_name(version)
+    rows = data.split(b"\n")
+    for number, row in enumerate(rows, 1):
+        try:
+            if row.strip():
+                _lines.decode(row)
+        except _UNDECODABLE as cause:
+            torn = number == len(rows) and "truncated" in str(cause)
+            what = "is torn: its last line ends early" if torn else f"cannot be read: line {number}: {cause}"
+            return InvalidCommitError(
+                f"Commit {name} {what}. Restore the file from a copy; deltalog never writes part of a commit.",
+                version=version, path=name,
+            )  # fmt: skip
+    return InvalidCommitError(f"Commit {name} cannot be read: {error}.", version=version, path=name)
+
+
+def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
+    """The commitInfo of the first line, when ``head`` holds that line to its end; None when it does not.
+
+    ``whole``: ``head`` is the whole file, so the last line needs no line feed.
+    """
+    line, separator, _ = head.partition(b"\n")
+    if not separator and not whole:
+        return None
+    try:
+        parsed = _lines.decode(line)
+    except _UNDECODABLE:
+        return None
+    return None if parsed.commitInfo == _ABSENT else _commit_info(parsed.commitInfo)
+
+
+def decode_actions(data: bytes) -> list[AnyAction | CommitInfo]:
+    """Every line as an action, unknown fields and unknown actions kept, in the order of the file."""
+    actions: list[AnyAction | CommitInfo] = []
+    for line in data.removeprefix(_BOM).splitlines():
+        if not line.strip():
+            continue
+        try:
+            parsed = msgspec.json.decode(line)
+        except _UNDECODABLE as error:
+            raise InvalidCommitError(f"A line is not JSON: {error}.") from None
+        if not isinstance(parsed, dict):
+            raise InvalidCommitError("A line is not a JSON object.")
+        key = next(iter(parsed), "")
+        if len(parsed) == 1 and key in _TYPES:
+            actions.append(_TYPES[key].from_json(parsed[key]))
+        elif len(parsed) == 1 and key == "commitInfo" and isinstance(parsed[key], dict):
+            actions.append(CommitInfo(parsed[key]))
+        else:
+            actions.append(UnknownAction(parsed))
+    return actions
+
+
+_encoder = msgspec.json.Encoder()
+
+
+class _AddLine(msgspec.Struct, gc=False):
+    """A line with an add action whose fields are all known."""
+
+    add: AddFile
+
+
+_add_lines = msgspec.json.Decoder(_AddLine)
+_ADD, _EXTRA = operator.attrgetter("add"), operator.attrgetter("extra")
+
+
+def sound_lines(adds: Sequence[AddFile]) -> bytes | None:
+    """Add actions as lines of a commit, when they are read back as they are; None when not, and also where only
+    ``extra`` is in the way."""
+    try:
+        if any(map(_EXTRA, adds)):
+            return None
+        lines = _encode_adds(adds)
+        read_back = map(_ADD, _add_lines.decode_lines(lines))
+        same = all(map(operator.eq, read_back, adds))
+    except (InvalidCommitError, AttributeError, *_UNDECODABLE):
+        return None
+    return lines if same else None
+
+
+def _encode_adds(adds: Iterable[AddFile]) -> bytes:
+    try:
+        return _encoder.encode_lines([_AddLine(add) for add in adds])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidCommitError(f"An action {AddFile.KEY} cannot be written as JSON: {error}.") from None
+
+
+def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | bytes]) -> bytes:
+    """A commit file: ``commitInfo`` first, then the actions in the order given; bytes are lines that were encoded
+    before.
+
+    Raises InvalidCommitError when a value cannot be written as JSON.
+    """
+    parts = [_encode_line("commitInfo", commit_info) + b"\n"]
+    # Adds come in long runs, and those at once take half the time.
+    for kind, group in itertools.groupby(actions, type):
+        run = list(group)
+        if kind is AddFile and not any(action.extra for action in cast("list[AddFile]", run)):
+            parts.append(_encode_adds(cast("list[AddFile]", run)))
+        elif kind is bytes:
+            parts.extend(cast("list[bytes]", run))
+        else:
+            parts.extend(encode_action(action) + b"\n" for action in cast("list[AnyAction]", run))
+    return b"".join(parts)
+
+
+def encode_action(action: AnyAction) -> bytes:
+    """One line, without the line feed."""
+    if isinstance(action, UnknownAction):
+        return _checked(action.line)
+    if action.extra or isinstance(action, (RemoveFile, DomainMetadata)):
+        return _encode_line(action.KEY, action.to_json())
+    try:
+        return b'{"' + action.KEY.encode() + b'":' + _encoder.encode(action) + b"}"
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidCommitError(f"The action {action.KEY} cannot be written as JSON: {error}.") from None
+
+
+def _encode_line(key: str, body: dict[str, Any]) -> bytes:
+    return _checked({key: body})
+
+
+def _checked(line: dict[str, Any]) -> bytes:
+    try:
+        return _encoder.encode(line)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidCommitError(f"The action {next(iter(line))} cannot be written as JSON: {error}.") from None
+
+
+def canonical_json(value: Any) -> str:
+    """JSON for fields that hold JSON as text, such as ``operationParameters`` values. Raises as ``json_text``."""
+    return json_text(value, separators=(",", ":"))
+
+
+def json_text(value: Any, **form: Any) -> str:
+    """A caller's value as JSON. Raises CallError for what JSON cannot hold: NaN, dates, keys that are not text."""
+    try:
+        _check_keys(value)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, **form)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CallError(f"A value cannot be written as JSON: {error}. Pass JSON values only.") from None
+    return text
+
+
+def _check_keys(value: Any) -> None:
+    """json.dumps writes a key that is a number as text."""
+    if isinstance(value, Mapping):
+        wrong = next((key for key in value if not isinstance(key, str)), None)
+        if wrong is not None:
+            raise TypeError(f"the key {wrong!r} is not text")
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            _check_keys(each)

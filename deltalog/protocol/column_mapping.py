@@ -1,0 +1,252 @@
+"""Column mapping: under which name or id the columns of a table lie in its files. Pure.
+
+Spec: PROTOCOL.md#column-mapping.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from deltalog.errors import CorruptTableError, InvalidPropertyError
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, all_columns, in_step
+
+MODE_KEY = "delta.columnMapping.mode"
+PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
+ID_KEY = "delta.columnMapping.id"
+MAX_ID_KEY = "delta.columnMapping.maxColumnId"
+CLUSTERING_DOMAIN = "delta.clustering"
+_PARQUET_FIELD_ID = b"PARQUET:field_id"
+
+Mode = Literal["none", "name", "id"]
+_MODES: Mapping[str, Mode] = {"none": "none", "name": "name", "id": "id"}
+# From a column of the table to its index among the stored fields of one struct level; what makes it of these fields.
+Find = Callable[[StructField], "int | None"]
+Lookup = Callable[[Sequence[Any]], Find]
+
+
+def mode_of(configuration: Mapping[str, str]) -> Mode:
+    """The mapping mode in effect. Raises CorruptTableError for one that is not known."""
+    mode = configuration.get(MODE_KEY, "none").lower()
+    if mode in _MODES:
+        return _MODES[mode]
+    raise CorruptTableError(f"The table property {MODE_KEY} is {mode!r}; it can be none, name or id.")
+
+
+def physical_name(column: StructField, mode: Mode) -> str:
+    """The name that partition values, statistics and (by name) files use for a column."""
+    if mode == "none":
+        return column.name
+    name = column.metadata.get(PHYSICAL_NAME_KEY)
+    if not isinstance(name, str) or not name:
+        raise CorruptTableError(f"Column {column.name} has no {PHYSICAL_NAME_KEY}, which column mapping needs.")
+    return name
+
+
+def physical_schema(schema: StructType, mode: Mode) -> StructType:
+    """The schema under the names that files, statistics and partition values use; ids stay in the metadata."""
+    if mode == "none":
+        return schema
+    return _each_column(schema, lambda column: replace(column, name=physical_name(column, mode)))
+
+
+def unmapped(schema: StructType) -> StructType:
+    """The schema without the ids and physical names of its columns, which belong to one table."""
+    ours = (PHYSICAL_NAME_KEY, ID_KEY)
+
+    def bare(column: StructField) -> StructField:
+        return replace(column, metadata={k: v for k, v in column.metadata.items() if k not in ours})
+
+    return _each_column(schema, bare)
+
+
+def _each_column(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
+    """The schema with every column changed, parents first, also below arrays and maps."""
+
+    def inside(data_type: DataType) -> DataType:
+        if isinstance(data_type, StructType):
+            return _each_column(data_type, change)
+        if isinstance(data_type, ArrayType):
+            return replace(data_type, element_type=inside(data_type.element_type))
+        if isinstance(data_type, MapType):
+            return replace(data_type, key_type=inside(data_type.key_type), value_type=inside(data_type.value_type))
+        return data_type
+
+    changed = (change(column) for column in schema.fields)
+    return StructType(tuple(replace(column, data_type=inside(column.data_type)) for column in changed))
+
+
+# ----------------------------------------------------------------------------------------- ids for new columns
+
+
+def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
+    """Refuse what delta-spark refuses too, and turning column mapping off, which would need all files rewritten.
+
+    Files of a table that turns to ids have none. Raises InvalidPropertyError.
+    """
+    if before == after or is_new or (before, after) == ("none", "name"):
+        return
+    if after == "none":
+        why = "renamed and dropped columns would come back; write the rows to a new table instead"
+    elif before == "none":
+        why = "the files that the table has carry no ids; set it to name, or to id when the table is created"
+    else:
+        why = "the mode of a table stays what it is"
+    raise InvalidPropertyError(f"{MODE_KEY} cannot change from {before} to {after}: {why}.", key=MODE_KEY)
+
+
+def inherited(schema: StructType, before: StructType) -> StructType:
+    """The schema with the ids and physical names of ``before`` where a column is the same, and none elsewhere.
+
+    The same is the column with that id and physical name at the same level (it may have been renamed), else one of
+    that name whose type is alike: equal, but for the columns of structs. No column is the same as two others.
+    """
+    origins = _origins(schema, before)
+    columns = []
+    for column, origin in zip(schema.fields, origins, strict=True):
+        stripped = unmapped(StructType((column,))).fields[0]
+        if origin is None:
+            columns.append(stripped)
+            continue
+        data_type = in_step(column.data_type, origin.data_type, inherited)
+        columns.append(replace(column, data_type=data_type, metadata={**stripped.metadata, **_identity(origin)}))
+    return StructType(tuple(columns))
+
+
+def _identity(column: StructField) -> dict[str, Any]:
+    return {key: column.metadata[key] for key in (ID_KEY, PHYSICAL_NAME_KEY) if key in column.metadata}
+
+
+def _origins(schema: StructType, before: StructType) -> list[StructField | None]:
+    left = dict(enumerate(before.fields))
+    by_identity: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
+    for place, column in left.items():
+        by_identity.setdefault(_identity_text(column), []).append(place)
+        by_name.setdefault(column.name.lower(), []).append(place)
+
+    def take(places: Sequence[int], fits: Callable[[StructField], bool] = lambda each: True) -> StructField | None:
+        place = next((each for each in places if each in left and fits(left[each])), None)
+        return None if place is None else left.pop(place)
+
+    def same_name(column: StructField) -> StructField | None:
+        places = by_name.get(column.name.lower(), ())
+        return take(places, lambda each: _is_alike(column.data_type, each.data_type))
+
+    found = [
+        take(by_identity.get(_identity_text(column), ())) if _identity(column) else None for column in schema.fields
+    ]
+    return [same_name(column) if each is None else each for column, each in zip(schema.fields, found, strict=True)]
+
+
+def _identity_text(column: StructField) -> str:
+    return json.dumps(_identity(column), sort_keys=True)
+
+
+def _is_alike(one: DataType, other: DataType) -> bool:
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return _is_alike(one.element_type, other.element_type)
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        return _is_alike(one.key_type, other.key_type) and _is_alike(one.value_type, other.value_type)
+    return one == other or (isinstance(one, StructType) and isinstance(other, StructType))
+
+
+def assigned(schema: StructType, highest_id: int, new_name: Callable[[StructField], str]) -> tuple[StructType, int]:
+    """The schema with an id and a physical name for each column that lacks them, and the highest id then.
+
+    ``highest_id``: delta.columnMapping.maxColumnId so far, or 0. ``new_name`` makes physical names, which must be
+    unique in all versions of the table.
+    """
+    used = (column.metadata.get(ID_KEY) for column in all_columns(schema))
+    highest = max([highest_id, *(each for each in used if isinstance(each, int))])
+
+    def change(column: StructField) -> StructField:
+        nonlocal highest
+        metadata = dict(column.metadata)
+        if ID_KEY not in metadata:
+            highest += 1
+            metadata[ID_KEY] = highest
+        if PHYSICAL_NAME_KEY not in metadata:
+            metadata[PHYSICAL_NAME_KEY] = new_name(column)
+        return replace(column, metadata=metadata)
+
+    return _each_column(schema, change), highest
+
+
+def highest_id(configuration: Mapping[str, str]) -> int:
+    """delta.columnMapping.maxColumnId, 0 where it is absent. Raises CorruptTableError."""
+    text = configuration.get(MAX_ID_KEY, "0")
+    if not text.isdecimal():
+        raise CorruptTableError(f"The table property {MAX_ID_KEY} is {text!r}, which is no number.")
+    return int(text)
+
+
+def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tuple[tuple[str, ...], ...]:
+    """The paths of names that the domain metadata of a clustered table means: it has physical names.
+
+    Raises CorruptTableError.
+    """
+    try:
+        physical = json.loads(configuration)["clusteringColumns"]
+        return tuple(_logical(path, schema, mode) for path in physical)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptTableError(f"The domain metadata {CLUSTERING_DOMAIN} has no list of columns: {error!r}.") from None
+
+
+def _logical(path: Sequence[str], schema: StructType, mode: Mode) -> tuple[str, ...]:
+    names: list[str] = []
+    level: DataType = schema
+    for part in path:
+        fields = level.fields if isinstance(level, StructType) else ()
+        column = next((f for f in fields if physical_name(f, mode) == part), None)
+        if column is None:
+            raise KeyError(part)
+        names.append(column.name)
+        level = column.data_type
+    return tuple(names)
+
+
+def parquet_id(column: StructField, mode: Mode) -> dict[bytes, bytes] | None:
+    """The metadata of a pyarrow field that makes its id the ``field_id`` of the Parquet column; None without one.
+
+    Raises CorruptTableError where column mapping is on and the column has no id.
+    """
+    if mode == "none":
+        return None
+    if not isinstance(column.metadata.get(ID_KEY), int):
+        raise CorruptTableError(f"Column {column.name} has no {ID_KEY}, which column mapping needs.")
+    return {_PARQUET_FIELD_ID: str(column.metadata[ID_KEY]).encode()}
+
+
+def lookup(mode: Mode) -> Lookup:
+    """How columns are found among the fields (pyarrow) that a file stores."""
+    if mode == "id":
+        return _by_id
+    if mode == "name":
+        return lambda stored: _by_name(stored, lambda column: physical_name(column, "name"))
+    return lambda stored: _by_name(stored, lambda column: column.name)
+
+
+def _by_name(stored: Sequence[Any], name_of: Callable[[StructField], str]) -> Find:
+    exact = {field.name: index for index, field in reversed(list(enumerate(stored)))}
+    folded = {field.name.lower(): index for index, field in reversed(list(enumerate(stored)))}
+
+    def find(column: StructField) -> int | None:
+        name = name_of(column)
+        return exact[name] if name in exact else folded.get(name.lower())
+
+    return find
+
+
+def _by_id(stored: Sequence[Any]) -> Find:
+    ids = {(field.metadata or {}).get(_PARQUET_FIELD_ID): index for index, field in reversed(list(enumerate(stored)))}
+    by_name = _by_name(stored, lambda column: column.name)
+
+    def find(column: StructField) -> int | None:
+        if ID_KEY not in column.metadata:
+            return by_name(column)  # a column of the change data feed, not of the table
+        return ids.get(str(column.metadata[ID_KEY]).encode())
+
+    return find

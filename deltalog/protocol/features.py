@@ -1,0 +1,363 @@
+"""The table features: one row each, and what deltalog may do with a table that lists them.
+
+Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from deltalog.errors import InvalidPropertyError, UnsupportedFeatureError
+from deltalog.protocol import timestamps
+from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltalog.protocol.schema import (
+    DEFAULT_KEY,
+    GENERATION_KEY,
+    IDENTITY_KEY,
+    INVARIANT_KEY,
+    StructType,
+    all_columns,
+    uses_type,
+)
+
+
+class Writes(enum.Enum):
+    """Whether tables that list a feature can be written."""
+
+    YES = "yes"
+    IF_UNUSED = "if the table does not use it"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """``legacy`` versions (reader, writer) imply the feature without naming it; ``requires``: listed with it."""
+
+    name: str
+    reader: bool
+    reads: bool
+    writes: Writes
+    legacy_reader: int | None = None
+    legacy_writer: int | None = None
+    requires: tuple[str, ...] = ()
+
+
+CATALOG_MANAGED = "catalogManaged"
+
+FEATURES: tuple[Feature, ...] = (
+    #       name                     reader reads  writes            legacy versions
+    Feature("appendOnly", False, True, Writes.YES, legacy_writer=2),
+    Feature("invariants", False, True, Writes.YES, legacy_writer=2),
+    Feature("checkConstraints", False, True, Writes.YES, legacy_writer=3),
+    Feature("changeDataFeed", False, True, Writes.YES, legacy_writer=4),
+    Feature("generatedColumns", False, True, Writes.YES, legacy_writer=4),
+    Feature("columnMapping", True, True, Writes.YES, legacy_reader=2, legacy_writer=5),
+    Feature("identityColumns", False, True, Writes.IF_UNUSED, legacy_writer=6),
+    Feature("allowColumnDefaults", False, True, Writes.YES),
+    Feature("deletionVectors", True, True, Writes.YES),
+    Feature("rowTracking", False, True, Writes.YES, requires=("domainMetadata",)),
+    Feature("domainMetadata", False, True, Writes.YES),
+    Feature("clustering", False, True, Writes.NO, requires=("domainMetadata",)),
+    Feature("timestampNtz", True, True, Writes.YES),
+    Feature("typeWidening", True, True, Writes.YES),
+    Feature("typeWidening-preview", True, True, Writes.YES),
+    Feature("variantType", True, True, Writes.IF_UNUSED),
+    Feature("variantType-preview", True, True, Writes.IF_UNUSED),
+    Feature("variantShredding", True, True, Writes.IF_UNUSED),
+    Feature("variantShredding-preview", True, True, Writes.IF_UNUSED),
+    Feature("v2Checkpoint", True, True, Writes.YES),
+    Feature("vacuumProtocolCheck", True, True, Writes.YES),
+    Feature("checkpointProtection", False, True, Writes.YES),
+    Feature(timestamps.FEATURE, False, True, Writes.YES),
+    *(Feature(alias, False, True, Writes.NO) for alias in timestamps.FEATURE_ALIASES),
+    Feature("icebergCompatV1", False, True, Writes.NO, requires=("columnMapping",)),
+    Feature("icebergCompatV2", False, True, Writes.NO, requires=("columnMapping",)),
+    Feature("icebergCompatV3", False, True, Writes.NO),
+    Feature("materializePartitionColumns", False, True, Writes.NO),
+    Feature("collations-preview", False, True, Writes.NO),
+    Feature(CATALOG_MANAGED, True, True, Writes.YES, requires=(timestamps.FEATURE, "vacuumProtocolCheck")),
+)
+_BY_NAME = {feature.name: feature for feature in FEATURES}
+
+MAX_READER_VERSION = 3
+MAX_WRITER_VERSION = 7
+
+
+def writer_features(protocol: Protocol) -> tuple[str, ...]:
+    """The features that writers must honour, with those that legacy versions imply."""
+    if protocol.min_writer_version >= MAX_WRITER_VERSION:
+        return protocol.writer_features or ()
+    return tuple(
+        f.name for f in FEATURES if f.legacy_writer is not None and f.legacy_writer <= protocol.min_writer_version
+    )
+
+
+def reader_features(protocol: Protocol) -> tuple[str, ...]:
+    """The features that readers must honour, with those that legacy versions imply."""
+    if protocol.min_reader_version >= MAX_READER_VERSION:
+        return protocol.reader_features or ()
+    return tuple(
+        f.name for f in FEATURES if f.legacy_reader is not None and f.legacy_reader <= protocol.min_reader_version
+    )
+
+
+def check_protocol(protocol: Protocol) -> None:
+    """Refuse protocol actions that contradict themselves, whatever deltalog supports."""
+    if protocol.reader_features is not None and protocol.min_reader_version != MAX_READER_VERSION:
+        raise UnsupportedFeatureError(
+            f"The protocol has readerFeatures at reader version {protocol.min_reader_version}; "
+            "only version 3 may list them.",
+            features=protocol.reader_features,
+        )
+
+
+def check_readable(protocol: Protocol, table: str) -> None:
+    """Raise UnsupportedFeatureError, naming each feature, when the table's state cannot be read."""
+    version = protocol.min_reader_version
+    if not 1 <= version <= MAX_READER_VERSION:
+        raise UnsupportedFeatureError(
+            f"{table} needs reader version {version}; deltalog reads versions 1 to {MAX_READER_VERSION}. "
+            "Use a newer client.",
+            features=(),
+        )
+    unknown = [n for n in reader_features(protocol) if n not in _BY_NAME or not _BY_NAME[n].reads]
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"{table} needs reader features that deltalog does not have: {', '.join(unknown)}. "
+            "Read it with a client that knows them.",
+            features=tuple(unknown),
+        )
+
+
+def is_catalog_managed(protocol: Protocol) -> bool:
+    """Whether a catalog, and not the files, says which commits a table has."""
+    return CATALOG_MANAGED in writer_features(protocol)
+
+
+def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
+    """As check_readable, and whether the table was reached in the way that it must be: ``catalog`` is the one through
+    which it was opened, None for its location alone.
+
+    Spec: PROTOCOL.md#reader-requirements-for-catalog-managed-tables.
+    """
+    check_readable(protocol, table)
+    if catalog is None and is_catalog_managed(protocol):
+        raise UnsupportedFeatureError(
+            f"{table} is managed by a catalog ({CATALOG_MANAGED}), which alone knows its latest version. Open it "
+            "through that: TransactionManager(<catalog>).table(<name>).",
+            features=(CATALOG_MANAGED,),
+        )
+
+
+def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata, table: str) -> None:
+    """Refuse to leave a table of a catalog without what makes it one: the feature, in-commit timestamps, the mark.
+
+    ``before``: the metadata of the version that a commit follows. Raises InvalidPropertyError.
+    Spec: PROTOCOL.md#writer-requirements-for-catalog-managed-tables.
+    """
+    for key, wanted in (
+        (FEATURE_PREFIX + CATALOG_MANAGED, is_catalog_managed(protocol)),
+        ("delta.enableInCommitTimestamps", is_ict_active(protocol, metadata)),
+        (CATALOG_ID_KEY, metadata.configuration.get(CATALOG_ID_KEY) == before.configuration.get(CATALOG_ID_KEY)),
+    ):
+        if not wanted:
+            raise InvalidPropertyError(
+                f"{table} is managed by a catalog, and needs {key} as it is. Where that is not wanted, copy its rows "
+                "into a table of its own.",
+                key=key,
+            )
+
+
+def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, table: str) -> None:
+    """Raise UnsupportedFeatureError, naming each feature, when the table cannot be written safely."""
+    check_readable(protocol, table)
+    version = protocol.min_writer_version
+    if not 1 <= version <= MAX_WRITER_VERSION:
+        raise UnsupportedFeatureError(
+            f"{table} needs writer version {version}; deltalog writes versions 1 to {MAX_WRITER_VERSION}. "
+            "Use a newer client.",
+            features=(),
+        )
+    refused = [n for n in writer_features(protocol) if not _writable(n, metadata, schema)]
+    if refused:
+        raise UnsupportedFeatureError(
+            f"{table} needs writer features that deltalog cannot honour: {', '.join(refused)}. "
+            "Write it with a client that knows them; reading is not affected.",
+            features=tuple(refused),
+        )
+
+
+def _writable(name: str, metadata: Metadata, schema: StructType) -> bool:
+    feature = _BY_NAME.get(name)
+    if feature is None or feature.writes is Writes.NO:
+        return False
+    return feature.writes is Writes.YES or not is_used(name, metadata, schema)
+
+
+def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:
+    """Whether schema or properties make use of a feature that the protocol lists."""
+    configuration = metadata.configuration
+    if name == "invariants":
+        return any_field_has(schema, INVARIANT_KEY)
+    if name == "checkConstraints":
+        return any(key.startswith(CONSTRAINT_PREFIX) for key in configuration)
+    if name == "generatedColumns":
+        return any_field_has(schema, GENERATION_KEY)
+    if name == "identityColumns":
+        return any_field_has(schema, IDENTITY_KEY)
+    if name == "allowColumnDefaults":
+        return any_field_has(schema, DEFAULT_KEY)
+    if name == "columnMapping":
+        return configuration.get("delta.columnMapping.mode", "none") != "none"
+    if name.startswith("variant"):
+        return uses_type(schema, "variant")
+    return True
+
+
+def any_field_has(schema: StructType, key: str) -> bool:
+    """Whether the metadata of a column at any depth has a key."""
+    return any(key in column.metadata for column in all_columns(schema))
+
+
+def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
+    """The protocol raised just far enough to list ``wanted``; what legacy versions implied becomes explicit.
+
+    The protocol itself is returned when nothing is missing. Versions and features are never taken away.
+    """
+    present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
+    missing = [n for n in _with_required(wanted) if n not in present]
+    if not missing:
+        return protocol
+    writer = [*missing, *writer_features(protocol)]
+    reader = [n for n in (*missing, *reader_features(protocol)) if n in _BY_NAME and _BY_NAME[n].reader]
+    old_reader = protocol.min_reader_version
+    needs_reader = old_reader >= MAX_READER_VERSION or any(n in _BY_NAME and _BY_NAME[n].reader for n in missing)
+    return Protocol(
+        min_reader_version=MAX_READER_VERSION if needs_reader else old_reader,
+        min_writer_version=MAX_WRITER_VERSION,
+        reader_features=tuple(reader) if needs_reader else None,
+        writer_features=tuple(writer),
+        extra=protocol.extra,
+    )
+
+
+def _with_required(names: Iterable[str]) -> list[str]:
+    """The features and those that they require, each once."""
+    found: list[str] = []
+    for name in names:
+        if name not in found:
+            found.append(name)
+            required = _BY_NAME[name].requires if name in _BY_NAME else ()
+            found.extend(each for each in _with_required(required) if each not in found)
+    return found
+
+
+def requiring(protocol: Protocol, name: str) -> list[str]:
+    """The features of a protocol that require another one."""
+    return [n for n in writer_features(protocol) if n in _BY_NAME and name in _BY_NAME[n].requires]
+
+
+def without_feature(protocol: Protocol, name: str) -> Protocol:
+    """The protocol without a feature, at the lowest versions that say the rest, as delta-spark has it.
+
+    What legacy versions imply must be listed in full for them to be used. Pure; whether the table may lose the
+    feature is the caller's question.
+    """
+    left = [n for n in writer_features(protocol) if n != name]
+    legacy = _legacy_protocol(left)
+    if legacy is not None:
+        return legacy
+    reader = tuple(n for n in left if n in _BY_NAME and _BY_NAME[n].reader)
+    return Protocol(
+        min_reader_version=MAX_READER_VERSION if reader else 1,
+        min_writer_version=MAX_WRITER_VERSION,
+        reader_features=reader or None,
+        writer_features=tuple(left),
+        extra=protocol.extra,
+    )
+
+
+def _legacy_protocol(names: Iterable[str]) -> Protocol | None:
+    """The versions that imply exactly these features, or None when there are none."""
+    wanted = set(names)
+    for writer in range(1, MAX_WRITER_VERSION):
+        for reader in range(1, MAX_READER_VERSION):
+            candidate = Protocol(min_reader_version=reader, min_writer_version=writer)
+            implied = set(writer_features(candidate))
+            if implied == wanted and set(reader_features(candidate)) == {n for n in wanted if _BY_NAME[n].reader}:
+                return candidate
+    return None
+
+
+def feature(name: str) -> Feature:
+    """The row of a feature. Raises InvalidPropertyError with the nearest known name."""
+    found = _BY_NAME.get(name)
+    if found is None:
+        similar = difflib.get_close_matches(name, _BY_NAME, 1)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
+        raise InvalidPropertyError(f"Delta has no table feature {name!r}.{hint}", key=FEATURE_PREFIX + name)
+    return found
+
+
+def features_for(metadata: Metadata, schema: StructType) -> list[str]:
+    """The features that schema and properties of a table need listed."""
+    wanted = []
+    if uses_type(schema, "timestamp_ntz"):
+        wanted.append("timestampNtz")
+    if uses_type(schema, "variant"):
+        wanted.append("variantType")
+    for key, value, name in _FEATURE_OF_PROPERTY:
+        if metadata.configuration.get(key, "").lower() == value:
+            wanted.append(name)
+    if any(key.startswith(CONSTRAINT_PREFIX) for key in metadata.configuration):
+        wanted.append("checkConstraints")
+    columns = list(all_columns(schema))
+    wanted += [name for key, name in _FEATURE_OF_FIELD if any(key in column.metadata for column in columns)]
+    return wanted
+
+
+def split_feature_properties(properties: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Features asked for by ``delta.feature.<name>=supported``, which the protocol keeps, and the other properties."""
+    named = []
+    others = {}
+    for key, value in properties.items():
+        if not key.startswith(FEATURE_PREFIX):
+            others[key] = value
+        elif value == "supported":
+            named.append(key.removeprefix(FEATURE_PREFIX))
+        else:
+            raise InvalidPropertyError(f"{key} can only be set to 'supported', not {value!r}.", key=key)
+    return named, others
+
+
+_FEATURE_OF_PROPERTY = (
+    ("delta.appendOnly", "true", "appendOnly"),
+    ("delta.enableInCommitTimestamps", "true", timestamps.FEATURE),
+    ("delta.enableChangeDataFeed", "true", "changeDataFeed"),
+    ("delta.enableDeletionVectors", "true", "deletionVectors"),
+    ("delta.enableRowTracking", "true", "rowTracking"),
+    ("delta.enableTypeWidening", "true", "typeWidening"),
+    ("delta.enableVariantShredding", "true", "variantShredding"),
+    ("delta.checkpointPolicy", "v2", "v2Checkpoint"),
+    ("delta.columnMapping.mode", "name", "columnMapping"),
+    ("delta.columnMapping.mode", "id", "columnMapping"),
+)
+_FEATURE_OF_FIELD = (
+    (INVARIANT_KEY, "invariants"),
+    (GENERATION_KEY, "generatedColumns"),
+    (IDENTITY_KEY, "identityColumns"),
+    ("delta.typeChanges", "typeWidening"),
+    (DEFAULT_KEY, "allowColumnDefaults"),
+)
+
+# What a table without any feature has, as delta-spark creates it: append-only and invariants by version.
+BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
+
+
+def is_ict_active(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether commits under this protocol and metadata carry ``inCommitTimestamp``."""
+    return timestamps.is_active(protocol.min_writer_version, protocol.writer_features or (), metadata.configuration)

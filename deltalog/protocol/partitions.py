@@ -1,0 +1,144 @@
+"""Partition values: typed value, the text that ``partitionValues`` holds, and the directory name.
+
+Spec: PROTOCOL.md#partition-value-serialization. The empty string and an absent value both mean null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deltalog.errors import CorruptTableError, SchemaMismatchError
+from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, StructType
+from deltalog.protocol.timestamps import parse_iso
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_UTC = datetime.timezone.utc
+_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+# Python takes more for a number than any writer means: underscores, digits of other scripts, weeks for days.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ].*)?")
+# What Hive escapes in directory names, besides control characters.
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^ <>|")
+
+
+def serialize(value: Any, data_type: DataType) -> str | None:
+    """The text for a Python value of a partition column.
+
+    Raises SchemaMismatchError for binary values that are not UTF-8. Cost: none.
+    """
+    if value is None or value == "":
+        return None
+    name = str(data_type)
+    if name == "boolean":
+        return "true" if value else "false"
+    if name == "binary":
+        return _utf8(value)
+    if name in ("float", "double") and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if name == "timestamp":
+        return str(value.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")).rjust(27, "0")
+    if name == "timestamp_ntz":
+        text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+        return f"{text}.{value.microsecond:06d}" if value.microsecond else text
+    if name == "date":
+        return str(value.isoformat())
+    if isinstance(data_type, DecimalType):
+        return format(value, "f")
+    return str(value)
+
+
+def parse(text: str | None, data_type: DataType, column: str) -> Any:
+    """The Python value of a partition column. Raises CorruptTableError when the text is not of its type."""
+    if text is None or text == "":
+        return None
+    name = str(data_type)
+    try:
+        if name == "string":
+            return text
+        if name in _BITS:
+            return _whole(text, _BITS[name])
+        if name in ("float", "double"):
+            return float(_like(_NUMBER, text) if not _NOT_FINITE.fullmatch(text.strip()) else text)
+        if name == "boolean":
+            return {"true": True, "false": False}[text.lower()]
+        if name == "date":
+            return datetime.date.fromisoformat(_like(_DATE, text)[:10])
+        if name == "timestamp":
+            moment = parse_iso(text)
+            return moment.replace(tzinfo=_UTC) if moment.tzinfo is None else moment.astimezone(_UTC)
+        if name == "timestamp_ntz":
+            return parse_iso(text).replace(tzinfo=None)
+        if name == "binary":
+            return text.encode("utf-8")  # as delta-spark and the Delta kernels do; the protocol leaves it open
+        if isinstance(data_type, DecimalType):
+            exponent = decimal.Decimal(1).scaleb(-data_type.scale)
+            context = decimal.Context(prec=data_type.precision)
+            return decimal.Decimal(_like(_NUMBER, text)).quantize(exponent, context=context)
+    except (ValueError, KeyError, ArithmeticError) as error:
+        raise CorruptTableError(
+            f"The partition value {text!r} of column {column} is not a {data_type}: {error}."
+        ) from None
+    raise CorruptTableError(f"Column {column} of type {data_type} cannot be a partition column.")
+
+
+def _utf8(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SchemaMismatchError(
+            f"The partition value {value!r} is not UTF-8, and readers of Delta tables take binary partition values for "
+            "UTF-8 text. Partition by a string, for example the value in hex."
+        ) from None
+
+
+def _like(pattern: re.Pattern[str], text: str) -> str:
+    """The text without spaces around it. Raises ValueError when it is of another form."""
+    text = text.strip(" ")
+    if not pattern.fullmatch(text):
+        raise ValueError("it is of another form")
+    return text
+
+
+def _whole(text: str, bits: int) -> int:
+    value = int(_like(_WHOLE, text))
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError(f"it does not fit into {bits} bits")
+    return value
+
+
+def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> tuple[str, ...]:
+    """The partition columns under their names in the schema. Raises SchemaMismatchError."""
+    found = []
+    for name in partition_by:
+        column = schema.find(name)
+        if column is None:
+            raise SchemaMismatchError(
+                f"Partition column {name!r} is not among the columns, which are {', '.join(schema.names)}. Add it, or "
+                "create a table with other partition columns."
+            )
+        nested = isinstance(column.data_type, (StructType, ArrayType, MapType))
+        if nested or str(column.data_type) in ("variant", "void"):
+            raise SchemaMismatchError(f"Column {name} of type {column.data_type} cannot partition a table.")
+        found.append(column.name)
+    if len(set(found)) != len(found):
+        raise SchemaMismatchError(f"partition_by names a column twice: {', '.join(partition_by)}.")
+    if found and len(found) == len(schema.fields):
+        raise SchemaMismatchError("Every column is a partition column; at least one must be left for the data.")
+    return tuple(found)
+
+
+def directory(values: Mapping[str, str | None]) -> str:
+    """The Hive directory ``a=1/b=x`` of partition values; empty without any. Only a convention: values are
+    read from the log, never from a path."""
+    return "/".join(f"{_escape(name)}={HIVE_NULL if v is None else _escape(v)}" for name, v in values.items())
+
+
+def _escape(text: str) -> str:
+    return "".join(f"%{ord(c):02X}" if ord(c) < 32 or c in _ESCAPED else c for c in text)

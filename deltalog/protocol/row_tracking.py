@@ -1,0 +1,141 @@
+"""Row tracking: ids and commit versions of rows as columns of a scan, and the ids that a commit gives out. Pure.
+
+Spec: PROTOCOL.md#row-tracking, #reader-requirements-for-row-tracking, #writer-requirements-for-row-tracking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from deltalog.errors import CallError, CorruptTableError, InvalidActionError
+from deltalog.protocol.actions import AddFile, DomainMetadata
+from deltalog.protocol.properties import ENABLE_ROW_TRACKING
+
+FEATURE, DOMAIN = "rowTracking", "delta.rowTracking"
+ROW_ID, ROW_COMMIT_VERSION = "_metadata.row_id", "_metadata.row_commit_version"
+_MATERIALIZED = {
+    ROW_ID: "delta.rowTracking.materializedRowIdColumnName",
+    ROW_COMMIT_VERSION: "delta.rowTracking.materializedRowCommitVersionColumnName",
+}
+
+_FRESH_NAME = {ROW_ID: "_row-id-col-", ROW_COMMIT_VERSION: "_row-commit-version-col-"}
+# Kept by the writer: the names must never be used for anything else in the table.
+MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
+
+
+def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable[[], str]) -> dict[str, str]:
+    """The table properties, with names for the materialised columns where row tracking is on and they lack.
+
+    Spec: PROTOCOL.md#writer-requirements-for-row-tracking.
+    """
+    named = dict(configuration)
+    if ENABLE_ROW_TRACKING.read(configuration):
+        for column_name, key in _MATERIALIZED.items():
+            if key not in named:
+                named[key] = f"{_FRESH_NAME[column_name]}{new_uuid()}"
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class RowTrackingColumn:
+    """``stored_as`` is the column of data files that keeps values of rows that were moved.
+
+    Where it has none, the file's base counts: with the row's position added when the column is ``counted``.
+    """
+
+    name: str
+    stored_as: str | None
+    counted: bool
+
+
+def column(name: str, configuration: Mapping[str, str], table: str) -> RowTrackingColumn | None:
+    """The column of row tracking that a scan asks for by this name, or None when it is no such name.
+
+    Raises CallError when row tracking is not enabled: only then is it known for all rows.
+    """
+    if name not in _MATERIALIZED:
+        return None
+    if not ENABLE_ROW_TRACKING.read(configuration):
+        raise CallError(f"{table}: {name} needs row tracking, which is off ({ENABLE_ROW_TRACKING.key}).")
+    return RowTrackingColumn(name, configuration.get(_MATERIALIZED[name]), name == ROW_ID)
+
+
+class _HighWaterMark(msgspec.Struct):
+    row_id_high_water_mark: int = msgspec.field(name="rowIdHighWaterMark")
+
+
+class _NumRecords(msgspec.Struct):
+    num_records: int = msgspec.field(name="numRecords")
+
+
+_marks = msgspec.json.Decoder(_HighWaterMark)
+_counts = msgspec.json.Decoder(_NumRecords)
+
+
+def high_water_mark(domains: Iterable[DomainMetadata], before: int = -1) -> int:
+    """The highest row id given out after these actions; ``before`` when they do not say. Raises CorruptTableError."""
+    for domain in domains:
+        if domain.domain == DOMAIN and not domain.removed:
+            try:
+                return _marks.decode(domain.configuration).row_id_high_water_mark
+            except msgspec.DecodeError as error:
+                raise CorruptTableError(
+                    f"The domain metadata {DOMAIN} has no row id high-water mark: {error}."
+                ) from None
+    return before
+
+
+def with_row_ids(adds: Sequence[AddFile], mark: int, version: int) -> tuple[list[AddFile], int]:
+    """The adds of a commit, each with a base row id and the version its rows come from; and the new high-water mark.
+
+    Files that have an id keep it: their rows are known. Raises InvalidActionError for a file whose number of rows
+    is not known.
+    """
+    assigned = []
+    for add in adds:
+        if add.base_row_id is None:
+            first, mark = mark + 1, mark + _num_records(add)
+            add = msgspec.structs.replace(add, base_row_id=first, default_row_commit_version=version)
+        assigned.append(add)
+    return assigned, mark
+
+
+def domain_metadata(mark: int) -> DomainMetadata:
+    """The action that records a high-water mark."""
+    return DomainMetadata(domain=DOMAIN, configuration=f'{{"rowIdHighWaterMark":{mark}}}', removed=False)
+
+
+def check_countable(adds: Iterable[AddFile]) -> None:
+    """Raise InvalidActionError for a file without an id whose number of rows is not known."""
+    for add in adds:
+        if add.base_row_id is None:
+            _num_records(add)
+
+
+def _num_records(add: AddFile) -> int:
+    try:
+        return _counts.decode(add.stats or "").num_records
+    except msgspec.DecodeError:
+        raise InvalidActionError(
+            f"add {add.path}: the table tracks rows, so the statistics of each file must have numRecords.",
+            path=add.path,
+        ) from None
+
+
+def kept_columns(configuration: Mapping[str, str], table: str) -> tuple[RowTrackingColumn, ...]:
+    """The columns, under the names that files have for them, by which rows that are moved keep their ids and commit
+    versions. None when row tracking is off, as then nothing is to be kept.
+
+    Spec: PROTOCOL.md#writer-requirements-for-row-tracking. Raises CorruptTableError when the table has no names.
+    """
+    if not ENABLE_ROW_TRACKING.read(configuration):
+        return ()
+    missing = [key for key in _MATERIALIZED.values() if key not in configuration]
+    if missing:
+        raise CorruptTableError(f"{table} tracks rows and lacks the property {missing[0]}, so they cannot be moved.")
+    return tuple(
+        RowTrackingColumn(configuration[key], configuration[key], name == ROW_ID) for name, key in _MATERIALIZED.items()
+    )

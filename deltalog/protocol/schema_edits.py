@@ -1,0 +1,133 @@
+"""Single columns of a schema added, changed and taken away, by path. Pure.
+
+A path is the names from the top down to a column; ``element``, ``key`` and ``value`` lead into arrays and maps.
+
+Spec: PROTOCOL.md#field-path, #schema-serialization-format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+
+Path = tuple[str, ...]
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+
+
+def parse_path(path: str | Sequence[str]) -> Path:
+    """A path from text such as ``a.b``, with backticks round a name that has dots, or from a list of names.
+
+    Raises CallError.
+    """
+    if not isinstance(path, str):
+        if not path:
+            raise CallError("The path of a column is an empty list; it needs at least one name.")
+        return tuple(path)
+    names: list[str] = []
+    at = -1  # where the dot before the next name would be
+    while at < len(path) and (at < 0 or path[at] == ".") and (match := _PART.match(path, at + 1)):
+        names.append(match[1].replace("``", "`") if match[1] else match[2])
+        at = match.end()
+    if at != len(path):
+        raise CallError(f"{path!r} is not the path of a column. Write a.b, with backticks round `a name.with dots`.")
+    return tuple(names)
+
+
+def parse_paths(text: str) -> list[Path]:
+    """The paths of a list such as ``id, a.b, `a,b```. Raises CallError."""
+    return [parse_path(part.strip()) for part in re.findall(r"(?:`[^`]*`|[^,`])+", text)]
+
+
+def path_text(path: Sequence[str]) -> str:
+    """The text that ``parse_path`` takes."""
+    return ".".join(name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`" for name in path)
+
+
+def find(schema: StructType, path: Path) -> StructField:
+    """The column at a path. Raises SchemaMismatchError."""
+    found: list[StructField] = []
+
+    def look(column: StructField) -> StructField:
+        found.append(column)
+        return column
+
+    change(schema, path, look)
+    return found[0]
+
+
+def add(schema: StructType, parent: Path, column: StructField) -> StructType:
+    """The schema with a column at the end of a struct; ``parent`` is empty for the top.
+
+    Raises SchemaMismatchError where the struct is not there or has a column of that name.
+    """
+
+    def edit(struct: StructType) -> StructType:
+        if struct.find(column.name) is not None:
+            raise SchemaMismatchError(f"There is a column {path_text((*parent, column.name))} already.")
+        return StructType((*struct.fields, column))
+
+    return _top(_at(schema, parent, parent, edit))
+
+
+def change(schema: StructType, path: Path, edit: Callable[[StructField], StructField]) -> StructType:
+    """The schema with another column in the place of one. Raises SchemaMismatchError where there is none, and
+    where the new one has the name of a third."""
+
+    def edit_struct(struct: StructType) -> StructType:
+        column = _field(struct, path[-1], path)
+        changed = edit(column)
+        others = StructType(tuple(each for each in struct.fields if each is not column))
+        if others.find(changed.name) is not None:
+            raise SchemaMismatchError(f"There is a column {path_text((*path[:-1], changed.name))} already.")
+        return StructType(tuple(changed if each is column else each for each in struct.fields))
+
+    return _top(_at(schema, path[:-1], path, edit_struct))
+
+
+def drop(schema: StructType, path: Path) -> StructType:
+    """The schema without a column. Raises SchemaMismatchError where there is none, and for the last of a struct."""
+
+    def edit(struct: StructType) -> StructType:
+        column = _field(struct, path[-1], path)
+        if len(struct.fields) == 1:
+            raise SchemaMismatchError(f"{path_text(path)} is the only column there is; it cannot be dropped.")
+        return StructType(tuple(each for each in struct.fields if each is not column))
+
+    return _top(_at(schema, path[:-1], path, edit))
+
+
+def _at(data_type: DataType, rest: Path, whole: Path, edit: Callable[[StructType], StructType]) -> DataType:
+    """The type with the struct at the end of ``rest`` edited."""
+    if not rest and isinstance(data_type, StructType):
+        return edit(data_type)
+    if rest and isinstance(data_type, StructType):
+        column = _field(data_type, rest[0], whole)
+        inside = replace(column, data_type=_at(column.data_type, rest[1:], whole, edit))
+        return StructType(tuple(inside if each is column else each for each in data_type.fields))
+    if rest[:1] == ("element",) and isinstance(data_type, ArrayType):
+        return replace(data_type, element_type=_at(data_type.element_type, rest[1:], whole, edit))
+    if rest[:1] == ("key",) and isinstance(data_type, MapType):
+        return replace(data_type, key_type=_at(data_type.key_type, rest[1:], whole, edit))
+    if rest[:1] == ("value",) and isinstance(data_type, MapType):
+        return replace(data_type, value_type=_at(data_type.value_type, rest[1:], whole, edit))
+    raise SchemaMismatchError(
+        f"The path {path_text(whole)} does not lead to a field of a struct: it meets {data_type}. "
+        "The elements of an array are at .element, keys and values of a map at .key and .value."
+    )
+
+
+def _field(struct: StructType, name: str, path: Path) -> StructField:
+    found = struct.find(name)
+    if found is None:
+        names = ", ".join(struct.names)
+        raise SchemaMismatchError(f"There is no column {path_text(path)}: {name!r} is none of {names}.")
+    return found
+
+
+def _top(data_type: DataType) -> StructType:
+    assert isinstance(data_type, StructType)
+    return data_type

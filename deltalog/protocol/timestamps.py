@@ -1,0 +1,317 @@
+"""The in-commit timestamp rules, and nothing else.
+
+Spec: PROTOCOL.md#in-commit-timestamps. All times are milliseconds since the Unix epoch.
+
+Where the protocol is silent the answers are those of delta-spark; docs/in-commit-timestamps.md lists them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from deltalog.errors import CorruptTableError, InvalidEnablementError, InvalidTimestampError, TimestampOutOfRangeError
+from deltalog.protocol.properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLEMENT_TIMESTAMP_KEY,
+    ENABLEMENT_VERSION_KEY,
+)
+
+FEATURE = "inCommitTimestamp"
+# The proposal's plural and the preview name: read, reported by the doctor, never written.
+FEATURE_ALIASES = ("inCommitTimestamps", "inCommitTimestamp-preview", "inCommitTimestamps-preview")
+
+LARGEST_MS = 2**63 - 1
+Clock = Literal["in-commit", "file-modification"]
+
+
+@dataclass(frozen=True, slots=True)
+class Enablement:
+    """The commit that turned in-commit timestamps on for a table with older commits."""
+
+    version: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAt:
+    """A commit and its time, by the clock that counts for it."""
+
+    version: int
+    timestamp_ms: int
+    clock: Clock
+
+
+# ------------------------------------------------------------------------------------------------ writing
+
+
+def is_listed(writer_features: Sequence[str]) -> bool:
+    """Whether writer features have in-commit timestamps, under any of their names."""
+    return not {FEATURE, *FEATURE_ALIASES}.isdisjoint(writer_features)
+
+
+def is_active(min_writer_version: int, writer_features: Sequence[str], configuration: Mapping[str, str]) -> bool:
+    """Whether commits carry ``inCommitTimestamp``: writer version 7, the feature listed, the property true."""
+    return min_writer_version >= 7 and is_listed(writer_features) and ENABLE_IN_COMMIT_TIMESTAMPS.read(configuration)
+
+
+def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
+    """The larger of the wall clock and one millisecond after the commit before. The clock is never trusted."""
+    if previous_ms is not None and previous_ms >= LARGEST_MS:
+        raise CorruptTableError(
+            f"The last commit's inCommitTimestamp is {previous_ms} ms, the largest there is, so no later commit can "
+            "follow. Disable in-commit timestamps and enable them again; of a table in a catalog, call "
+            "TransactionManager.restart_timestamps(name)."
+        )
+    return clock_ms if previous_ms is None else max(clock_ms, previous_ms + 1)
+
+
+def enabling_configuration(configuration: Mapping[str, str], version: int, ict_ms: int) -> dict[str, str]:
+    """The configuration that the enabling commit writes: with the pair, or without it at version 0."""
+    kept = without_pair(configuration)
+    if version == 0:
+        return kept
+    return {**kept, ENABLEMENT_VERSION_KEY: str(version), ENABLEMENT_TIMESTAMP_KEY: str(ict_ms)}
+
+
+def without_pair(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The configuration without the enablement pair, as a disabling commit or a new table writes it."""
+    pair = (ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY)
+    return {key: value for key, value in configuration.items() if key not in pair}
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def read_enablement(configuration: Mapping[str, str], latest_version: int) -> Enablement | None:
+    """The enablement pair of a table whose in-commit timestamps are active; None when on since version 0.
+
+    Raises InvalidEnablementError when only half of it is there, when it is not a pair of whole numbers, or
+    when it points past ``latest_version``.
+    """
+    version_text = configuration.get(ENABLEMENT_VERSION_KEY)
+    timestamp_text = configuration.get(ENABLEMENT_TIMESTAMP_KEY)
+    if version_text is None and timestamp_text is None:
+        return None
+    repair = (
+        "Repair: turn in-commit timestamps off (disable_in_commit_timestamps()) and on again; "
+        "this stamps a new, whole pair."
+    )
+    if version_text is None or timestamp_text is None:
+        present, absent = ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY
+        if version_text is None:
+            present, absent = absent, present
+        raise InvalidEnablementError(f"The table has the property {present} but not {absent}. {repair}")
+    try:
+        enablement = Enablement(_whole(version_text), _whole(timestamp_text))
+    except ValueError:
+        raise InvalidEnablementError(
+            f"{ENABLEMENT_VERSION_KEY}={version_text!r} and {ENABLEMENT_TIMESTAMP_KEY}={timestamp_text!r} "
+            f"are not a version and a time in ms. {repair}"
+        ) from None
+    if enablement.version > latest_version:
+        raise InvalidEnablementError(
+            f"{ENABLEMENT_VERSION_KEY} is {enablement.version}, but the latest version is {latest_version}; "
+            f"a clone that copied the properties of its source looks like this. {repair}"
+        )
+    return enablement
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def monotonised(times_ms: Sequence[int]) -> list[int]:
+    """File times made strictly increasing: a time not after the one before becomes that one plus 1 ms."""
+    adjusted: list[int] = []
+    for time_ms in times_ms:
+        adjusted.append(time_ms if not adjusted else max(time_ms, adjusted[-1] + 1))
+    return adjusted
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What resolving needs to know of a log: which commits there are, and which clock each is judged by.
+
+    ``versions``: ascending versions whose commit file exists and whose state can be rebuilt.
+    ``ict_from``: the first version judged by its in-commit timestamp, or None when ICT is off.
+    ``ict_from_ms``: the enablement time; None when every listed commit is judged by its in-commit timestamp.
+    """
+
+    versions: Sequence[int]
+    ict_from: int | None
+    ict_from_ms: int | None
+
+    @property
+    def file_versions(self) -> Sequence[int]:
+        """Versions judged by file modification time."""
+        if self.ict_from is None:
+            return self.versions
+        return self.versions[: bisect.bisect_left(self.versions, self.ict_from)]
+
+    @property
+    def ict_versions(self) -> Sequence[int]:
+        """Versions judged by in-commit timestamp."""
+        if self.ict_from is None:
+            return []
+        return self.versions[bisect.bisect_left(self.versions, self.ict_from) :]
+
+    def in_ict_era(self, timestamp_ms: int) -> bool:
+        """Whether only versions from ``ict_from`` on are candidates for this time."""
+        return self.ict_from is not None and (self.ict_from_ms is None or timestamp_ms >= self.ict_from_ms)
+
+
+def timeline(versions: Sequence[int], active: bool, enablement: Enablement | None) -> Timeline:
+    """Which clock is used for each of ``versions`` (ascending).
+
+    When the commits before the enablement were cleaned up, what is left is judged by ICT alone.
+    """
+    if not active or not versions:
+        return Timeline(versions, None, None)
+    if enablement is None:
+        return Timeline(versions, versions[0], None)
+    return Timeline(versions, enablement.version, enablement.timestamp_ms)
+
+
+def resolve(
+    timestamp_ms: int,
+    log: Timeline,
+    ict_of: Callable[[int], int],
+    file_times_of: Callable[[Sequence[int]], Sequence[int]],
+) -> CommitAt:
+    """The last commit at or before ``timestamp_ms``; the first one of all when there is none.
+
+    ``ict_of`` reads one commit; it is called at most ceil(log2 n) + 2 times for n commits. ``file_times_of``
+    gives the modification times of commits in one call, and only for commits before the enablement.
+    The caller judges what an answer after ``timestamp_ms`` (or the last commit) means.
+    """
+    ict_versions = log.ict_versions
+    if log.in_ict_era(timestamp_ms) and ict_versions:
+        return _search(timestamp_ms, ict_versions, ict_of)
+    file_versions = log.file_versions
+    if not file_versions:
+        return CommitAt(ict_versions[0], ict_of(ict_versions[0]), "in-commit")
+    times = monotonised(file_times_of(file_versions))
+    index = max((i for i, time_ms in enumerate(times) if time_ms <= timestamp_ms), default=0)
+    return CommitAt(file_versions[index], times[index], "file-modification")
+
+
+def _search(timestamp_ms: int, versions: Sequence[int], ict_of: Callable[[int], int]) -> CommitAt:
+    """Binary search for the last of ``versions`` whose in-commit timestamp is not after ``timestamp_ms``."""
+    known: dict[int, int] = {}
+
+    def ict(index: int) -> int:
+        if index not in known:
+            known[index] = ict_of(versions[index])
+        return known[index]
+
+    low, high = 0, len(versions) - 1
+    if ict(high) <= timestamp_ms:
+        return CommitAt(versions[high], ict(high), "in-commit")
+    while low < high:  # Invariant: commits before low are not after the time asked for, commit high is
+        middle = (low + high) // 2
+        if ict(middle) <= timestamp_ms:
+            low = middle + 1
+        else:
+            high = middle
+    answer = max(high - 1, 0)
+    return CommitAt(versions[answer], ict(answer), "in-commit")
+
+
+# ------------------------------------------------------------------------------------------- points in time
+
+
+def to_epoch_ms(value: datetime.datetime | int | str) -> int:
+    """Milliseconds since the epoch of an aware datetime, an int (ms) or ISO text with an offset or Z.
+
+    Times finer than a millisecond are floored. Raises InvalidTimestampError for naive values: their meaning
+    would depend on the machine.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, str, datetime.datetime)):
+        raise InvalidTimestampError(
+            f"A timestamp is an aware datetime, ISO text with an offset, or an int in ms; got {type(value).__name__}."
+        )
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        value = parse_iso(value)
+    if value.utcoffset() is None:
+        raise InvalidTimestampError(
+            f"The timestamp {value.isoformat(sep=' ')} has no time zone, so it does not name one instant. "
+            "Add one: datetime(…, tzinfo=timezone.utc), value.astimezone() for local time, or text ending in "
+            "Z or +02:00."
+        )
+    since_epoch = value - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    return since_epoch // datetime.timedelta(milliseconds=1)
+
+
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?\s*(Z|z|[+-]\d{2}:?\d{2})?")
+
+
+def parse_iso(text: str) -> datetime.datetime:
+    """ISO 8601 text, the same on every Python version (3.10's fromisoformat knows neither Z nor 3 digits)."""
+    match = _ISO.fullmatch(text.strip())
+    try:
+        if match is None:
+            raise ValueError
+        zone = match[4] or ""
+        body = text.strip()[: len(text.strip()) - len(zone)].strip().replace(",", ".")
+        body, _, fraction = body.partition(".")
+        value = datetime.datetime.fromisoformat(body)
+        value = value.replace(microsecond=int((fraction + "000000")[:6]))
+        if not zone:
+            return value
+        if zone in "Zz":
+            return value.replace(tzinfo=datetime.timezone.utc)
+        minutes = int(zone[1:3]) * 60 + int(zone[-2:])
+        offset = datetime.timedelta(minutes=minutes if zone[0] == "+" else -minutes)
+        return value.replace(tzinfo=datetime.timezone(offset))
+    except ValueError:
+        raise InvalidTimestampError(
+            f"{text!r} is not a timestamp. Write it as 2026-11-20T10:00:00.000Z or 2026-11-20 10:00:00+01:00."
+        ) from None
+
+
+def to_iso(timestamp_ms: int) -> str:
+    """UTC text with milliseconds, such as 2026-11-20T10:00:00.123Z; the bare number beyond year 9999."""
+    try:
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return moment.isoformat(timespec="milliseconds") + "Z"
+
+
+def describe(timestamp_ms: int) -> str:
+    """A time for messages: in ms, to be passed back exactly, and in ISO, to be read."""
+    return f"{timestamp_ms} ms ({to_iso(timestamp_ms)})"
+
+
+def check_range(
+    timestamp_ms: int, found: CommitAt, latest_version: int, bounds: Callable[[], tuple[CommitAt, CommitAt]],
+    before: str, after: str, table: str,
+) -> None:  # fmt: skip
+    """Refuse an answer that lies after the time asked for, or a time after the last commit, unless allowed.
+
+    ``bounds`` gives the earliest and the latest commit for the message. Raises TimestampOutOfRangeError.
+    """
+    too_early = found.timestamp_ms > timestamp_ms and before != "earliest"
+    too_late = found.version == latest_version and found.timestamp_ms < timestamp_ms and after != "latest"
+    if not (too_early or too_late):
+        return
+    earliest, latest = bounds()
+    relation = "before the first commit that a timestamp can name" if too_early else "after the last commit"
+    option = 'before="earliest"' if too_early else 'after="latest"'
+    raise TimestampOutOfRangeError(
+        f"{table}: the timestamp {describe(timestamp_ms)} is {relation}. Valid: from "
+        f"{describe(earliest.timestamp_ms)}, version {earliest.version}, to {describe(latest.timestamp_ms)}, "
+        f"version {latest.version}, both included. To clamp instead, version_at takes {option}.",
+        requested_ms=timestamp_ms,
+        earliest_ms=earliest.timestamp_ms,
+        latest_ms=latest.timestamp_ms,
+    )

@@ -1,0 +1,128 @@
+"""Type widening: which types a column can grow into, and how the schema remembers it. Pure.
+
+Spec: PROTOCOL.md#type-widening.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from deltalog.errors import SchemaMismatchError
+from deltalog.protocol.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    in_step,
+)
+
+TYPE_CHANGES_KEY = "delta.typeChanges"
+# What rows of older files may be of when the column is of the type; decimals follow rules of their own.
+_WIDER: Mapping[str, tuple[str, ...]] = {
+    "byte": ("short", "integer", "long", "double"),
+    "short": ("integer", "long", "double"),
+    "integer": ("long", "double"),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+# Digits that every value of the type fits into.
+_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
+
+
+def is_widening(narrow: DataType, wide: DataType) -> bool:
+    """Whether the protocol allows a column of one primitive type to become another one, which differs from it."""
+    if isinstance(wide, DecimalType):
+        if isinstance(narrow, DecimalType):
+            more_scale = wide.scale - narrow.scale
+            return narrow != wide and 0 <= more_scale <= wide.precision - narrow.precision
+        digits = _DIGITS.get(str(narrow))
+        return digits is not None and wide.precision - digits >= wide.scale
+    return isinstance(narrow, PrimitiveType) and str(wide) in _WIDER.get(narrow.name, ())
+
+
+def with_type_changes(column: StructField, before: DataType) -> StructField:
+    """The column with what changed in its type since ``before`` added to its history.
+
+    Changes below a struct belong to the fields of that struct and are left to them.
+    """
+    changes = [_as_json(*change) for change in _changes(before, column.data_type, ())]
+    if not changes:
+        return column
+    history = [*column.metadata.get(TYPE_CHANGES_KEY, ()), *changes]
+    return replace(column, metadata={**column.metadata, TYPE_CHANGES_KEY: history})
+
+
+def _changes(
+    before: DataType, after: DataType, path: Sequence[str]
+) -> Iterator[tuple[DataType, DataType, Sequence[str]]]:
+    if isinstance(before, StructType) or isinstance(after, StructType):
+        return
+    if isinstance(before, ArrayType) and isinstance(after, ArrayType):
+        yield from _changes(before.element_type, after.element_type, (*path, "element"))
+    elif isinstance(before, MapType) and isinstance(after, MapType):
+        yield from _changes(before.key_type, after.key_type, (*path, "key"))
+        yield from _changes(before.value_type, after.value_type, (*path, "value"))
+    elif before != after and before != PrimitiveType("void"):
+        yield before, after, path
+
+
+def _as_json(before: DataType, after: DataType, path: Sequence[str]) -> dict[str, Any]:
+    change = {"fromType": str(before), "toType": str(after)}
+    return {**change, "fieldPath": ".".join(path)} if path else change
+
+
+def recorded(before: StructType, after: StructType) -> StructType:
+    """``after`` with every change of a type since ``before`` in the history of its column, also inside structs.
+
+    Columns are told apart by their names; those that ``before`` lacks have no history.
+    """
+    columns = []
+    for column in after.fields:
+        old = before.find(column.name)
+        if old is not None:
+            inside = in_step(column.data_type, old.data_type, lambda new, old: recorded(old, new))
+            column = with_type_changes(replace(column, data_type=inside), old.data_type)
+        columns.append(column)
+    return StructType(tuple(columns))
+
+
+def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
+    """``is_widening`` without the changes from whole numbers to fractions, which are made only where asked for by
+    name: merging schemas must not turn a number that counts into one that rounds."""
+    if not is_widening(narrow, wide):
+        return False
+    is_whole = str(narrow) in _DIGITS
+    return not is_whole or str(wide) in _DIGITS
+
+
+def widened(before: DataType, after: DataType, name: str) -> DataType:
+    """The type of a column that grows from one type to another. Names of struct fields stay as they are.
+
+    Raises SchemaMismatchError where the protocol does not allow it, naming the part.
+    """
+    if isinstance(before, StructType) and isinstance(after, StructType):
+        if [f.name for f in before] != [f.name for f in after]:
+            raise SchemaMismatchError(
+                f"The type of {name} has the fields {', '.join(before.names)}; fields are added, renamed and dropped "
+                f"as columns are, by their paths such as {name}.{(after.names or ['field'])[0]}."
+            )
+        pairs = zip(before.fields, after.fields, strict=True)
+        return StructType(
+            tuple(replace(f, data_type=widened(f.data_type, g.data_type, f"{name}.{f.name}")) for f, g in pairs)
+        )
+    if isinstance(before, ArrayType) and isinstance(after, ArrayType):
+        return replace(before, element_type=widened(before.element_type, after.element_type, f"{name}.element"))
+    if isinstance(before, MapType) and isinstance(after, MapType):
+        key = widened(before.key_type, after.key_type, f"{name}.key")
+        return replace(before, key_type=key, value_type=widened(before.value_type, after.value_type, f"{name}.value"))
+    if before == after or before == PrimitiveType("void") or is_widening(before, after):
+        return after
+    raise SchemaMismatchError(
+        f"The type of {name} cannot change from {before} to {after}: only wider types are allowed, for which older "
+        "files can stay as they are. Write the rows anew with overwrite_schema=True."
+    )

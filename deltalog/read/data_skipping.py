@@ -1,0 +1,251 @@
+"""Which files of a snapshot can hold a row that a predicate keeps: by partition values and by statistics.
+
+Spec: PROTOCOL.md#per-file-statistics. A file is dropped only when its bounds prove that no row matches; what
+is absent, unreadable or not known to be sound proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.log import statistics
+from deltalog.arrow_arrays import FALSE, TRUE, ZERO, int64s, scalar
+from deltalog.log.statistics import Group, Leaf
+from deltalog.expressions.comparison import compare
+from deltalog.expressions.predicates import (
+    And,
+    Column,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+    columns_of,
+    compared_width,
+    complement,
+    find,
+    matches,
+)
+from deltalog.protocol import partitions
+from deltalog.protocol.arrow import type_to_arrow
+from deltalog.protocol.column_mapping import Mode
+from deltalog.protocol.schema import DecimalType, StructField, StructType
+from deltalog.protocol.char_varchar import upper_bound
+
+_NUMBER = "\0number"
+
+
+def statistics_leaves(
+    predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
+) -> list[Leaf]:
+    """The columns whose statistics ``prune`` looks at. ``predicate`` is bound to ``schema``."""
+    bound = [find(c, schema) for c in columns_of(predicate) if c.path[0] not in partition_columns]
+    leaves = [Leaf.of(each.fields, mapping) for each in bound if not isinstance(each.data_type, StructType)]
+    return list(dict.fromkeys(leaves))
+
+
+def prune(
+    files: pa.Table, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
+) -> pa.Table:
+    """The rows of ``files`` that may hold a matching row. ``predicate`` is bound to ``schema``.
+
+    ``files``: partition_values, and what deltalog.log.statistics.of_files reads. Partition values are judged
+    first; statistics are parsed only for the files that remain, and only the columns that the predicate names.
+    """
+    partitioned = set(partition_columns)
+    by_partition = _PartitionJudge(files, schema, partitioned, mapping)
+    files = files.filter(pc.fill_null(by_partition.may_match(predicate), TRUE))
+    leaves = statistics_leaves(predicate, schema, partition_columns, mapping)
+    if not leaves or files.num_rows == 0:
+        return files
+    by_statistics = _StatisticsJudge(files, schema, partitioned, mapping, leaves)
+    return files.filter(pc.fill_null(by_statistics.may_match(predicate), TRUE))
+
+
+def split(
+    files: pa.Table, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
+) -> tuple[pa.Table, pa.Table]:
+    """The rows of ``files`` that hold matching rows only, by partition values or statistics; and the others.
+
+    Deletion vectors do not matter: what holds for all rows of a file holds for those that are left of it.
+    """
+    numbered = files.append_column(_NUMBER, int64s(list(range(files.num_rows))))
+    others = prune(numbered, complement(predicate), schema, partition_columns, mapping)[_NUMBER]
+    is_other = pc.is_in(numbered[_NUMBER], value_set=others.combine_chunks())
+    return files.filter(pc.invert(is_other)), files.filter(is_other)
+
+
+def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[StructField]) -> Predicate:
+    """True for rows of these partitions, each given by its values as the log has them for ``columns``.
+
+    As deep as there are columns, and the logarithm of the partitions.
+    """
+    column = columns[0]
+    below: dict[str | None, list[tuple[str | None, ...]]] = {}
+    for row in rows:
+        below.setdefault(row[0], []).append(row[1:])
+    found: list[Predicate] = []
+    for text, rest in below.items():
+        value = partitions.parse(text, column.data_type, column.name)
+        here: Predicate = Comparison("<=>", Column((column.name,)), value)
+        found.append(here & in_partitions(rest, columns[1:]) if len(columns) > 1 else here)
+    while len(found) > 1:
+        pairs = zip_longest(found[::2], found[1::2])
+        found = [left if right is None else left | right for left, right in pairs]
+    return found[0] if found else Constant(False)
+
+
+class _PartitionJudge:
+    """Folds a predicate into a verdict for each file: true or null (may match), false (cannot).
+
+    Partition values are known exactly, so a leaf on them is evaluated, and unknown means no match; a leaf on
+    another column proves nothing.
+    """
+
+    def __init__(self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode) -> None:
+        self.files = files
+        self.schema = schema
+        self.partitioned = partitioned
+        self.mapping = mapping
+        self._values: dict[str, Any] = {}
+
+    def may_match(self, predicate: Predicate) -> Any:
+        """Leaves are folded with AND and OR; negations were pushed into them by ``bind``."""
+        if isinstance(predicate, And):
+            return pc.and_kleene(self.may_match(predicate.left), self.may_match(predicate.right))
+        if isinstance(predicate, Or):
+            return pc.or_kleene(self.may_match(predicate.left), self.may_match(predicate.right))
+        return self.leaf(predicate)
+
+    def leaf(self, predicate: Predicate) -> Any:
+        """The verdict on a predicate without AND and OR."""
+        if isinstance(predicate, Constant):
+            return pa.repeat(TRUE if predicate.value else FALSE, self.files.num_rows)
+        names = {column.path[0] for column in columns_of(predicate)}
+        if not names <= self.partitioned:
+            return pa.nulls(self.files.num_rows, pa.bool_())
+        table = pa.table({name: self.values(name) for name in names})
+        return pc.fill_null(matches(predicate, table, self.schema), FALSE)
+
+    def values(self, name: str) -> Any:
+        """Typed values of a partition column, one for each file."""
+        if name not in self._values:
+            self._values[name] = statistics.partition_values(self.files, self.schema.field(name), self.mapping)
+        return self._values[name]
+
+
+class _StatisticsJudge(_PartitionJudge):
+    """Bounds of data columns, and partition values beside them for predicates that mix the two."""
+
+    def __init__(
+        self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode, leaves: Sequence[Leaf]
+    ) -> None:
+        super().__init__(files, schema, partitioned, mapping)
+        self.leaves = {leaf.path: leaf for leaf in leaves}
+        self.unknown = pa.nulls(files.num_rows, pa.bool_())
+        self.statistics = statistics.of_files(files, leaves)
+
+    def leaf(self, predicate: Predicate) -> Any:
+        columns = columns_of(predicate)
+        if not columns or columns[0].path[0] in self.partitioned:
+            return super().leaf(predicate)
+        column, verdict = columns[0], None
+        if isinstance(predicate, Comparison):
+            verdict = self._comparison(predicate)
+        elif isinstance(predicate, In):
+            verdict = self._is_in(predicate)
+        elif isinstance(predicate, StartsWith):
+            verdict = self._starts_with(predicate)
+        elif isinstance(predicate, IsNull):
+            verdict = pc.greater(self._column("nullCount", column), ZERO)
+        elif isinstance(predicate, Not) and isinstance(predicate.operand, IsNull):
+            verdict = self._has_values(column)
+        return self.unknown if verdict is None else verdict
+
+    def _comparison(self, predicate: Comparison) -> Any:
+        low, high = self._bounds(predicate)
+        data_type = find(predicate.column, self.schema).data_type
+        value, operator = predicate.value, predicate.operator
+        is_float = str(data_type) in ("float", "double")
+        if is_float and (value != value or operator in (">", ">=", "!=")):
+            return self._has_values(predicate.column)  # NaN may hide above the upper bound
+        at_most = compare(low, "<=", value, data_type)
+        at_least = compare(high, ">=", value, data_type)
+        if operator == "=":
+            verdict = pc.and_kleene(at_most, at_least)
+        elif operator == "!=":
+            only = pc.and_kleene(compare(low, "=", value, data_type), compare(high, "=", value, data_type))
+            exact = str(data_type) not in ("string", "timestamp", "timestamp_ntz")  # those bounds may be widened
+            verdict = pc.invert(only) if exact else self.unknown
+        elif operator == "<":
+            verdict = compare(low, "<", value, data_type)
+        elif operator == "<=":
+            verdict = at_most
+        elif operator == ">":
+            verdict = compare(high, ">", value, data_type)
+        else:
+            verdict = at_least
+        return pc.and_kleene(verdict, self._has_values(predicate.column))
+
+    def _is_in(self, predicate: In) -> Any:
+        assert predicate.found is not None
+        low, high = self._bounds(predicate)
+        between = predicate.found.any_between(low, high)
+        if predicate.found.has_nan:
+            between = scalar(None, pa.bool_())  # NaN is beyond the bounds
+        return pc.and_kleene(between, self._has_values(predicate.column))
+
+    def _starts_with(self, predicate: StartsWith) -> Any:
+        if not predicate.prefix:
+            return None
+        low, high = self._bounds(predicate)
+        length = len(predicate.prefix)
+        cut_low, cut_high = pc.utf8_slice_codeunits(low, 0, length), pc.utf8_slice_codeunits(high, 0, length)
+        between = pc.and_kleene(pc.less_equal(cut_low, predicate.prefix), pc.greater_equal(cut_high, predicate.prefix))
+        return pc.and_kleene(between, self._has_values(predicate.column))
+
+    def _has_values(self, column: Column) -> Any:
+        """False where every row is null: no comparison is true there."""
+        return pc.less(self._column("nullCount", column), self.statistics.column("numRecords").combine_chunks())
+
+    def _bounds(self, predicate: Comparison | In | StartsWith) -> tuple[Any, Any]:
+        """Lower and upper bound of each file, widened by what their writer may have left out."""
+        column = predicate.column
+        low, high = self._column("minValues", column), self._column("maxValues", column)
+        data_type = self.leaves[column.path].data_type if column.path in self.leaves else None
+        if str(data_type) in ("timestamp", "timestamp_ntz"):
+            late = pc.greater(high, _LATEST.cast(high.type))  # they have no room above them
+            return low, pc.add(pc.if_else(late, pa.nulls(len(high), high.type), high), _MILLISECOND)
+        if isinstance(data_type, DecimalType):
+            return _decimals(low, data_type, upper=False), _decimals(high, data_type, upper=True)
+        width = compared_width(predicate, find(column, self.schema))
+        return low, high if width is None else upper_bound(high, width)
+
+    def _column(self, group: Group, column: Column) -> Any:
+        leaf = self.leaves.get(column.path)
+        if leaf is None or group not in leaf.groups:
+            kind = pa.int64() if group == "nullCount" else type_to_arrow(find(column, self.schema).data_type)
+            return pa.nulls(len(self.unknown), kind)
+        return self.statistics.column(statistics.column_name(group, leaf)).combine_chunks()
+
+
+# In microseconds; later ones have no room above them. Not Arrow scalars: making one imports pandas.
+_LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64()).cast(pa.duration("us"))
+
+
+def _decimals(values: Any, data_type: DecimalType, upper: bool) -> Any:
+    """The number may have gone through a double: widen by more than that can have lost."""
+    values = values.cast(pa.float64())
+    slack = pc.add(pc.multiply(pc.abs(values), 1e-15), 10.0**-data_type.scale)
+    widened = pc.add(values, slack) if upper else pc.subtract(values, slack)
+    limit = 10.0 ** (38 - data_type.scale) * 0.9
+    bounded = pc.if_else(pc.less(pc.abs(widened), limit), widened, None)
+    return bounded.cast(pa.decimal256(76, 38), safe=False)

@@ -1,0 +1,352 @@
+"""What a transaction has done to one table: commits on top of the version that it reads, which nobody else sees.
+
+All that reads and writes tables works on a branch unchanged; several commits of it become several versions at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from deltalog.errors import (
+    CallError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    ConcurrentModificationError,
+    OperationTimeoutError,
+    TransactionCommitInProgressError,
+    TransactionCommittedError,
+)
+from deltalog.log.commit_summary import TOLD_KEY
+from deltalog.log.reader import LogReader, required_ict
+from deltalog.log.snapshot import Snapshot, load_latest
+from deltalog.protocol import row_tracking
+from deltalog.protocol.actions import AddFile, CommitInfo, RemoveFile
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_version
+from deltalog.protocol.properties import ENABLE_ROW_TRACKING
+from deltalog.protocol.schema import StructType
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.wrapped import WrappedStore
+from deltalog.commit.loop import Attempt, CommitResult, Committed, Environment, build_attempt, parent_taken
+from deltalog.commit.conflicts import Base, Prepared, Reads, rebase
+from deltalog.operations.transaction import Engine, base_of
+
+# What a commit tells of the transaction that it is part of, below ``deltalog`` in commitInfo.
+TRANSACTION = "transaction"
+
+Keep = Callable[[int, Prepared, StructType], None]
+A = TypeVar("A", AddFile, RemoveFile)
+
+
+class BranchStore(WrappedStore[LogStore]):
+    """The table at the version that a transaction reads, with its own commits after that. Nothing of the log is
+    written: what a transaction does shows when it is committed."""
+
+    def __init__(self, inner: LogStore, base_version: int, transaction_id: str) -> None:
+        super().__init__(inner)
+        self.branch = transaction_id
+        self.base_version = base_version
+        self._commits: dict[str, bytes] = {}
+
+    def extend(self, attempt: Attempt) -> None:
+        self._commits[commit_name(attempt.actions.version)] = attempt.data
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        own = self._own(path)
+        return self.inner.get(path, length) if own is None else own[:length]
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        if any(self._own(path) is not None for path in paths):
+            return [self.get(path, length) for path in paths]
+        return self.inner.get_many(paths, length)
+
+    def head(self, path: str) -> FileMeta | None:
+        own = self._own(path)
+        return self.inner.head(path) if own is None else _meta(path.rpartition("/")[2], own)
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        listed = self.inner.list_from(directory, start, stat=stat)
+        if directory != LOG_DIRECTORY:
+            return listed
+        own = [_meta(name, data) for name, data in self._commits.items() if name >= start]
+        return sorted([*listed, *own], key=lambda meta: meta.name)
+
+    def list_names(self, directory: str, start: str = "") -> list[str]:
+        names = self.inner.list_names(directory, start)
+        if directory != LOG_DIRECTORY:
+            return names
+        return [*names, *(name for name in self._commits if name >= start)]
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        _check_is_data(path)
+        return self.inner.put_if_absent(path, data)
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        _check_is_data(path)
+        self.inner.put(path, data, durable=durable)
+
+    def delete(self, path: str) -> None:
+        _check_is_data(path)
+        self.inner.delete(path)
+
+    def _own(self, path: str) -> bytes | None:
+        return self._commits.get(path.rpartition("/")[2]) if commit_version(path) is not None else None
+
+
+class Branch:
+    """The commits of a transaction on one table.
+
+    ``keep`` is given each with its number and the schema it found, to be kept where other processes find it; what it
+    raises refuses the commit.
+    """
+
+    def __init__(
+        self, table_id: str, snapshot: Snapshot, store: BranchStore, keep: Keep, must_not_move: bool = False
+    ) -> None:
+        """``must_not_move``: commits of others that change rows or metadata are conflicts, whatever was done here."""
+        self.table_id = table_id
+        self.store = store
+        self.prepared: list[Prepared] = []
+        self._must_not_move = must_not_move
+        self._pinned = snapshot  # of the managed table, at the version that the transaction reads
+        self._snapshot = snapshot  # the same, caught up with commits of others
+        self._tip = base_of(snapshot)
+        self._keep = keep
+        self._lock = threading.Lock()
+
+    @property
+    def engine(self) -> Engine:
+        """Commits to this branch, for handles on ``store``."""
+        return Engine(self._commit, lambda snapshot, result, environment: snapshot)
+
+    @property
+    def schema(self) -> StructType:
+        """The schema that the next commit finds."""
+        assert self._tip.metadata is not None
+        return self._tip.metadata.schema
+
+    def restore(self, prepared: Prepared, clock_ms: int) -> None:
+        """Take up a commit that another process has made and kept."""
+        self._add(prepared, build_attempt(prepared, self._tip, clock_ms))
+
+    def _commit(self, reader: LogReader, prepared: Prepared, base: Base, environment: Environment) -> Committed:
+        with self._lock:
+            if base.version != self._tip.version:
+                raise ConcurrentModificationError(
+                    f"{self.store.url}: another thread of this transaction has changed the table since this one began. "
+                    "Repeat the operation."
+                )
+            attempt = build_attempt(prepared, base, environment.clock_ms())
+            try:
+                self._keep(len(self.prepared), prepared, self.schema)
+            except OperationTimeoutError as error:
+                raise self._unknown(prepared, attempt) from error
+            self._add(prepared, attempt)
+        return Committed(result_of(prepared, attempt), [], attempt)
+
+    def _unknown(self, prepared: Prepared, attempt: Attempt) -> CommitStateUnknownError:
+        number, schema, version = len(self.prepared), self.schema, attempt.actions.version
+
+        def resolve() -> CommitResult | None:
+            with self._lock:
+                if len(self.prepared) == number:
+                    try:
+                        self._keep(number, prepared, schema)
+                    except TransactionCommittedError:
+                        return self._landed(prepared)
+                    except TransactionCommitInProgressError as error:
+                        raise OperationTimeoutError(
+                            f"{self.store.url}: the transaction is being committed, and whether this change is part of "
+                            "it cannot be seen before it is. Call resolve() again when it is committed.",
+                            path=self.store.url,
+                        ) from error
+                    self._add(prepared, attempt)
+            return result_of(prepared, attempt) if self.prepared[number] is prepared else None
+
+        return CommitStateUnknownError(
+            f"{self.store.url}: the catalog stopped answering while a change was handed to the transaction; whether it "
+            "is part of it is not known. Call resolve() on this error when the catalog answers again, or cancel the "
+            "transaction.",
+            resolve=resolve,
+            version=version,
+            txn_id=prepared.txn_id,
+        )
+
+    def _landed(self, prepared: Prepared) -> CommitResult | None:
+        """A change of a transaction that is committed, as the table's log has it; None where it was not part of it."""
+        reader, first = self._pinned.reader, self._pinned.version + 1
+        versions = range(first, load_latest(reader).version + 1)
+        for version, info in zip(versions, reader.commit_infos(versions), strict=True):
+            if info is not None and info.txn_id == prepared.txn_id:
+                ict_ms = required_ict(info, version, reader.store.url)
+                return CommitResult(version, ict_ms, ict_ms, 1, prepared.txn_id, _metrics(prepared))
+        return None
+
+    def _add(self, prepared: Prepared, attempt: Attempt) -> None:
+        self.prepared.append(prepared)
+        self.store.extend(attempt)
+        self._tip = following(self._tip, attempt)
+        self._snapshot = self._pinned  # what came since was held against the others only
+
+    def count(self) -> int:
+        """How many commits it has, with one that is being made."""
+        with self._lock:
+            return len(self.prepared)
+
+    def catch_up(self, reader: LogReader, version: int) -> None:
+        """Put the branch on top of a later version of the table. Raises the CommitConflictError of what came between.
+
+        Cost: 1 GET for each version.
+        """
+        table = reader.store.url
+        for winner in reader.commits(range(self._snapshot.version + 1, version + 1)):
+            if any(prepared.is_strict for prepared in self.prepared):
+                raise parent_taken(self._snapshot.version, winner, table)
+            for prepared, base in zip(self.judged(), self._bases(), strict=True):
+                rebase(prepared, base, winner, None, table)
+            self._check_row_ids(winner, table)
+            ict_ms = winner.commit_info.in_commit_timestamp_ms if winner.commit_info else None
+            self._snapshot = self._snapshot.after(winner, ict_ms)
+
+    def _check_row_ids(self, winner: CommitActions, table: str) -> None:
+        """Rows that were moved after they had been added here carry ids in their file that now belong to others."""
+        metadata, own = self._tip.metadata, set[str]()
+        if metadata is None or not ENABLE_ROW_TRACKING.read(metadata.configuration):
+            return
+        for prepared in self.prepared:
+            if prepared.may_move_rows and own.intersection(remove.path for remove in prepared.removes):
+                raise CommitConflictError(
+                    f"{table}: version {winner.version}, committed by another writer meanwhile, has the row ids under "
+                    "which this transaction moved rows of its own to other files. Nothing was committed; repeat it, "
+                    "and add the rows as they are to be.",
+                    winning_version=winner.version,
+                    winning_operation=winner.commit_info.operation if winner.commit_info else None,
+                )
+            own.update(add.path for add in prepared.adds if add.base_row_id is None)
+
+    def judged(self) -> list[Prepared]:
+        """What commits of others are held against: the commits, and the read of all where nothing may have moved."""
+        if self._must_not_move:
+            return [*self.prepared, Prepared("", "READ", reads=Reads(whole_table=True, metadata=True, domains=True))]
+        return self.prepared
+
+    @property
+    def earliest_ms(self) -> int:
+        """The earliest in-commit timestamp that the last commit can have."""
+        return (base_of(self._snapshot).previous_ms or 0) + len(self.prepared)
+
+    def attempts(self, transaction_id: str, last_ms: int) -> list[Attempt]:
+        """The commits as they would follow the version that was caught up with. ``last_ms``: the in-commit timestamp of
+        the last one. They tell which transaction they are parts of."""
+        base, attempts, count = base_of(self._snapshot), list[Attempt](), len(self.prepared)
+        own: dict[str, AddFile] = {}
+        for number, prepared in enumerate(self.prepared, 1):
+            told = {**(prepared.told or {}), TRANSACTION: {"id": transaction_id, "part": number, "parts": count}}
+            numbered = replace(_renumbered(prepared, own), told=told)
+            attempts.append(build_attempt(numbered, base, last_ms - count + number))
+            base = following(base, attempts[-1])
+            own.update((add.path, add) for add in attempts[-1].actions.adds)
+        return attempts
+
+    @property
+    def version(self) -> int:
+        """The version of the table that this branch is on top of."""
+        return self._snapshot.version
+
+    def landed(self, attempts: Sequence[Attempt]) -> list[tuple[Snapshot, CommitResult]]:
+        """The table after each of these attempts, which are in its log now. Cost: none."""
+        found, snapshot = [], self._snapshot
+        for prepared, attempt in zip(self.prepared, attempts, strict=True):
+            snapshot = snapshot.after(attempt.actions, attempt.in_commit_timestamp_ms)
+            found.append((snapshot, result_of(prepared, attempt)))
+        return found
+
+    def _bases(self) -> list[Base]:
+        """What each commit was made on: with the schema of those before it, else as the table is."""
+        base = base_of(self._snapshot)
+        bases = [base]
+        for prepared in self.prepared:
+            base = replace(
+                base, protocol=prepared.protocol or base.protocol, metadata=prepared.metadata or base.metadata
+            )
+            bases.append(base)
+        return bases[: len(self.judged())]
+
+
+def following(base: Base, attempt: Attempt) -> Base:
+    """The version that an attempt makes, as the base of the next one."""
+    actions = attempt.actions
+    return Base(
+        actions.version,
+        actions.protocol or base.protocol,
+        actions.metadata or base.metadata,
+        attempt.in_commit_timestamp_ms,
+        row_tracking.high_water_mark(actions.domains, base.row_id_high_water_mark),
+    )
+
+
+def _renumbered(prepared: Prepared, own: Mapping[str, AddFile]) -> Prepared:
+    """With the row ids that files of the same transaction get now, in the place of those that they had before."""
+    if own.keys().isdisjoint([*(add.path for add in prepared.adds), *(remove.path for remove in prepared.removes)]):
+        return prepared
+    return replace(
+        prepared,
+        adds=tuple(_numbered_as(add, own.get(add.path)) for add in prepared.adds),
+        removes=tuple(_numbered_as(remove, own.get(remove.path)) for remove in prepared.removes),
+    )
+
+
+def _numbered_as(action: A, add: AddFile | None) -> A:
+    if add is None or action.base_row_id is None:
+        return action
+    return msgspec.structs.replace(
+        action, base_row_id=add.base_row_id, default_row_commit_version=add.default_row_commit_version
+    )
+
+
+def place_in_transaction(info: CommitInfo | None) -> tuple[int, int]:
+    """Which of how many commits to its table, of one transaction, a commit is: (1, 1) for one by itself."""
+    place = _place(info)
+    part, parts = place.get("part"), place.get("parts")
+    return (part, parts) if isinstance(part, int) and isinstance(parts, int) and 0 < part <= parts else (1, 1)
+
+
+def transaction_of(info: CommitInfo | None) -> str | None:
+    """The id of the transaction that a commit is part of; None for one by itself."""
+    found = _place(info).get("id")
+    return found if isinstance(found, str) else None
+
+
+def _place(info: CommitInfo | None) -> Mapping[str, Any]:
+    told: Any = {} if info is None else info.body.get(TOLD_KEY)
+    place = told.get(TRANSACTION) if isinstance(told, dict) else None
+    return place if isinstance(place, dict) else {}
+
+
+def result_of(prepared: Prepared, attempt: Attempt) -> CommitResult:
+    return CommitResult(
+        attempt.actions.version,
+        attempt.timestamp_ms,
+        attempt.in_commit_timestamp_ms,
+        1,
+        prepared.txn_id,
+        _metrics(prepared),
+    )
+
+
+def _metrics(prepared: Prepared) -> dict[str, str]:
+    return {key: str(value) for key, value in prepared.metrics.items()}
+
+
+def _check_is_data(path: str) -> None:
+    if path.startswith(f"{LOG_DIRECTORY}/"):
+        raise CallError(f"{path}: a transaction of several tables does not write log files before it is committed.")
+
+
+def _meta(name: str, data: bytes) -> FileMeta:
+    return FileMeta(name, len(data), 0)

@@ -1,0 +1,214 @@
+"""Makes the branches of one transaction the next versions of their tables: all of them, or none.
+
+Each branch is put on top of its table's latest version, unless what came between is a conflict; its commits are
+staged; one ratification decides. When a table has moved meanwhile, it begins again. An attempt that failed leaves
+nothing but staged files, which are removed, best effort.
+
+What decides is the transaction's record: whoever ratifies changes it in the same step. So an answer that was lost is
+read back from there, and a proposal that is repeated takes effect once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from deltalog.transactions.branch import Branch
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.records import (
+    COMMIT_LEASE_MS,
+    Call,
+    Head,
+    Proposal,
+    Ratification,
+    RatifiedCommit,
+    TransactionRecord,
+    TransactionStatus,
+    check_allowed,
+    committed,
+)
+from deltalog.catalog.store import ManagedStore, discard_commits, publish, stage
+from deltalog.errors import (
+    CoordinatorError,
+    DeltaLogError,
+    EntityNotFoundError,
+    OperationTimeoutError,
+    TransactionContentionError,
+)
+from deltalog.log.reader import LogReader
+from deltalog.commit.loop import Attempt, Environment
+
+_UNSEEN = Head(-1)
+_THREADS = 16
+
+
+@dataclass(slots=True)
+class Target:
+    """A branch, the table that it goes to, how far that was, and the commits of the last attempt."""
+
+    branch: Branch
+    reader: LogReader
+    store: ManagedStore
+    head: Head = _UNSEEN
+    attempts: Sequence[Attempt] = ()
+    staged: tuple[RatifiedCommit, ...] = ()
+
+    @property
+    def table_id(self) -> str:
+        return self.branch.table_id
+
+    def catch_up(self) -> None:
+        """Cost: 1 call of the coordinator; 1 GET for each version since."""
+        self.head = self.store.look()
+        self.branch.catch_up(self.reader, self.head.version)
+
+    def stage(self, transaction_id: str, last_ms: int, environment: Environment) -> None:
+        """Raises CatalogBehindLogError. Cost: 1 HEAD and 1 PUT for each commit."""
+        self.staged = ()  # what an attempt in doubt has staged stays as it is
+        self.attempts = self.branch.attempts(transaction_id, last_ms)
+        for attempt in self.attempts:
+            version = attempt.actions.version
+            made = stage(
+                self.store.inner, self.store.coordinator, self.table_id, version, attempt.data, environment.new_uuid
+            )
+            self.staged = (*self.staged, made)
+
+    def publish(self, coordinator: Coordinator) -> None:
+        """Once the last attempt is ratified. Raises as ``store.publish``. Cost: as that, head and contents known."""
+        head = Head(self.head.version + len(self.staged), (*self.head.unpublished, *self.staged))
+        written = zip(self.staged, self.attempts, strict=True)
+        contents = {commit.file: attempt.data for commit, attempt in written}
+        publish(self.store.inner, coordinator, self.table_id, head, contents)
+        if isinstance(self.reader.store, ManagedStore):
+            self.reader.store.note(Head(head.version))
+
+    def discard(self) -> None:
+        discard_commits(self.store.inner, self.staged)
+        self.staged = ()
+
+
+def commit(
+    coordinator: Coordinator, record: TransactionRecord, targets: Sequence[Target], environment: Environment
+) -> TransactionRecord:
+    """Commit a transaction whose record is in COMMIT_IN_PROGRESS; its record as it is then. The commits are published
+    by whoever comes next.
+
+    Raises a CommitConflictError when a table has changed in a way that the transaction does not allow,
+    TransactionContentionError when others were faster at every attempt, or another call has taken the commit over,
+    TransactionCanceledError when somebody else has aborted it, StoreError: nothing was committed. Raises
+    OperationTimeoutError when that is not known, and only then: the transaction's record tells, now or later.
+    Cost: as ``Target.catch_up`` and ``Target.stage`` for each table and 1 call of the coordinator, at each attempt.
+    """
+    retry = environment.retry
+    for number in range(retry.max_attempts):
+        environment.back_off(number, retry.race_max_delay_ms)
+        proposal = _stage(coordinator, record, targets, environment)
+        try:
+            if _is_ratified(coordinator, record, proposal, environment):
+                assert proposal.after is not None
+                return proposal.after
+        except OperationTimeoutError:
+            raise  # it may come yet
+        except DeltaLogError:
+            _discard(targets)
+            raise
+        _discard(targets)
+    raise TransactionContentionError(
+        f"Transaction {record.id}: other writers were faster {retry.max_attempts} times in a row. Nothing was "
+        "committed; commit it again, or use fewer writers."
+    )
+
+
+def at_once(work: Callable[[Target], object], targets: Sequence[Target]) -> None:
+    """Do something with each target; where that means requests over a network, by threads. All are done when this
+    returns or raises."""
+    if len(targets) < 2 or not any(target.store.is_remote for target in targets):
+        for target in targets:
+            work(target)
+        return
+    with ThreadPoolExecutor(min(len(targets), _THREADS), thread_name_prefix="deltalog-commit") as pool:
+        started = [pool.submit(work, target) for target in targets]
+    for each in started:
+        each.result()
+
+
+def _stage(
+    coordinator: Coordinator, record: TransactionRecord, targets: Sequence[Target], environment: Environment
+) -> Proposal:
+    try:
+        at_once(Target.catch_up, targets)
+    except OperationTimeoutError as error:
+        raise CoordinatorError(
+            f"Transaction {record.id}: {error.message} Nothing was committed; commit it again.", **error.facts
+        ) from error
+    # The last commits of all tables have one in-commit timestamp, so that no point in time lies between them.
+    changed = [target for target in targets if target.branch.prepared]
+    for target in changed:
+        coordinator.check_time(target.store.url, target.branch.earliest_ms)
+    last_ms = max([environment.clock_ms(), *(target.branch.earliest_ms for target in changed)])
+    try:
+        at_once(lambda target: target.stage(record.id, last_ms, environment), targets)
+    except BaseException:
+        _discard(targets)
+        raise
+    commits = {target.table_id: target.staged for target in targets if target.staged}
+    unmoved = {target.table_id: target.branch.version for target in targets}
+    versions = {table_id: staged[-1].version for table_id, staged in commits.items()}
+    return Proposal(commits, unmoved, record, committed(record, versions, environment.clock_ms()))
+
+
+def _is_ratified(
+    coordinator: Coordinator, record: TransactionRecord, proposal: Proposal, environment: Environment
+) -> bool:
+    """Whether the proposal took effect; False when it did not and never will."""
+    in_doubt: OperationTimeoutError | None = None
+    for number in range(environment.retry.settle_attempts):
+        environment.back_off(number)
+        try:
+            decision = coordinator.ratify(proposal)
+            if decision is Ratification.RATIFIED:
+                return True
+            if decision is Ratification.MOVED and in_doubt is None:
+                return False
+            found = coordinator.transaction(record.id)
+        except OperationTimeoutError as error:
+            in_doubt = error
+            continue
+        except DeltaLogError:
+            if in_doubt is None:
+                raise
+            continue
+        if found is not None:
+            return _is_ours(found, record)
+        if in_doubt is None:
+            raise EntityNotFoundError(f"Transaction {record.id} was deleted from {coordinator.url}.")
+        break  # it was forgotten, and so is how it ended
+    assert in_doubt is not None
+    raise OperationTimeoutError(
+        f"Transaction {record.id}: the catalog {coordinator.url} stopped answering while it was being committed; "
+        "whether it landed is not known. Ask describe_transaction, or commit it again: either tells how it ended. "
+        f"If nothing landed, that is as aborted {COMMIT_LEASE_MS / 1000:g} s after it began.",
+        path=coordinator.url,
+    ) from in_doubt
+
+
+def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
+    """Whether a commit that began with ``record`` is what the record tells now; False when nothing has changed it.
+    Raises TransactionCanceledError when it was aborted, TransactionContentionError when another call went on with it.
+    """
+    check_allowed(found, Call.COMMIT)
+    if found.revision == record.revision:
+        return False
+    # The answer to an earlier request was lost.
+    if found.status is TransactionStatus.COMMITTED and found.revision == record.revision + 1:
+        return True
+    raise TransactionContentionError(
+        f"Transaction {record.id}: another call has gone on with it since this commit began. This one committed "
+        "nothing; commit it again, which tells how it ended."
+    )
+
+
+def _discard(targets: Iterable[Target]) -> None:
+    for target in targets:
+        target.discard()

@@ -1,0 +1,177 @@
+"""The transactions of a catalog: their records, changed by the rules of ``records`` and by nobody else.
+
+No daemon watches the clock: whoever looks at a transaction that is overdue ends it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+
+from deltalog.catalog import records
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.records import (
+    Call,
+    Isolation,
+    StatusFilter,
+    TransactionRecord,
+    TransactionStatus,
+    TransactionType,
+)
+from deltalog.errors import (
+    CallError,
+    ConcurrentModificationError,
+    EntityNotFoundError,
+    TransactionCommitInProgressError,
+)
+from deltalog.commit.loop import Environment
+
+_TRIES = 20
+_SEAL_BYTES = 16
+# The listing, and where it goes on: a time or a version that a database can be asked for, and an id or a path.
+_Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
+
+
+class Ledger:
+    """See the module. ``idle_timeout_ms``: how long transactions may be silent that are started here; those of others
+    have their own. All methods raise CoordinatorError and OperationTimeoutError."""
+
+    def __init__(self, coordinator: Coordinator, environment: Environment, idle_timeout_ms: int) -> None:
+        self.coordinator = coordinator
+        self.environment = environment
+        self._idle_timeout_ms = idle_timeout_ms
+
+    def now_ms(self) -> int:
+        return self.environment.clock_ms()
+
+    def start(self, kind: TransactionType, isolation: Isolation) -> TransactionRecord:
+        """Cost: 1 call of the coordinator."""
+        while True:
+            new = self.environment.new_uuid()
+            record = records.started(new, kind, self.now_ms(), isolation, self._idle_timeout_ms)
+            if self.coordinator.insert(record):
+                return record
+
+    def current(self, transaction_id: str) -> TransactionRecord:
+        """A record as it is now, aborted first where that is overdue. Raises CallError, EntityNotFoundError.
+
+        Cost: 1 call of the coordinator, as a rule.
+        """
+        checked = records.check_transaction_id(transaction_id)
+        record = self.coordinator.transaction(checked)
+        if record is None:
+            raise EntityNotFoundError(f"The catalog {self.coordinator.url} has no transaction {checked}.")
+        return self.settled(record)
+
+    def allowed(self, transaction_id: str, call: Call) -> TransactionRecord:
+        """As ``current``, of a transaction in a state that allows the call; see ``records.check_allowed``."""
+        record = self.current(transaction_id)
+        records.check_allowed(record, call)
+        return record
+
+    def settled(self, record: TransactionRecord) -> TransactionRecord:
+        """The record, aborted where that is overdue. Cost: none, as a rule."""
+        while (reason := records.overdue(record, self.now_ms(), self._idle_timeout_ms)) is not None:
+            ended = records.aborted(record, reason, self.now_ms())
+            if self.coordinator.replace(ended):
+                return ended
+            found = self.coordinator.transaction(record.id)
+            if found is None:
+                return ended
+            record = found
+        return record
+
+    def change(
+        self,
+        transaction_id: str,
+        call: Call,
+        change: Callable[[TransactionRecord], TransactionRecord] | None = None,
+        parts: Callable[[TransactionRecord], Mapping[str, bytes]] = lambda record: {},
+        known: TransactionRecord | None = None,
+        marks: Callable[[int], Mapping[str, int]] | None = None,
+    ) -> TransactionRecord:
+        """Replace the record by what ``change`` makes of it (by default only its last activity), together with new
+        parts, if its state allows the call; from the start when another was faster. One that is decided stays as it is.
+        ``known``: the record as it was seen last, which is tried first. ``marks``: for the number of a try, the last
+        marking of each table that the parts were compared with.
+
+        Raises as ``allowed``, and ConcurrentModificationError. Cost: 2 calls of the coordinator, as a rule; 1 where
+        the record is known.
+        """
+        for number in range(_TRIES):
+            self.environment.back_off(number)
+            record = self.current(transaction_id) if known is None else self.settled(known)
+            known = None
+            records.check_allowed(record, call)
+            if record.status.is_final:
+                return record
+            if record.status is TransactionStatus.COMMIT_IN_PROGRESS:
+                raise TransactionCommitInProgressError(
+                    f"Transaction {transaction_id} is being committed: {call.value} comes too late.",
+                    transaction_id=transaction_id,
+                )
+            changed = records.touched(record, self.now_ms()) if change is None else change(record)
+            kept, compared = parts(record), {} if marks is None else marks(number)
+            if self.coordinator.put_parts(changed, kept, compared):
+                return changed
+        raise ConcurrentModificationError(
+            f"Transaction {transaction_id} is changed by others all the time; {call.value} was not done. Repeat it."
+        )
+
+    # ------------------------------------------------------------------------------------------- listings
+
+    def all(self, wanted: StatusFilter, at_once: int = 1000) -> Iterator[TransactionRecord]:
+        """Every record in some states. Cost: 1 call of the coordinator for each ``at_once``."""
+        after = None
+        while page := self.coordinator.transactions(wanted.statuses, after, at_once):
+            yield from page
+            after = page[-1].key
+
+    def uncleaned(self) -> Iterator[TransactionRecord]:
+        """Those that are decided and may have left something. Cost: 1 call of the coordinator for each 1,000, and 1."""
+        after = None
+        while page := self.coordinator.uncleaned(after):
+            yield from page
+            after = page[-1].key
+
+    def page(
+        self, wanted: StatusFilter, max_results: int, token: str | None
+    ) -> tuple[list[TransactionRecord], str | None]:
+        """Records from where ``token`` says, and the token of the next page; None for the last one.
+
+        Raises CallError for a token that is not of this catalog and this filter. Cost: 1 call of the coordinator.
+        """
+        after = None if token is None else self.place(wanted.value, token)
+        if after is not None:
+            records.check_transaction_id(after[1])
+        found = self.coordinator.transactions(wanted.statuses, after, max_results)
+        # One that is overdue may be in another state than it was listed for.
+        shown = [record for record in map(self.settled, found) if record.status in wanted.statuses]
+        return shown, self.token(wanted.value, *found[-1].key) if len(found) == max_results else None
+
+    def token(self, listing: str, number: int, text: str) -> str:
+        """Where a listing goes on, as text. Its seal shows tokens of other catalogs and damaged ones; it is no
+        protection from who means to make one, since its key, the id of the catalog, is no secret."""
+        body = msgspec.json.encode((listing, number, text))
+        return base64.urlsafe_b64encode(self._seal(body) + body).decode()
+
+    def place(self, listing: str, token: str) -> tuple[int, str]:
+        """The inverse of ``token``. Raises CallError for one of another catalog or listing."""
+        try:
+            data = base64.urlsafe_b64decode(token.encode("ascii"))
+            seal, body = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
+            if not hmac.compare_digest(seal, self._seal(body)):
+                raise ValueError("another seal")
+            found, number, text = msgspec.json.decode(body, type=_Token)
+        except (ValueError, TypeError, AttributeError):
+            raise CallError("The token is not one that a listing of this catalog gave.") from None
+        if found != listing:
+            raise CallError("The token belongs to another listing: pass it with the arguments of the first call.")
+        return number, text
+
+    def _seal(self, body: bytes) -> bytes:
+        return hmac.digest(self.coordinator.catalog_id.encode(), body, "sha256")[:_SEAL_BYTES]
