@@ -5,7 +5,7 @@
     python3 dev.py test      every test and check; --long takes all cases of what is else sampled
     python3 dev.py bench     the benchmarks beside deltalake and delta-spark
 
-What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/spec -k ict`.
+What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/protocol -k ict`.
 The first run makes a virtual environment in .venv and installs the project into it; later runs reuse it.
 """
 
@@ -23,7 +23,9 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-_MIXED = ("catalog", "cli", "fuzz", "hostile", "server", "spec", "storage", "transactions", "write")
+_MIXED = ("fuzz", "hostile", *(f"unit/{name}" for name in (
+    "catalog", "cli", "commit", "expressions", "operations", "parquet", "protocol", "server", "storage", "transactions",
+)))  # fmt: skip
 # What runs beside the rest, in two lanes: pytest runs one after the other. A JVM holds one kind of Spark session, so
 # each suite that needs one has a process of its own; many of the others wait for servers, processes and disks.
 LANES = [

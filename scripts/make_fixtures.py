@@ -2,7 +2,7 @@
 
     python scripts/make_fixtures.py [NAME ...] [--out DIRECTORY]
 
-Needs Java 17+, pyspark, delta-spark and its jars (see tests/spark_env/jars.py). Each table becomes a directory
+Needs Java 17+, pyspark, delta-spark and its jars (see tests/support/spark/jars.py). Each table becomes a directory
 with `table/` (the Delta table), `expected.json` (delta-spark's answers) and `mtimes.json` (the log files'
 modification times in ms, which a clone does not keep). Uuids and clock times differ from run to run; everything
 that the tests compare is taken from the answers of the same run. fixtures/README.md says what each table is for.
@@ -23,8 +23,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.spark_env import DeltaSpark, delta_session, plain_rows, probe_times, stop_sessions  # noqa: E402
-from tests.spark_env.log_files import commits, get_mtimes, set_mtimes  # noqa: E402
+from tests.support.spark import DeltaSpark, delta_session, plain_rows, probe_times, stop_sessions  # noqa: E402
+from tests.support.spark.log_files import commits, get_mtimes, set_mtimes  # noqa: E402
 
 ICT = "delta.enableInCommitTimestamps"
 DAY = 86_400_000

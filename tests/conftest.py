@@ -4,7 +4,7 @@ import collections
 import sys
 from pathlib import Path
 
-# The tests' own support packages are imported as `tests.<name>`, whatever directory pytest is started in.
+# Support code is imported as `tests.support.<name>`, whatever directory pytest is started in.
 _ROOT = str(Path(__file__).resolve().parents[1])
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -12,7 +12,7 @@ if _ROOT not in sys.path:
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from tests.s3_env import ministack, moto, one_at_a_time  # noqa: E402, F401  (servers for whoever asks for them)
+from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401  (servers for whoever asks for them)
 
 # No test judges a time: a busy machine must not fail an example.
 settings.register_profile("deltalog", deadline=None)

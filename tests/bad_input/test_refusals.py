@@ -39,7 +39,7 @@ from deltalog import (
 )
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import Fault, FaultyStore, nth
-from tests.core_env import (
+from tests.support.core import (
     ICT,
     NOW,
     SCHEMA,

@@ -43,7 +43,7 @@ from deltalog import (
 from deltalog.read.changes import Changes
 from deltalog.protocol.actions import AddCDCFile, DomainMetadata
 from deltalog.operations.contract.stream import StreamWriter
-from tests.core_env import environment, tree
+from tests.support.core import environment, tree
 
 ROWS = pa.table({"i": [1, 2], "s": ["a", "b"]})
 SCHEMA = StructType.from_arrow(ROWS.schema)

@@ -289,7 +289,7 @@ def markdown(report: Report) -> str:
 def emulated() -> Iterator[tuple[str, dict[str, Any]]]:
     """A catalog in ministack."""
     from deltalog.storage.commit_tables import create_commit_table
-    from tests.s3_env import running
+    from tests.support.s3 import running
 
     with tempfile.TemporaryDirectory() as scratch, running("ministack", Path(scratch) / "log") as server:
         name = f"catalog-{uuid.uuid4().hex}"

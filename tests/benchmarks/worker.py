@@ -270,7 +270,7 @@ class DeltaSpark:
     """
 
     def __init__(self, call: str) -> None:
-        from tests.spark_env.session import delta_session, stop_sessions
+        from tests.support.spark.session import delta_session, stop_sessions
 
         # One task a snapshot, as the tests have it, would leave a CPU idle with many files.
         partitions = {"spark.databricks.delta.snapshotPartitions": "8"}

@@ -6,7 +6,7 @@ import pytest
 
 from deltalog import DeltaTable, LogStore
 from deltalog.storage.fs import LocalStore
-from tests.core_env import ICT, SCHEMA, environment, memory
+from tests.support.core import ICT, SCHEMA, environment, memory
 
 
 @pytest.fixture(params=["local", "memory"])

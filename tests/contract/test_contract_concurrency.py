@@ -28,7 +28,7 @@ from deltalog import (
 )
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, FaultyStore
-from tests.core_env import ICT, SCHEMA, Clock, environment, ids, info, memory, overtaken, rows
+from tests.support.core import ICT, SCHEMA, Clock, environment, ids, info, memory, overtaken, rows
 
 
 def appended(store: LogStore, number: int) -> Callable[[], object]:

@@ -14,7 +14,7 @@ import pytest
 from deltalog import DeltaTable
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore
-from tests.core_env import ICT, SCHEMA, Clock, environment, overtaken, rows
+from tests.support.core import ICT, SCHEMA, Clock, environment, overtaken, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOBS = None

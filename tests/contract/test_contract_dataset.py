@@ -27,7 +27,7 @@ from deltalog import (
 )
 from deltalog.protocol.paths import commit_path
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
-from tests.core_env import SCHEMA, Clock, environment, ids, memory, overtaken, rows
+from tests.support.core import SCHEMA, Clock, environment, ids, memory, overtaken, rows
 
 
 @pytest.fixture

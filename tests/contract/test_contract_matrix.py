@@ -29,7 +29,7 @@ def rows(page: str) -> dict[str, list[tuple[str, str]]]:
 
 @cache
 def defined_in(module: str) -> frozenset[str]:
-    (path,) = (ROOT / "tests").glob(f"*/test_{module}.py")
+    (path,) = (ROOT / "tests").rglob(f"test_{module}.py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 

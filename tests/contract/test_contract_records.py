@@ -31,7 +31,7 @@ from deltalog import (
 )
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from deltalog.operations import data_files
-from tests.core_env import SCHEMA, environment, ids, info, memory, overtaken, rows
+from tests.support.core import SCHEMA, environment, ids, info, memory, overtaken, rows
 
 
 def records(count: int) -> Iterator[dict[str, Any]]:

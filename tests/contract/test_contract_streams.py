@@ -33,7 +33,7 @@ from deltalog.protocol.paths import commit_path
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.remote import spooled
 from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, SimulatedKill, nth
-from tests.core_env import SCHEMA, environment, info, memory, objects, overtaken, rows, tree
+from tests.support.core import SCHEMA, environment, info, memory, objects, overtaken, rows, tree
 
 PIECES = [b"one", b"", b"two" * 1000, b"\x00\xff"]
 WHOLE = b"".join(PIECES)

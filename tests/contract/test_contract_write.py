@@ -20,7 +20,7 @@ from deltalog import (
 )
 from deltalog.protocol.paths import commit_path
 from deltalog.testing.stores import CountingStore
-from tests.core_env import (
+from tests.support.core import (
     ICT,
     NOW,
     SCHEMA,

@@ -19,8 +19,8 @@ from deltalog.storage.memory import MemoryStore, named_store
 from deltalog.storage.registry import open_store
 from deltalog.storage.s3 import S3Store
 from deltalog.testing.stores import CountingStore
-from tests.core_env import add_action, ids, info_action, metadata_action, protocol_action, put_commit, rows
-from tests.s3_env import Server
+from tests.support.core import add_action, ids, info_action, metadata_action, protocol_action, put_commit, rows
+from tests.support.s3 import Server
 
 Make = Callable[[str], LogStore]
 

@@ -25,9 +25,9 @@ from deltalog.storage import memory
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.s3 import S3Store
-from tests.core_env import add_action, info_action, metadata_action, remove_action
-from tests.hostile_env import CANARY, VECTOR_ID, hostile_paths, make_links, opened_by_python, opened_in
-from tests.s3_env import Proxy, Server, proxied
+from tests.support.core import add_action, info_action, metadata_action, remove_action
+from tests.support.hostile import CANARY, VECTOR_ID, hostile_paths, make_links, opened_by_python, opened_in
+from tests.support.s3 import Proxy, Server, proxied
 
 SECRET = 666_666_666
 SCHEMA = pa.schema([("p", pa.string()), ("x", pa.int64())])

@@ -34,7 +34,7 @@ def deltalog_append(table: str) -> Append:
 
 
 def spark_append(table: str) -> Append:
-    from tests.spark_env import delta_session
+    from tests.support.spark import delta_session
 
     given = json.loads(os.environ.get("APPENDER_SPARK_CONF", "{}"))
     session = delta_session(**given)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-# The tests' own support package is imported as `tests.spark_env`, whatever directory pytest is started in.
+# The tests' own support package is imported as `tests.support.spark`, whatever directory pytest is started in.
 _ROOT = str(Path(__file__).resolve().parents[2])
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
-from tests.spark_env import DeltaSpark, delta_session, stop_sessions  # noqa: E402
-from tests.spark_env.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, Written, write  # noqa: E402
+from tests.support.spark import DeltaSpark, delta_session, stop_sessions  # noqa: E402
+from tests.support.spark.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, Written, write  # noqa: E402
 
 # What is asked of each table is much. These have between them all that the others have.
 USUAL = {

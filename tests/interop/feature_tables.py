@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltalog import AddFile, DeltaTable, Environment, PrimitiveType, StructField, StructType, col
-from tests.spark_env.every_type import PARTITIONABLE, PERSON, ROWS
-from tests.spark_env.log_files import actions, commits, drop_below
-from tests.spark_env.shapes import PLACES, SCHEMA, batch
+from tests.support.spark.every_type import PARTITIONABLE, PERSON, ROWS
+from tests.support.spark.log_files import actions, commits, drop_below
+from tests.support.spark.shapes import PLACES, SCHEMA, batch
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}

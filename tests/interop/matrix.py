@@ -29,8 +29,8 @@ from deltalog import DeltaTable
 from deltalog.protocol.features import FEATURES as TABLE_FEATURES
 from deltalog.protocol.features import Writes
 from tests.interop.feature_tables import FEATURES, Feature
-from tests.spark_env import DeltaSpark, plain_rows
-from tests.spark_env.jars import DELTA_VERSION
+from tests.support.spark import DeltaSpark, plain_rows
+from tests.support.spark.jars import DELTA_VERSION
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "feature-matrix.md"
 WRITE = "DELTALOG_WRITE_FEATURE_MATRIX"

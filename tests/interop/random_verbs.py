@@ -41,7 +41,7 @@ from tests.interop.random_tables import (
     random_condition,
     random_plan,
 )
-from tests.spark_env import DeltaSpark, plain_rows
+from tests.support.spark import DeltaSpark, plain_rows
 
 DAY_MS = 86_400_000
 
@@ -424,7 +424,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no other table after that")
     given = parser.parse_args()
     start, _, end = given.seeds.partition(":")
-    from tests.spark_env import delta_session, stop_sessions
+    from tests.support.spark import delta_session, stop_sessions
 
     tally: collections.Counter[str] = collections.Counter()
     failures, until = 0, time.monotonic() + given.seconds

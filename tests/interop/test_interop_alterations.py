@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable
-from tests.spark_env import DeltaSpark, plain_rows
-from tests.spark_env.agreement import assert_same_rows
-from tests.spark_env.log_files import actions, commits
+from tests.support.spark import DeltaSpark, plain_rows
+from tests.support.spark.agreement import assert_same_rows
+from tests.support.spark.log_files import actions, commits
 
 MODE = "delta.columnMapping.mode"
 POINT = pa.struct([("x", pa.int32()), ("y z", pa.list_(pa.struct([("q", pa.string())])))])

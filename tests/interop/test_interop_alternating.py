@@ -15,10 +15,10 @@ import pytest
 
 import deltalog
 from deltalog import DeltaTable
-from tests.spark_env import DeltaSpark, plain_rows
-from tests.spark_env.agreement import assert_same_rows, assert_same_time_travel
-from tests.spark_env.log_files import actions, commits, in_commit_timestamps
-from tests.spark_env.shapes import ICT, SCHEMA, Shape, Writer, appends, batch
+from tests.support.spark import DeltaSpark, plain_rows
+from tests.support.spark.agreement import assert_same_rows, assert_same_time_travel
+from tests.support.spark.log_files import actions, commits, in_commit_timestamps
+from tests.support.spark.shapes import ICT, SCHEMA, Shape, Writer, appends, batch
 
 BOTH = ("delta-spark", "deltalog")
 ON = {ICT: "true"}

@@ -12,7 +12,7 @@ import pytest
 
 import deltalog
 from deltalog.catalog import store
-from tests.spark_env import DeltaSpark
+from tests.support.spark import DeltaSpark
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

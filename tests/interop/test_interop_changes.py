@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, DeltaTable, SchemaMismatchError
-from tests.spark_env import DeltaSpark, plain_rows
+from tests.support.spark import DeltaSpark, plain_rows
 
 CDF = "'delta.enableChangeDataFeed'='true'"
 MAPPED = f"{CDF}, 'delta.columnMapping.mode'='name', 'delta.minReaderVersion'='2', 'delta.minWriterVersion'='5'"

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, Environment
-from tests.spark_env import DeltaSpark, plain_rows
-from tests.spark_env.agreement import assert_same_rows, assert_same_time_travel
-from tests.spark_env.log_files import commits, drop_below
-from tests.spark_env.shapes import SCHEMA, Shape, SparkWriter, Writer, appends, batch
+from tests.support.spark import DeltaSpark, plain_rows
+from tests.support.spark.agreement import assert_same_rows, assert_same_time_travel
+from tests.support.spark.log_files import commits, drop_below
+from tests.support.spark.shapes import SCHEMA, Shape, SparkWriter, Writer, appends, batch
 
 DAY_MS = 86_400_000
 # delta-spark refuses to travel past it otherwise.

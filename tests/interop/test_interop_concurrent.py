@@ -24,7 +24,7 @@ import pytest
 
 from deltalog import DeltaTable
 from tests.interop.concurrent_appender import ROWS, SPARK_COMMITS
-from tests.spark_env.jars import delta_jars, uses_ivy
+from tests.support.spark.jars import delta_jars, uses_ivy
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -19,7 +19,7 @@ from deltalog import (
     StructType,
     UnsupportedFeatureError,
 )
-from tests.spark_env import DeltaSpark
+from tests.support.spark import DeltaSpark
 
 UTC = dt.timezone.utc
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")

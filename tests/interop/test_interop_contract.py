@@ -7,8 +7,8 @@ from pathlib import Path
 
 from deltalog import Dataset
 from deltalog.protocol.paths import commit_path
-from tests.core_env import SCHEMA, rows
-from tests.spark_env import DeltaSpark
+from tests.support.core import SCHEMA, rows
+from tests.support.spark import DeltaSpark
 
 METADATA = {"run": {"id": 7, "tags": ["a", None]}, "text": "ä" * 3000}  # beyond what a look at the first 4 KiB shows
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable
-from tests.spark_env.log_files import commits, in_commit_timestamps
-from tests.spark_env.rows import plain_rows
-from tests.spark_env.shapes import PLACES, SCHEMA, Shape, batch
+from tests.support.spark.log_files import commits, in_commit_timestamps
+from tests.support.spark.rows import plain_rows
+from tests.support.spark.shapes import PLACES, SCHEMA, Shape, batch
 
 PARTITIONS = pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["plain", "partitioned"])
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark_env import SparkEnvironmentError, java_major, require_java
-from tests.spark_env.session import plain_session
+from tests.support.spark import SparkEnvironmentError, java_major, require_java
+from tests.support.spark.session import plain_session
 
 
 @pytest.mark.parametrize(

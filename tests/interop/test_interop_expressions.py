@@ -9,8 +9,8 @@ import pytest
 
 from deltalog import CallError, StructType
 from deltalog.expressions.compile import compile_expression
-from tests.expression_env import FAILING, SUPPORTED, cases, edge_rows
-from tests.spark_env import DeltaSpark
+from tests.support.expressions import FAILING, SUPPORTED, cases, edge_rows
+from tests.support.spark import DeltaSpark
 
 ROWS = edge_rows()
 SCHEMA = StructType.from_arrow(ROWS.schema)

@@ -15,7 +15,7 @@ from deltalog.protocol.features import FEATURES as TABLE_FEATURES
 from deltalog.protocol.features import Writes, writer_features
 from tests.interop.feature_tables import FEATURES
 from tests.interop.matrix import PAGE, WRITE, Row, committed_rows, examine, render
-from tests.spark_env import DeltaSpark
+from tests.support.spark import DeltaSpark
 
 WRITES_PAGE = os.environ.get(WRITE) == "1"
 # They read, or are how another verb comes about.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.feature_tables import FEATURES
-from tests.spark_env.readers import READERS, answer
+from tests.support.spark.readers import READERS, answer
 
 _OUTSIDE = "differs: partition values of files outside of Hive directories are null"
 _NOT_DELETED = "differs: rows are not deleted in files with encoded paths"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deltalog.expressions.predicates import bind, matches
-from tests.expression_env.random_predicates import number_of_files_skipped, random_predicate, random_table
-from tests.spark_env import DeltaSpark
+from tests.support.expressions.random_predicates import number_of_files_skipped, random_predicate, random_table
+from tests.support.spark import DeltaSpark
 
 USUAL, ALL, PREDICATES = 2, 60, 16
 

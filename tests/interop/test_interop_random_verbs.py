@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.random_verbs import run_verbs
-from tests.spark_env import DeltaSpark
+from tests.support.spark import DeltaSpark
 
 # One made by delta-spark with V2 checkpoints, a change feed and a nested column; one partitioned, mapped by name, with
 # deletion vectors, in-commit timestamps and a change feed.

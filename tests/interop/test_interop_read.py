@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import DeltaTable, variant_to_python
-from tests.spark_env import DeltaSpark, plain_rows
+from tests.support.spark import DeltaSpark, plain_rows
 
 VARIANTS = """
 SELECT * FROM VALUES

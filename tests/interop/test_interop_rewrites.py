@@ -16,8 +16,8 @@ from deltalog import DeltaTable, col
 from deltalog.parquet.file_reader import read_vector
 from deltalog.protocol import deletion_vectors
 from deltalog.protocol.actions import DeletionVector
-from tests.spark_env import DeltaSpark, plain_rows
-from tests.spark_env.shapes import PLACES, SCHEMA, batch
+from tests.support.spark import DeltaSpark, plain_rows
+from tests.support.spark.shapes import PLACES, SCHEMA, batch
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}

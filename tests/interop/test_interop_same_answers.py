@@ -15,10 +15,10 @@ import pytest
 import deltalog
 from deltalog import DeltaTable
 from deltalog.log.checkpoint.writer import write_checkpoint
-from tests.spark_env import DeltaSpark, plain_rows
-from tests.spark_env.agreement import EARLY, LATE, assert_same_time_travel
-from tests.spark_env.log_files import commits, get_mtimes, in_commit_timestamps, set_mtimes
-from tests.spark_env.shapes import Written
+from tests.support.spark import DeltaSpark, plain_rows
+from tests.support.spark.agreement import EARLY, LATE, assert_same_time_travel
+from tests.support.spark.log_files import commits, get_mtimes, in_commit_timestamps, set_mtimes
+from tests.support.spark.shapes import Written
 
 
 def test_rows_of_every_version(delta: DeltaSpark, written: Written) -> None:

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 
 from deltalog import DeltaTable, StructType
-from tests.spark_env import DeltaSpark, plain_rows
-from tests.spark_env.agreement import assert_same_rows
-from tests.spark_env.every_type import COLUMNS, PARTITIONABLE, ROWS, UTC
+from tests.support.spark import DeltaSpark, plain_rows
+from tests.support.spark.agreement import assert_same_rows
+from tests.support.spark.every_type import COLUMNS, PARTITIONABLE, ROWS, UTC
 
 
 def test_columns_of_every_type(delta: DeltaSpark, tmp_path: Path) -> None:

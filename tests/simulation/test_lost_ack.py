@@ -1,10 +1,10 @@
-"""The table of ``python -m tests.lost_ack``: what deltalog makes of lost answers, and that it shows what others do."""
+"""The table of ``python -m tests.support.lost_ack``: what deltalog makes of lost answers, and that it shows what others do."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.lost_ack import FAULTS, OPERATIONS, judged, run_cell, totals
+from tests.support.lost_ack import FAULTS, OPERATIONS, judged, run_cell, totals
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -17,8 +17,8 @@ from deltalog.errors import CommitConflictError, CommitStateUnknownError, DeltaL
 from deltalog.storage.s3 import S3Store
 from deltalog.testing.checker import History, Operation, check
 from deltalog.testing.recording import log_of
-from tests.s3_env import Server, pass_on, proxied
-from tests.s3_env.faults import FAULTS, LATE_SECONDS, REQUESTS, TIME_LIMIT_SECONDS
+from tests.support.s3 import Server, pass_on, proxied
+from tests.support.s3.faults import FAULTS, LATE_SECONDS, REQUESTS, TIME_LIMIT_SECONDS
 
 SERVERS = os.environ.get("DELTALOG_PROXY_SERVERS", "ministack").split(",")
 MINE = [7, 8]

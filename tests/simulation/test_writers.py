@@ -11,7 +11,7 @@ import os
 import pytest
 
 from deltalog.testing.writers import race_for_keys, run_writers
-from tests.s3_env import dynamodb
+from tests.support.s3 import dynamodb
 
 PROCESSES, CLIENTS = 8, 32
 PLACES = {"local disk": 50, "S3": 20, "dynamo": 10, "s3-dynamodb": 10}

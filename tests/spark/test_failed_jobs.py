@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 INTERRUPTED = """
 import os, signal, sys, threading, time
-from tests.spark_env.session import connect_session, plain_session
+from tests.support.spark.session import connect_session, plain_session
 import spark_ext
 table, kind = sys.argv[1:]
 spark = connect_session() if kind == "connect" else plain_session()

@@ -12,8 +12,8 @@ import pytest
 import deltalog
 import spark_ext
 from tests.spark.tables import to_arrow
-from tests.spark_env.log_files import set_mtimes
-from tests.spark_env.rows import plain_rows
+from tests.support.spark.log_files import set_mtimes
+from tests.support.spark.rows import plain_rows
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 NAMES = sorted(path.parent.name for path in TABLES.glob("*/expected.json"))

@@ -14,7 +14,7 @@ import spark_ext
 from spark_ext import entries, hive
 from spark_ext.stored import Layout
 from tests.spark.tables import data_files, make, rows, schema
-from tests.spark_env.readers import READERS, answer
+from tests.support.spark.readers import READERS, answer
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 VECTORS = {"delta.enableDeletionVectors": "true"}

@@ -391,7 +391,7 @@ def test_a_path_that_leaves_the_table_is_refused(spark: Any, table: str) -> None
 
 
 def test_no_delta_class_and_no_jar_is_there(spark: Any) -> None:
-    from tests.spark_env.session import assert_no_delta
+    from tests.support.spark.session import assert_no_delta
 
     assert_no_delta(spark)
 

@@ -18,7 +18,7 @@ import deltalog
 import spark_ext
 import spark_ext.writer
 from deltalog.storage.fs import LocalStore
-from tests.core_env.other_writers import declared_afterwards
+from tests.support.core.other_writers import declared_afterwards
 from tests.spark.tables import action, data_files, litter, rows, schema, versions
 
 NOT_NULL = (

@@ -16,7 +16,7 @@ pytest.register_assert_rewrite("tests.spark.central", "tests.spark.tables")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    from tests.spark_env.session import connect_session, stop_sessions
+    from tests.support.spark.session import connect_session, stop_sessions
 
     yield connect_session()
     stop_sessions()

@@ -1,0 +1,203 @@
+"""Expressions and rows of edge values: evaluated by deltalog in tests/unit/expressions, and beside Spark in tests/interop."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import random
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+UTC = dt.timezone.utc
+NAN, INF = float("nan"), float("inf")
+POINT = pa.struct([("x", pa.int32()), ("inner", pa.struct([("word", pa.string())]))])
+_MOMENTS = [
+    dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), dt.datetime(2024, 2, 29, 12, 30, 15, 120),
+    dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999), dt.datetime(2026, 11, 21, 10, 0, 0, 500_000),
+    dt.datetime(1582, 10, 4, 1), dt.datetime(1900, 1, 7, 0, 0, 1), dt.datetime(2021, 1, 3), None,
+]  # fmt: skip
+_WORDS = ["", " ", "a", "ab", " ab ", "a%b_c", "AbC", "ä€😀x", "line\nbreak", "12", "\tab", None]
+_REALS = [0.0, -0.0, 1.5, -1.5, NAN, INF, -INF, 1e300, 2.5, None]
+_VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "tiny": (pa.int8(), [0, 1, -1, 7, -8, None]),
+    "small": (pa.int16(), [0, 3, -3, 300, -1, None]),
+    "i": (pa.int32(), [0, 1, -1, 7, -7, 1000, None]),
+    "j": (pa.int32(), [1, -1, 3, -3, 10, None]),
+    "top": (pa.int32(), [2**31 - 1, -(2**31), 0, None]),
+    "big": (pa.int64(), [0, 5, -5, 10**12, None]),
+    "huge": (pa.int64(), [2**63 - 1, -(2**63), 0, 2**53 + 1, None]),
+    "real": (pa.float32(), [0.0, -0.0, 0.1, NAN, INF, -INF, None]),
+    "d": (pa.float64(), _REALS),
+    "e": (pa.float64(), _REALS),
+    "fine": (pa.float64(), [0.0, 1.9, -1.9, 2.5, -2.5, 1e9, None]),
+    "money": (pa.decimal128(10, 2), [Decimal("0.00"), Decimal("1.50"), Decimal("-12345678.99"), None]),
+    "rate": (pa.decimal128(5, 1), [Decimal("0.0"), Decimal("1.5"), Decimal("-9999.9"), None]),
+    "p": (pa.bool_(), [True, False, None]),
+    "q": (pa.bool_(), [True, False, None]),
+    "s": (pa.string(), _WORDS),
+    "t": (pa.string(), _WORDS),
+    "code": (pa.string(), ["", "abc", "ABC", "Zz9", None]),
+    "digits": (pa.string(), ["0", "+7", "-12", " 42\n", "2147483647", None]),
+    "iso": (pa.string(), ["2024-02-29", " 1970-01-01", "0001-01-01", None]),
+    "raw": (pa.binary(), [b"", b"\x00\xff", b"abc", None]),
+    "day": (pa.date32(), [None if m is None else m.date() for m in _MOMENTS]),
+    "ts": (pa.timestamp("us", "UTC"), [None if m is None else m.replace(tzinfo=UTC) for m in _MOMENTS]),
+    "wall": (pa.timestamp("us"), _MOMENTS),
+    "point": (
+        POINT,
+        [{"x": 1, "inner": {"word": "w"}}, {"x": None, "inner": None}, {"x": 2, "inner": {"word": None}}, None],
+    ),
+    "items": (pa.list_(pa.int32()), [[1], [], None]),
+}  # fmt: skip
+
+
+def edge_rows(number: int = 160) -> pa.Table:
+    """Every pair of neighbours' values many times over, in an order that a seed fixes."""
+    chance = random.Random(7)
+    columns = {}
+    for name, (kind, values) in _VALUES.items():
+        cells = list(itertools.islice(itertools.cycle(values), number))
+        chance.shuffle(cells)
+        columns[name] = pa.array(cells, kind)
+    return pa.table(columns)
+
+
+# What has a value for every row above.
+SUPPORTED = """
+i + j | i - j | i * j | i / 7 | i % j | i div j | -i | - 1 | tiny + small | tiny * 2 | tiny + tiny | i + big | big % j
+small % 7S
+tiny % 7S | pmod(i, j) | pmod(big, j) | pmod(tiny, 3Y) | mod(i, 3) | abs(i) | abs(d) | abs(money) | i + 1L | tiny + 1
+fine + 1 | fine * 1.5 | fine - fine | real + real | real * 2 | real + d | d + e | d * e | d - e | d / 2 | fine / 0.5D
+i / 2 | i + 1.5D | 1e3 + i
+money + rate | money - rate | money * rate | money + 1 | money * 2 | i + rate | money + 1.5 | rate * i | 1.5 + 2.25
+.5 | 1. | 0.10 | 3Y | 2S | 9L | 2.5F
+-2147483648 | 2147483648 | 9223372036854775807 | 99999999999999999999 | -money | -d
+floor(fine) | ceil(fine) | ceiling(i) | floor(tiny)
+i = j | i <> j | i != j | i < j | i <= j | i > j | i >= j | i <=> j | i == j | i is not distinct from j
+d = e | d < e | d <= e | d > e | d >= e | d <> e | d <=> e | real = d | real < d | real = 0.1 | d > 1.5 | huge = top
+huge > d | huge = 9007199254740993
+money > rate | money = 1.5 | money > i | rate <= big | money > 1.25 | tiny = 300 | top = 2147483647 | i > '5'
+big in ('5', 6)
+s = t | s < t | s >= t | raw = raw | s <=> t | p = q | p < q | p <=> q | p = true | p = 'true' | day = ts | day < wall
+ts = wall | day >= '2000-01-01' | ts > '2020-06-01 12:00:00' | ts < '2000-01-01'
+day = date'2024-02-29' | ts >= timestamp'1970-01-01 00:00:00' | ts > timestamp'2020-01-01 00:00:00+02:00'
+wall < timestamp_ntz'2020-01-01 00:00:00' | ts = timestamp '2026-11-21 10:00:00.5'
+p and q | p or q | not p | !p | not p or q and p | p and null | null or q | not null | p is true | p is not true
+p is false | p is not false | !i = j | not i is null | not not p
+i is null | i is not null | point is null | point.x is null | items is not null | isnull(i) | isnotnull(d) | isnan(d)
+isnan(real) | point.x | point.inner.word | POINT.X + 1 | `point`.`inner`.`word` = 'w'
+i in (1, 7) | i in (1, null) | i not in (1, null) | s in ('a', '') | d in (1.5, 2)
+day in ('2024-02-29', '1970-01-01') | i in (j, 7) | (i in (1, 2)) = p | (i < j) = p | i between -1 and 7
+i not between j and 7 | s between 'a' and 'b' | d between 0 and 2
+s like 'a%' | s like '%b%' | s like '_' | s like 'a.b' | s like '%' | s like '' | s like 'line%' | s not like 'a%'
+not s like '%a' | s like '____' | s like '[a]%' | s like '%(%' or s like '^a'
+case when i > 0 then 'pos' when i < 0 then 'neg' else 'zero' end | case when i > 0 then 1 end
+case i when 1 then 'one' when 7 then 'seven' end | case when p then i else big end
+case when p then money else rate end | case when p then 1 else null end
+case when p then null else null end is null | if(p, i, 0) | if(i <> 0, 100 / i, 0)
+case when i <> 0 then 100 div i end | i <> 0 and 100 / i > 1 | i = 0 or 100 / i > 1 | coalesce(i, j)
+coalesce(i, j, 0) | coalesce(null, s, 'x') | nvl(i, 5) | ifnull(s, 'none') | nullif(i, j)
+case when p then i else d end | case when p then real else i end | case when p then day else ts end
+coalesce(day, '2000-01-01') | if(p, 1, 1.5)
+cast(i as bigint) | cast(i as string) | cast(i as double) | cast(i as float) | cast(i as smallint)
+cast(big as double) | cast(huge as double) | cast(huge as float) | cast(fine as int) | cast(fine as bigint)
+cast(real as double) | cast(d as float) | cast(digits as int) | cast(digits as bigint) | int(digits)
+cast(p as int) | cast(p as string) | cast(day as timestamp) | cast(ts as date) | cast(wall as date) | date(ts)
+to_date(ts) | cast(ts as timestamp_ntz) | cast(wall as timestamp) | cast(iso as date) | cast('2020-01-02' as date)
+cast('5' as int) | cast(null as int) | cast(i as decimal(12,2)) | cast(money as decimal(20,4))
+cast(5 as decimal(3,1)) | cast('1.5' as decimal(5,2)) | ts::date | cast(1.5 as double) | string(i) | bigint(i)
+double(i)
+year(day) | year(ts) | month(wall) | day(day) | dayofmonth(ts) | hour(ts) | minute(wall) | second(ts) | quarter(day)
+quarter(ts) | dayofweek(day) | dayofyear(ts) | weekofyear(day)
+date_trunc('YEAR', ts) | date_trunc('quarter', ts) | date_trunc('month', ts) | date_trunc('WEEK', ts)
+date_trunc('day', ts) | date_trunc('hour', ts) | date_trunc('minute', ts) | date_trunc('second', ts)
+date_trunc('MILLISECOND', ts) | date_trunc('mm', day) | trunc(day, 'year') | trunc(day, 'MM') | trunc(day, 'week')
+trunc(ts, 'quarter')
+date_format(ts, 'yyyy-MM') | date_format(ts, 'yyyy-MM-dd') | date_format(ts, 'yyyyMMdd')
+date_format(ts, 'yyyy-MM-dd HH:mm:ss') | date_format(day, 'yyyy/MM') | date_format(wall, 'HH:mm')
+cast(day as string) | cast(ts as string) | cast(wall as string)
+substring(s, 1, 2) | substring(s, 0, 2) | substring(s, -2, 1) | substring(s, -2, 5) | substring(s, -3, 2)
+substring(s, -1) | substr(s, 2) | substring(s, 2, 0) | substring(s, 3, -1) | left(s, 2) | left(s, 0) | left(s, -1)
+right(s, 2) | right(s, 0) | substring(s, -5, 2) | substring(s, -2, 2)
+concat(s, t) | s || t | s || '-' || t | concat(s) | concat(i, '-', day) | 'a' || (i + 1) | 'n' || i * 2
+concat(s, null) | upper(code) | lower(code) | ucase(code) | length(s) | len(s) | char_length(s) | length(raw)
+trim(s) | ltrim(s) | rtrim(s) | "double" || 'single'
+1 | null = null | null <=> null | i = null | null < s | 'text' | true | false | 1 = 1 | 1 + 1 | date'2020-01-01' | null
+"""
+
+# What is an error of a row to both.
+FAILING = """
+2147483647 + 1 | -2147483648 - 1 | 2147483647 * 2 | 9223372036854775807 + 1 | 100Y + 100Y | 1 / 0 | 1.0D / 0 | 1 % 0
+1 div 0 | pmod(1, 0) | - (-2147483648) | abs(-2147483648) | -9223372036854775808L div -1L
+cast(300 as tinyint) | cast(9999999999 as int) | cast(d as int) | cast('x' as int) | cast('1.5' as int)
+cast('' as bigint) | cast(code as int) | cast(huge as int) | top + 1 | top * top | cast(99999 as decimal(3,1))
+"""
+
+# What is not taken, and a word that the error has.
+REFUSED = {
+    "soundex(s)": "soundex",
+    "rand() > 0": "rand",
+    "uuid()": "uuid",
+    "current_timestamp()": "current_timestamp",
+    "current_date": "current_date",
+    "nothing = 1": "nothing",
+    "point.nothing = 1": "nothing",
+    "s rlike 'a'": "RLIKE",
+    "s ilike 'a'": "ILIKE",
+    "i in (select 1)": "SELECT",
+    "(select 1)": "SELECT",
+    "exists(select 1)": "EXISTS",
+    "sum(i)": "sum",
+    "sum(i) over ()": "OVER",
+    "s like 'a!%' escape '!'": "ESCAPE",
+    "s = 'a\\\\n'": "backslash",
+    "'it' 's'": "concat",
+    "try_cast(s as int)": "TRY_CAST",
+    "cast(s as varchar(3))": "VARCHAR",
+    "cast(s as double)": "double",
+    "cast(d as string)": "double",
+    "cast(s as timestamp)": "timestamp",
+    "cast(items as string)": "array",
+    "items = items": "array",
+    "items[0]": "items[0]",
+    "s + 1": "string",
+    "d % 2": "%",
+    "money / 3": "/",
+    "money % 2": "%",
+    "money = d": "floating",
+    "s = i": "string",
+    "p and 1": "integer",
+    "day + 1": "date",
+    "interval 1 day": "INTERVAL",
+    "day = 'soon'": "soon",
+    "date_format(ts, 'MMMM')": "MMMM",
+    "date_format(ts, s)": "literal",
+    "date_trunc(s, ts)": "literal",
+    "date_trunc('century', ts)": "century",
+    "substring(s, i, 1)": "literal",
+    "upper(s, s)": "arguments",
+    "upper(distinct s)": "DISTINCT",
+    "i + ": "parsed",
+    "i; j": "",
+    "select 1": "SELECT",
+    "i as k": "AS",
+    "__import__('os').system('true')": "__import__",
+    "~i": "~",
+    "i & 1": "&",
+    "s || i + 1": "parentheses",
+    "i + 1 || s": "parentheses",
+    "p = i < j": "parentheses",
+    "p = i in (1)": "parentheses",
+    "i is null is null": "parentheses",
+    "p = not q": "parentheses",
+    "if(null, 1, 2)": "void",
+    "@x": "x",
+    "?": "?",
+    "cast(cast('99999999999999999999999999999999999999' as decimal(38,0)) as decimal(38,0)) * 10": "38",
+}
+
+
+def cases(text: str) -> list[str]:
+    return [part.strip() for line in text.strip().splitlines() for part in line.split(" | ")]

@@ -1,0 +1,44 @@
+"""What delta-spark and deltalog must agree on about one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import deltalog
+from deltalog import DeltaTable
+from tests.support.spark.oracle import DeltaSpark, probe_times
+from tests.support.spark.rows import plain_rows
+
+EARLY = "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION"
+LATE = "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
+# What delta-spark says of times before the enablement where a checkpoint is all that is left of the versions then.
+NO_COMMITS = "DELTA_NO_COMMITS_FOUND"
+
+
+def deltalog_answer(table: DeltaTable, ms: int) -> int | str:
+    """deltalog's answer in the form of delta-spark's: the version, or on which side of the history the time is."""
+    try:
+        return table.version_at(ms).version
+    except deltalog.TimestampOutOfRangeError as error:
+        return EARLY if ms < error.earliest_ms else LATE
+
+
+def assert_same_time_travel(delta: DeltaSpark, path: Path) -> None:
+    """History and TIMESTAMP AS OF agree in every millisecond that is worth asking for."""
+    table = DeltaTable.open(str(path))
+    history = delta.history(path)
+    assert [(e.version, e.timestamp_ms, e.operation) for e in table.history()] == history
+    times = probe_times([ms for _, ms, _ in history])
+    answers = {ms: EARLY if found == NO_COMMITS else found for ms, found in delta.versions_at(path, times).items()}
+    assert {ms: deltalog_answer(table, ms) for ms in times} == answers
+    assert {EARLY, LATE, history[0][0]} <= set(answers.values()), "the probes must reach beyond both ends"
+
+
+def assert_same_rows(delta: DeltaSpark, path: Path, version: int | None = None) -> None:
+    """Both read the same rows of a version (default: the latest), and find the same latest version."""
+    table = DeltaTable.open(str(path))
+    assert table.version == delta.latest(path)
+    ours = table.snapshot(version=version).scan().to_arrow()
+    theirs = delta.table(path, version)
+    assert ours.column_names == theirs.column_names
+    assert plain_rows(ours) == plain_rows(theirs)

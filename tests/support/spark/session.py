@@ -1,0 +1,188 @@
+"""Spark sessions for the tests: with delta-spark, without any jar, and over Spark Connect.
+
+A JVM holds one kind of session for its whole life, and a process holds one JVM. So tests that need different
+kinds run in different pytest processes, and asking for a second kind here is an error instead of a session of
+the wrong kind.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tests.support.spark.jars import (
+    DELTA_VERSION,
+    SPARK_LINE,
+    SparkEnvironmentError,
+    delta_jars,
+    require_java,
+    uses_ivy,
+)
+
+# Spark takes a configuration without any appender for "not configured" and puts its own in place.
+_LOG4J = """\
+status = off
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+rootLogger.level = off
+rootLogger.appenderRef.console.ref = console
+"""
+# JVMs that live for minutes: what the second compiler gains it does not earn back, and the little room that the first
+# one has for its code by default is full after some of these minutes, which then go by in looking for room.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+_DELTA_CLASS = "org.apache.spark.sql.delta.DeltaLog"
+_sessions: dict[str, Any] = {}
+_scratch: Path | None = None
+
+
+def delta_session(**conf: str) -> Any:
+    """The SparkSession with delta-spark's extension and catalog; `conf` is read when the JVM starts."""
+    if "delta" not in _sessions:
+        _claim("delta")
+        builder = _builder(conf)
+        builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        # 50 by default: on tables of ten files each snapshot would be fifty tasks of nothing.
+        if "spark.databricks.delta.snapshotPartitions" not in conf:
+            builder = builder.config("spark.databricks.delta.snapshotPartitions", "1")
+        if uses_ivy():
+            from delta.pip_utils import configure_spark_with_delta_pip
+
+            builder = configure_spark_with_delta_pip(builder)
+        else:
+            jars = delta_jars()
+            more = [conf["spark.jars"]] if "spark.jars" in conf else []
+            builder = builder.config("spark.jars", ",".join([*map(str, jars), *more]))
+        session = _start(builder)
+        found = session._jvm.io.delta.package.VERSION()
+        if found != DELTA_VERSION:
+            raise SparkEnvironmentError(f"delta-spark {found} was loaded, the tests are made for {DELTA_VERSION}")
+    return _sessions["delta"]
+
+
+def plain_session(**conf: str) -> Any:
+    """A classic SparkSession that has nothing but pyspark's own jars; `assert_no_delta` proves it."""
+    if "plain" not in _sessions:
+        _claim("plain")
+        assert_no_delta(_start(_builder(conf)))
+    return _sessions["plain"]
+
+
+def connect_session(**conf: str) -> Any:
+    """A Spark Connect client session of a server in this process (`remote("local[2]")`), without any jar."""
+    if "connect" not in _sessions:
+        _claim("connect")
+        # Without this variable Connect listens on one fixed port, and two test runs on a machine collide.
+        os.environ.setdefault("SPARK_TESTING", "0")
+        with warnings.catch_warnings():
+            # The client sends every setting again to the server, which refuses those it was started with.
+            warnings.filterwarnings("ignore", message="Failed to set spark")
+            _start(_builder(conf, remote=True))
+        from pyspark.sql import SparkSession
+
+        classic = SparkSession._instantiatedSession
+        if classic is not None:
+            assert_no_delta(classic)
+    return _sessions["connect"]
+
+
+def assert_no_delta(session: Any) -> None:
+    """Raise unless the classic session has no added jar and cannot load a class of delta-spark."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    jars = session.conf.get("spark.jars", "") + session.conf.get("spark.jars.packages", "")
+    added = session.sparkContext._jsc.sc().listJars()
+    if jars or not added.isEmpty():
+        raise SparkEnvironmentError(f"the session without jars has jars: {jars!r} {added.mkString(',')!r}")
+    try:
+        session._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_DELTA_CLASS)
+    except Py4JJavaError:
+        return
+    raise SparkEnvironmentError("delta-spark is on the class path of the session that must not have it")
+
+
+def stop_sessions() -> None:
+    """Stop what was started, and with it the JVM's work; a later session in this process is not possible."""
+    for session in _sessions.values():
+        if session is not None:
+            session.stop()
+
+
+def _claim(kind: str) -> None:
+    if _sessions:
+        (other,) = _sessions
+        raise SparkEnvironmentError(
+            f"this process already has a {other!r} Spark session and cannot have a {kind!r} one: "
+            "run tests/interop, tests/spark and tests/spark_connect in separate pytest processes"
+        )
+    require_java()
+    import pyspark
+
+    if kind == "delta" and not pyspark.__version__.startswith(SPARK_LINE + "."):
+        raise SparkEnvironmentError(
+            f"delta-spark {DELTA_VERSION} is taken for Spark {SPARK_LINE}; pyspark is {pyspark.__version__}"
+        )
+    _sessions[kind] = None
+
+
+def _start(builder: Any) -> Any:
+    (kind,) = _sessions
+    try:
+        session = builder.getOrCreate()
+    except BaseException:
+        _sessions.clear()
+        raise
+    _sessions[kind] = session
+    return session
+
+
+def _builder(conf: dict[str, str], remote: bool = False) -> Any:
+    from pyspark.sql import SparkSession
+
+    # What the caller's shell has set for other Spark work must not leak into the tests.
+    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_HOME", "SPARK_API_MODE"):
+        os.environ.pop(name, None)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    scratch = _scratch_dir()
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    conf = dict(conf)
+    java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Duser.timezone=UTC {_JAVA}"
+    java = f"{java} {conf.pop('spark.driver.extraJavaOptions', '')}".strip()
+    settings = {
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": java,
+        "spark.log.level": "OFF",
+        "spark.log.structuredLogging.enabled": "false",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **conf,
+    }
+    builder = SparkSession.builder.appName("deltalog tests")
+    builder = builder.remote("local[2]") if remote else builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _scratch_dir() -> Path:
+    global _scratch
+    if _scratch is None:
+        _scratch = Path(tempfile.mkdtemp(prefix="deltalog-spark-"))
+        (_scratch / "local").mkdir()
+        atexit.register(shutil.rmtree, _scratch, ignore_errors=True)
+    return _scratch

@@ -1,0 +1,339 @@
+"""The timeline page: its data against the library's answers, and that nothing in a log can act in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import DeltaTable, TimestampOutOfRangeError
+from deltalog.cli.output import ACTIVITY, activity
+from deltalog.cli.timeline import embedded, page, page_data, render, write_page
+from tests.support.cli import MINUTE, START, Cli, Clock, run, set_file_time
+
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "tables"
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+# Text that would end the script element, begin a tag or an entity, or break JavaScript.
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> &lt; <!-- ]]> {{data}} "
+HOSTILE += "\u2028\u202e\x1b[31m \" ' \\ ${1}"
+
+
+class Elements(html.parser.HTMLParser):
+    """What a browser's parser would see: elements with attributes, and the text of scripts and of the title."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {"script": [], "title": []}
+        self._inside: str | None = None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag in self.texts:
+            self._inside = tag
+            self.texts[tag].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.texts[self._inside][-1] += data
+
+
+def data_of(text: str) -> Any:
+    return json.loads(Elements(text).texts["script"][0])
+
+
+def resolved(data: Any, ms: int) -> tuple[int, int] | None:
+    """The rule of the page's script, over the page's numbers: version and time, or None for a refusal."""
+    found = data["resolution"]
+    in_era = data["in_commit_timestamps"]["enabled"] and (found["from_ms"] is None or ms >= found["from_ms"])
+    candidates = found["in_commit"] if in_era and found["in_commit"] else found["file"] or found["in_commit"]
+    version, time = max((c for c in candidates if c[1] <= ms), default=candidates[0], key=lambda c: c[0])
+    latest = data["commits"][0]["version"]
+    return None if time > ms or (version == latest and time < ms) else (version, time)
+
+
+def answered(table: DeltaTable, ms: int) -> tuple[int, int] | None:
+    try:
+        at = table.version_at(ms)
+    except TimestampOutOfRangeError:
+        return None
+    return at.version, at.timestamp_ms
+
+
+def assert_page_is_true(table: DeltaTable) -> None:
+    data = data_of(page(table).html)
+    history = table.history()
+    assert data["commits"] == json.loads(json.dumps([entry.to_json() for entry in history]))
+    assert data["activity_fields"] == list(ACTIVITY)
+    assert data["activity"] == [list(activity(entry.operation_metrics).values()) for entry in history]
+    assert data["left_off"] == 0
+    snapshot = table.snapshot()
+    enablement = snapshot.enablement
+    assert data["in_commit_timestamps"] == {
+        "enabled": snapshot.in_commit_timestamps_enabled,
+        "enablement": enablement and {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
+    }
+    times = {t for e in history for t in (e.timestamp_ms, e.file_modification_time_ms, e.in_commit_timestamp_ms)}
+    for time in sorted(t for t in times if t is not None):
+        for ms in (time - 3_600_000, time - 1, time, time + 1, time + 3_600_000):
+            assert resolved(data, ms) == answered(table, ms), ms
+
+
+def test_the_page_of_a_table_with_both_eras(late: Path) -> None:
+    assert_page_is_true(DeltaTable.open(late))
+
+
+def test_the_page_of_a_copy(late: Path, tmp_path: Path) -> None:
+    """All file times later than the enablement: no instant leads to the versions before it."""
+    shutil.copytree(late, tmp_path / "copy", copy_function=shutil.copyfile)
+    assert_page_is_true(DeltaTable.open(tmp_path / "copy"))
+
+
+def test_the_page_where_file_times_run_back(late: Path) -> None:
+    for version in range(5):
+        set_file_time(late, version, START - version * MINUTE)
+    assert_page_is_true(DeltaTable.open(late))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.iterdir() if path.is_dir()))
+def test_the_page_of_tables_by_delta_spark(name: str, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    shutil.copytree(FIXTURES / name / "table", table, copy_function=shutil.copyfile)
+    for file, ms in json.loads((FIXTURES / name / "mtimes.json").read_text()).items():
+        place = table / file if (table / file).exists() else table / "_delta_log" / file
+        os.utime(place, ns=(ms * 10**6, ms * 10**6))
+    assert_page_is_true(DeltaTable.open(table))
+
+
+def test_the_newest_commits_only(late: Path) -> None:
+    table = DeltaTable.open(late)
+    data = page_data(table, 2)
+    assert [commit["version"] for commit in data["commits"]] == [4, 3]
+    assert data["left_off"] == 3
+    assert data["resolution"] == {
+        "file": [],
+        "in_commit": [[3, START + 3 * MINUTE], [4, START + 4 * MINUTE]],
+        "from_ms": START + 2 * MINUTE,
+        "cut": True,
+    }
+    assert page_data(table, 5)["resolution"]["cut"] is False
+
+
+# --------------------------------------------------------------------------------------------- self-contained
+
+
+def test_one_file_that_asks_for_nothing(late: Path) -> None:
+    text = page(DeltaTable.open(late)).html
+    seen = Elements(text)
+    tags = [tag for tag, _ in seen.elements]
+    assert not set(tags) & {"link", "img", "iframe", "object", "embed", "base", "audio", "video", "source"}
+    assert not [a for _, attributes in seen.elements for a in attributes if a in ("src", "href", "srcset", "action")]
+    assert not [a for _, attributes in seen.elements for a in attributes if a.startswith("on")]
+    assert not re.search(
+        r"url\((?!#)|@import|\bfetch\(|XMLHttpRequest|import\(|innerHTML|insertAdjacentHTML|\beval\(", text
+    )
+    addresses = set(re.findall(r"https?://[^\s\"'`]+", text))
+    assert addresses == {"http://www.w3.org/2000/svg"}
+
+
+def test_only_the_own_script_may_run(late: Path) -> None:
+    seen = Elements(page(DeltaTable.open(late)).html)
+    scripts = [attributes for tag, attributes in seen.elements if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "data"}, {}]
+    digest = base64.b64encode(hashlib.sha256(seen.texts["script"][1].encode()).digest()).decode()
+    (policy,) = [
+        a["content"] for t, a in seen.elements if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy is not None
+    assert f"script-src 'sha256-{digest}';" in policy
+    assert policy.startswith("default-src 'none';")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    path = tmp_path / "hostile"
+    data = pa.table({"a": [1]})
+    table = DeltaTable.create(
+        path, data.schema, name=HOSTILE, description=HOSTILE, data=data, environment=Clock().environment()
+    )
+    table.append(data, user_metadata=HOSTILE)
+    commit = path / "_delta_log" / f"{1:020d}.json"
+    actions = [json.loads(line) for line in commit.read_bytes().splitlines()]
+    actions[0]["commitInfo"].update(
+        operation=HOSTILE,
+        engineInfo=HOSTILE,
+        isolationLevel=HOSTILE,
+        operationParameters={HOSTILE: HOSTILE, "__proto__": HOSTILE, "n": {"m": [HOSTILE]}},
+        operationMetrics={"numOutputRows": HOSTILE, "numFiles": "1e9", HOSTILE: HOSTILE},
+    )
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return path
+
+
+def test_a_hostile_log_is_data(hostile: Path, late: Path) -> None:
+    table = DeltaTable.open(hostile)
+    text = page(table).html
+    assert "</script><script>alert" not in text and "<img" not in text
+    harmless, seen = Elements(page(DeltaTable.open(late)).html), Elements(text)
+    assert seen.elements == harmless.elements
+    assert seen.texts["script"][1] == harmless.texts["script"][1]
+    data = json.loads(seen.texts["script"][0])
+    assert data["table"]["name"] == HOSTILE
+    assert data["commits"][0] == json.loads(json.dumps(table.history()[0].to_json()))
+    assert data["commits"][0]["operation"] == HOSTILE
+    (title,) = seen.texts["title"]
+    assert title.startswith("</script>") and "\x1b" not in title and "\u202e" not in title
+
+
+def test_embedded_json() -> None:
+    value = {"a": ["</script>", "<!--", "&amp;", "\u2028\ud800", HOSTILE]}
+    text = embedded(value)
+    assert json.loads(text) == value
+    assert text.isascii() and not set(text) & set("<>&\n")
+
+
+def test_what_is_put_in_is_not_looked_at_again(late: Path) -> None:
+    data = page_data(DeltaTable.open(late))
+    data["table"]["name"] = "{{script}}{{data}}"
+    seen = Elements(render(data))
+    assert seen.texts["title"] == ["{{script}}{{data}}: history"]
+    assert json.loads(seen.texts["script"][0])["table"]["name"] == "{{script}}{{data}}"
+
+
+# ------------------------------------------------------------------------------------------------ the command
+
+
+def test_the_command(cli: Cli, late: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    ran = cli("timeline", late, "-o", target, "--json")
+    facts = json.loads(ran.out)
+    assert facts == {"path": str(target), "commits": 5, "size_bytes": target.stat().st_size}
+    assert data_of(target.read_text())["commits"][0]["version"] == 4
+    again = cli("timeline", late, "--output", target, "--limit", 2)
+    assert again.out.startswith(f"2 commits in {target} (")
+    assert len(data_of(target.read_text())["commits"]) == 2
+    assert [path.name for path in tmp_path.iterdir() if path.name != "late"] == ["page.html"]
+
+
+def test_standard_output(cli: Cli, late: Path) -> None:
+    ran = cli("timeline", late, "-o", "-")
+    assert len(data_of(ran.out)["commits"]) == 5
+
+
+def test_other_files_are_kept(cli: Cli, late: Path, tmp_path: Path) -> None:
+    other = tmp_path / "data.csv"
+    other.write_text("precious")
+    ran = cli("timeline", late, "-o", other)
+    assert (ran.status, other.read_text()) == (1, "precious")
+    assert "--overwrite" in ran.err
+    assert cli("timeline", late, "-o", other, "--overwrite").status == 0
+    assert "precious" not in other.read_text()
+    assert cli("timeline", late, "-o", tmp_path).status == 1
+
+
+def test_a_refused_table_leaves_no_page(cli: Cli, tmp_path: Path) -> None:
+    assert cli("timeline", tmp_path / "none", "-o", tmp_path / "page.html").status == 1
+    assert not (tmp_path / "page.html").exists()
+
+
+# -------------------------------------------------------------------------------------------------- a browser
+
+if BROWSER is not None:  # What is above needs none, and tests everything that does not need eyes.
+    # Pages in frames of each width, measured from outside: their own policy lets no other script run.
+    FRAMES = """<!doctype html><body><script>
+    const box = (node) => node.getBoundingClientRect();
+    const within = (a, b) => a.left >= b.left && a.right <= b.right;
+    const fits = (node) => node.scrollWidth <= node.clientWidth + 1;
+    function measured(page) {
+      const flag = box(page.querySelector(".flag")), cells = [...page.querySelectorAll("tr[data-version='4'] td")];
+      return {
+        label: within(box(page.querySelector(".flag-text")), flag) && within(flag, box(page.getElementById("plot"))),
+        page: fits(page.documentElement), table: fits(page.querySelector(".scroll")),
+        card: fits(page.getElementById("commit")),
+        cells: cells.filter((cell) => box(cell).width > 0).map((cell) => cell.textContent) };
+    }
+    const found = {}, text = TEXT;
+    for (const width of [1400, 800, 400]) {
+      const frame = Object.assign(document.createElement("iframe"), { width, height: 2000, srcdoc: text });
+      frame.onload = () => {
+        found[width] = measured(frame.contentDocument);
+        if (Object.keys(found).length === 3)
+          document.body.append(Object.assign(document.createElement("pre"), { textContent: JSON.stringify(found) }));
+      };
+      document.body.append(frame);
+    }
+    </script>"""
+
+    @pytest.mark.parametrize("long", [False, True])
+    def test_nothing_is_cut_at_any_width(late: Path, tmp_path: Path, long: bool) -> None:
+        if long:
+            data = pa.table({"id": range(100_000), "what": ["x"] * 100_000})
+            DeltaTable.open(late).overwrite(data, user_metadata="nightly " * 9)
+        text = json.dumps(page(DeltaTable.open(late)).html).replace("</", "<\\/")
+        shown = rendered(FRAMES.replace("TEXT", text), tmp_path)
+        found = json.loads(html.unescape(shown.rpartition("<pre>")[2].partition("</pre>")[0]))
+        for width in ("1400", "800", "400"):
+            assert {"WRITE", "+1 −5", "+1 −2"} <= set(found[width].pop("cells")), width
+            assert found[width] == {"label": True, "page": True, "table": True, "card": True}, width
+
+    def rendered(text: str, tmp_path: Path) -> str:
+        """The document after the page's script has run."""
+        (tmp_path / "page.html").write_text(text)
+        assert BROWSER is not None
+        switches = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"]
+        switches += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+        command = [
+            BROWSER,
+            *switches,
+            f"--user-data-dir={tmp_path / 'profile'}",
+            (tmp_path / "page.html").as_uri(),
+        ]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    def test_in_a_browser(hostile: Path, tmp_path: Path) -> None:
+        run("enable-ict", hostile)
+        shown = rendered(page(DeltaTable.open(hostile)).html, tmp_path)
+        seen = Elements(shown)
+        assert [attributes.get("data-version") for tag, attributes in seen.elements if tag == "tr"] == [
+            None,
+            "2",
+            "1",
+            "0",
+        ]
+        assert len([tag for tag, _ in seen.elements if tag == "circle"]) >= 4
+        assert "Version 2" in shown
+        assert not [tag for tag, _ in seen.elements if tag == "img"]
+        assert len([tag for tag, _ in seen.elements if tag == "script"]) == 2
+
+
+def test_a_page_goes_through_links_and_into_pipes(late: Path, tmp_path: Path) -> None:
+    rendered = page(DeltaTable.open(late)).html
+    (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
+    write_page(tmp_path / "link.html", rendered, overwrite=False)
+    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "real.html").read_text() == rendered
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()), daemon=True)
+    reader.start()
+    write_page(tmp_path / "pipe", rendered, overwrite=True)
+    reader.join(10)
+    assert read == [rendered] and (tmp_path / "pipe").is_fifo()

@@ -1,0 +1,139 @@
+"""A snapshot that threads share: what one of them loads changes nothing for the others."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from deltalog import DeltaTable, Snapshot
+from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import NewCheckpoint
+from deltalog.log.snapshot import __file__ as snapshot_file
+from deltalog.protocol.codec import CommitActions
+from tests.support.core import SCHEMA, environment, ids, memory, rows
+
+
+def shared_snapshot() -> Snapshot:
+    """What a handle has after appends of its own: files of an earlier version, and the commits since."""
+    table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
+    table.snapshot().files()
+    table.append(rows(2))
+    table.append(rows(3))
+    return table.seen
+
+
+def next_commit(snapshot: Snapshot) -> CommitActions:
+    return CommitActions(snapshot.version + 1, None, False, None, None, [], [], [], [], [])
+
+
+READS: dict[str, Callable[[Snapshot], Any]] = {
+    "after": lambda snapshot: snapshot.after(next_commit(snapshot), None).files().num_rows,
+    "through": lambda snapshot: snapshot.through(LogReader(snapshot.reader.store)).files().num_rows,
+    "rebased_on": lambda snapshot: (
+        snapshot.rebased_on(
+            NewCheckpoint(snapshot.segment.checkpoint, None)  # type: ignore[arg-type]
+        ).known_totals
+    ),
+    "files": lambda snapshot: snapshot.files().num_rows,
+    "some files": lambda snapshot: snapshot.files(["path"]).num_rows,
+    "totals": lambda snapshot: snapshot.totals,
+    "known totals": lambda snapshot: snapshot.known_totals,
+    "timestamps": lambda snapshot: snapshot.known_in_commit_timestamps,
+    "tombstones": lambda snapshot: snapshot.tombstones(0).num_rows,
+}
+
+
+def lines_of_snapshot(step: Callable[[], None]) -> Callable[..., Any]:
+    """A tracer that calls ``step`` before every line of the snapshot's module."""
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename != snapshot_file:
+            return None
+        if event == "line":
+            step()
+        return trace
+
+    return trace
+
+
+def interleaved(read: Callable[[], Any], at: int, other: Callable[[], object]) -> tuple[Any, bool]:
+    """What ``read`` gives when another thread does ``other`` before its line number ``at``; whether it has so many."""
+    lines = iter(range(at + 1))
+    reached: list[bool] = []
+
+    def step() -> None:
+        if next(lines, None) == at:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            reached.append(True)
+
+    before = sys.gettrace()
+    sys.settrace(lines_of_snapshot(step))
+    try:
+        return read(), bool(reached)
+    finally:
+        sys.settrace(before)
+
+
+def interleavings(read: Callable[[Snapshot], Any], other: Callable[[Snapshot], object]) -> Iterator[Any]:
+    for at in range(200):
+        snapshot = shared_snapshot()
+        found, reached = interleaved(partial(read, snapshot), at, partial(other, snapshot))
+        yield found
+        if not reached:
+            return
+    raise AssertionError("the read has no end")
+
+
+@pytest.mark.parametrize("name", list(READS))
+def test_files_that_another_thread_loads_between_any_two_lines_change_no_answer(name: str) -> None:
+    read = READS[name]
+    expected = read(shared_snapshot())
+    found = list(interleavings(read, lambda snapshot: snapshot.files()))
+    assert len(found) > 2 or name in ("timestamps",)
+    assert found == [expected] * len(found)
+
+
+def test_threads_may_share_a_handle_and_its_snapshots() -> None:
+    interval = sys.getswitchinterval()
+    table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(0))
+    errors: list[BaseException] = []
+    start = threading.Barrier(5)
+
+    def appends(first: int) -> None:
+        try:
+            start.wait()
+            for number in range(first, first + 15):
+                result = table.append(rows(number))
+                assert table.version >= result.version
+        except BaseException as error:
+            errors.append(error)
+
+    def reads() -> None:
+        try:
+            start.wait()
+            for _ in range(150):
+                seen = table.seen
+                assert seen.files().num_rows == seen.version + 1 == seen.totals.num_files
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=appends, args=(n * 100,)) for n in (1, 2)]
+    threads += [threading.Thread(target=reads) for _ in range(3)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors, errors
+    assert ids(table) == [0, *range(100, 115), *range(200, 215)]

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import CallError, DeltaLogError, DeltaTable, InvalidActionError, SchemaMismatchError
+from deltalog.protocol.paths import commit_path
+from tests.support.core import ICT, SCHEMA, action, environment, ids, info, lines, memory, objects, rows, tree
+
+
+@pytest.fixture
+def store() -> Any:
+    return memory()
+
+
+@pytest.fixture
+def table(store: Any) -> DeltaTable:
+    return DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(1))
+
+
+# ------------------------------------------------------------------------------------------------ create
+
+
+def test_the_first_commit(store: Any) -> None:
+    DeltaTable.create(
+        store, SCHEMA, partition_by=["NAME"], properties={"owner": "me", **ICT}, name="t", description="d",
+        environment=environment(),
+    )  # fmt: skip
+    assert [next(iter(line)) for line in lines(store, 0)] == ["commitInfo", "protocol", "metaData"]
+    meta = action(store, 0, "metaData")
+    assert meta is not None
+    assert (meta["name"], meta["description"], meta["partitionColumns"]) == ("t", "d", ["name"])
+    assert meta["configuration"] == {"owner": "me", **ICT} and meta["format"]["provider"] == "parquet"
+    assert [f["name"] for f in json.loads(meta["schemaString"])["fields"]] == ["id", "name"]
+    assert info(store, 0)["operation"] == "CREATE TABLE"
+
+
+def test_a_plain_table_needs_nothing_special(store: Any) -> None:
+    DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(1, 2))
+    assert action(store, 0, "protocol") == {"minReaderVersion": 1, "minWriterVersion": 2}
+    assert info(store, 0)["operation"] == "CREATE TABLE AS SELECT"
+    assert info(store, 0)["operationMetrics"]["numOutputRows"] == "2"
+    assert "readVersion" not in info(store, 0)
+
+
+@pytest.mark.parametrize(
+    ("schema", "partition_by"),
+    [
+        (pa.schema([("a b", pa.int64())]), []),
+        (pa.schema([("a", pa.int64()), ("A", pa.int64())]), []),
+        (pa.schema([("a", pa.uint64())]), []),
+        (SCHEMA, ["nope"]),
+        (SCHEMA, ["id", "name"]),
+        (pa.schema([("a", pa.decimal128(5, -2))]), []),
+    ],
+)
+def test_schemas_that_cannot_be(schema: pa.Schema, partition_by: list[str], store: Any) -> None:
+    with pytest.raises(SchemaMismatchError):
+        DeltaTable.create(store, schema, partition_by=partition_by, environment=environment())
+    assert objects(store) == {}
+
+
+def test_rows_that_do_not_fit_create_nothing(tmp_path: Any) -> None:
+    root = tmp_path / "t"
+    with pytest.raises(SchemaMismatchError):
+        DeltaTable.create(root, SCHEMA, environment=environment(), data=pa.table({"id": ["x"]}))
+    assert tree(tmp_path) == []
+
+
+# ------------------------------------------------------------------------------------------------ append
+
+
+def test_appending(store: Any, table: DeltaTable) -> None:
+    result = table.append(rows(2, 3), user_metadata={"run": 1}, txn=("app", 4))
+    assert ids(table) == [1, 2, 3]
+    body = info(store, 1)
+    assert (body["operation"], body["isBlindAppend"], body["userMetadata"]) == ("WRITE", True, '{"run": 1}')
+    assert body["operationParameters"] == {"mode": "Append", "partitionBy": "[]"}
+    add = action(store, 1, "add")
+    assert add is not None and add["dataChange"] is True and json.loads(add["stats"])["numRecords"] == 2
+    assert body["operationMetrics"] == {"numOutputRows": "2", "numFiles": "1", "numOutputBytes": str(add["size"])}
+    assert action(store, 1, "txn") == {"appId": "app", "version": 4, "lastUpdated": result.timestamp_ms}
+
+
+def test_a_repeated_batch_is_written_once(store: Any, table: DeltaTable) -> None:
+    first = table.append(rows(2), txn=("app", 4))
+    again = table.append(rows(2), txn=("app", 4))
+    older = DeltaTable.open(store, environment=environment()).append(rows(2), txn=("app", 3))
+    assert (first.skipped, again.skipped, older.skipped) == (False, True, True)
+    assert (again.version, again.attempts) == (1, 0)
+    assert ids(table) == [1, 2]
+    assert not table.append(rows(3), txn=("app", 5)).skipped
+    assert not table.append(rows(4), txn=("other", 1)).skipped
+    assert ids(table) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        rows(2),
+        rows(2).to_reader(),
+        rows(2).to_batches()[0],
+        rows(2).to_pandas(),
+        pa.table({"NAME": ["n2"], "ID": [2]}),
+        pa.table({"id": pa.array([2], pa.int64()), "name": pa.array(["n2"]).dictionary_encode()}),
+        pa.table({"id": pa.array([2], pa.int64()), "name": pa.array(["n2"], pa.large_string())}),
+    ],
+    ids=["table", "reader", "batch", "pandas", "case", "dictionary", "large"],
+)
+def test_anything_that_speaks_arrow(data: Any, table: DeltaTable) -> None:
+    table.append(data)
+    found = table.snapshot().scan().to_arrow()
+    assert found.schema == SCHEMA and {"id": 2, "name": "n2"} in found.to_pylist()
+
+
+@pytest.mark.parametrize("data", [[{"id": 1}], {"id": [1]}, None, 7, "rows"])
+def test_what_does_not_speak_arrow(data: Any, store: Any, table: DeltaTable) -> None:
+    before = objects(store)
+    with pytest.raises(CallError, match="__arrow_c_stream__"):
+        table.append(data)
+    assert objects(store) == before
+
+
+def test_absent_columns_are_null(table: DeltaTable) -> None:
+    table.append(pa.table({"id": [2]}))
+    assert {"id": 2, "name": None} in table.snapshot().scan().to_arrow().to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (pa.table({"id": ["x"], "name": ["y"]}), "Column id is long in the table and string in the data"),
+        (pa.table({"id": [1], "extra": [1]}), "the table has not: extra"),
+        (pa.table({"id": pa.array([1], pa.uint64())}), "Column id has the Arrow type uint64"),
+        (pa.table([[1], [2]], names=["id", "id"]), "id"),
+        (pa.table({"id": [1], "ID": [2]}), "(?i)id"),
+    ],
+    ids=["type", "extra", "unsigned", "twice", "case"],
+)
+def test_data_that_does_not_fit_is_refused_before_anything_is_written(
+    data: pa.Table, says: str, store: Any, table: DeltaTable
+) -> None:
+    before = objects(store)
+    for act in (table.append, table.overwrite):
+        with pytest.raises(SchemaMismatchError, match=says):
+            act(data)
+    assert objects(store) == before
+
+
+def test_not_null_is_kept_also_within_structs(tmp_path: Any) -> None:
+    schema = pa.schema(
+        [
+            pa.field("a", pa.int64(), False),
+            pa.field("s", pa.struct([pa.field("x", pa.int64(), False)])),
+            pa.field("l", pa.list_(pa.field("element", pa.int64(), False))),
+        ]
+    )
+    table = DeltaTable.create(tmp_path / "t", schema, environment=environment())
+    good = {"a": 1, "s": {"x": 1}, "l": [1]}
+    table.append(pa.Table.from_pylist([good, {**good, "s": None, "l": None}]))
+    before = tree(tmp_path)
+    for wrong in ({"a": None}, {"s": {"x": None}}, {"l": [None]}):
+        loose = pa.schema([("a", pa.int64()), ("s", pa.struct([("x", pa.int64())])), ("l", pa.list_(pa.int64()))])
+        with pytest.raises(SchemaMismatchError, match="NOT NULL"):
+            table.append(pa.Table.from_pylist([good, {**good, **wrong}], schema=loose))
+        assert tree(tmp_path) == before
+
+
+def test_values_that_do_not_fit_take_the_files_before_them_away(tmp_path: Any) -> None:
+    schema = pa.schema([("p", pa.int64()), pa.field("a", pa.int64(), False)])
+    table = DeltaTable.create(tmp_path / "t", schema, partition_by=["p"], environment=environment())
+    before = tree(tmp_path)
+
+    def batches() -> Any:
+        yield pa.record_batch({"p": [1, 2], "a": [1, 2]})
+        raise OSError("the source broke")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("p", pa.int64()), ("a", pa.int64())]), batches())
+    with pytest.raises(Exception, match="the source broke"):
+        table.append(reader)
+    assert tree(tmp_path) == before
+
+
+def test_nothing_to_append_is_a_commit_without_files(store: Any, table: DeltaTable) -> None:
+    assert table.append(rows()).version == 1
+    assert action(store, 1, "add") is None and ids(table) == [1]
+
+
+def test_a_partition_for_each_value(store: Any) -> None:
+    table = DeltaTable.create(store, SCHEMA, partition_by=["name"], environment=environment())
+    table.append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "a"]}))
+    found = {dict(f["partition_values"])["name"]: f for f in table.snapshot().files().to_pylist()}
+    assert set(found) == {"a", "b"}
+    assert json.loads(found["a"]["stats"])["minValues"] == {"id": 1}
+    assert all(f["path"].startswith(f"name={value}/") for value, f in found.items())
+    assert info(store, 1)["operationParameters"]["partitionBy"] == '["name"]'
+
+
+def test_merging_the_schema(store: Any, table: DeltaTable) -> None:
+    table.append(pa.table({"extra": [1.5], "id": [2]}), merge_schema=True)
+    assert table.snapshot().schema.names == ["id", "name", "extra"]
+    assert [next(iter(line)) for line in lines(store, 1)] == ["commitInfo", "metaData", "add"]
+    table.append(rows(3), merge_schema=True)
+    assert action(store, 2, "metaData") is None
+    with pytest.raises(SchemaMismatchError):
+        table.append(pa.table({"id": ["x"]}), merge_schema=True)
+    assert len(ids(table)) == 3
+
+
+# ---------------------------------------------------------------------------------------------- overwrite
+
+
+def test_overwriting(store: Any, table: DeltaTable) -> None:
+    table.append(rows(2))
+    table.overwrite(rows(3))
+    assert ids(table) == [3] and ids(table, version=1) == [1, 2]
+    body = info(store, 2)
+    assert body["operationParameters"]["mode"] == "Overwrite" and body["isBlindAppend"] is False
+    assert body["operationMetrics"]["numRemovedFiles"] == "2"
+    assert len([line for line in lines(store, 2) if "remove" in line]) == 2
+
+
+def test_overwriting_the_schema_keeps_properties_and_timestamps(store: Any) -> None:
+    table = DeltaTable.create(store, SCHEMA, properties={**ICT, "owner": "me"}, environment=environment(), data=rows(1))
+    with pytest.raises(SchemaMismatchError, match="overwrite_schema=True"):
+        table.overwrite(pa.table({"id": ["text"]}))
+    result = table.overwrite(pa.table({"id": ["text"], "new": [1]}), overwrite_schema=True)
+    assert result.in_commit_timestamp_ms is not None
+    snapshot = table.snapshot()
+    assert snapshot.metadata.configuration == {**ICT, "owner": "me"} and snapshot.schema.names == ["id", "new"]
+    assert snapshot.scan().to_arrow().to_pylist() == [{"id": "text", "new": 1}]
+    assert table.snapshot(0).scan().to_arrow().to_pylist() == rows(1).to_pylist()
+
+
+def test_overwriting_the_schema_needs_the_partition_columns() -> None:
+    table = DeltaTable.create(memory(), SCHEMA, partition_by=["name"], environment=environment())
+    with pytest.raises(SchemaMismatchError):
+        table.overwrite(pa.table({"id": [1]}), overwrite_schema=True)
+
+
+def test_overwriting_with_nothing(table: DeltaTable) -> None:
+    table.overwrite(rows())
+    assert ids(table) == []
+
+
+def test_overwriting_once_by_application(table: DeltaTable) -> None:
+    table.overwrite(rows(5), txn=("app", 1))
+    assert table.overwrite(rows(6), txn=("app", 1)).skipped
+    assert ids(table) == [5]
+
+
+def test_an_append_only_table_is_not_overwritten(store: Any, table: DeltaTable) -> None:
+    table.set_properties({"delta.appendOnly": "true"})
+    before = objects(store)
+    with pytest.raises(InvalidActionError, match="append-only"):
+        table.overwrite(rows(2))
+    assert objects(store) == before
+    table.append(rows(2))
+    assert ids(table) == [1, 2]
+
+
+# ---------------------------------------------------------------------------------------------- properties
+
+
+def test_setting_and_unsetting(store: Any, table: DeltaTable) -> None:
+    table.set_properties({"a": "b", "c": "d"}, user_metadata="why")
+    table.unset_properties(["a"])
+    assert info(store, 1)["operation"] == "SET TBLPROPERTIES" and info(store, 1)["userMetadata"] == "why"
+    assert json.loads(info(store, 1)["operationParameters"]["properties"]) == {"a": "b", "c": "d"}
+    assert info(store, 2)["operation"] == "UNSET TBLPROPERTIES"
+    assert table.snapshot().metadata.configuration == {"c": "d"}
+    assert ids(table) == [1] and store.head(commit_path(2)) is not None
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=str)
+def test_partition_values_beyond_the_calendar(kind: pa.DataType, store: Any) -> None:
+    """Delta has the years 1 to 9999."""
+    schema = pa.schema([("p", kind), ("v", pa.int64())])
+    table = DeltaTable.create(store, schema, partition_by=["p"], environment=environment())
+    before = objects(store)
+    with pytest.raises(DeltaLogError, match="p"):
+        table.append(pa.table({"p": pa.array([2**30 if pa.types.is_date(kind) else 2**62], kind), "v": [1]}))
+    assert objects(store) == before

@@ -1,0 +1,57 @@
+"""Calls that cannot be meant so are refused before anything happens, with words on how to make them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import CallError, Dataset, DeltaTable
+from tests.support.core import environment, memory
+
+ROWS = pa.table({"id": [1, 2], "part": ["a", "b"]})
+V2 = {"delta.checkpointPolicy": "v2", "delta.feature.v2Checkpoint": "supported"}
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda t: t.cleanup_log(retention=7), "retention is a timedelta or None; got 7"),
+        (lambda t: t.cleanup_log(retention=datetime.timedelta(days=-1)), "from 0 on"),
+        (lambda t: t.checkpoint(top_level="jsn"), "top_level is 'parquet' or 'json'; got 'jsn'"),
+        (lambda t: t.checkpoint(sidecar_rows=0), "above 0; got 0"),
+        (lambda t: t.transaction(isolation_level="serializable"), "got 'serializable'"),
+        (lambda t: t.append(ROWS, txn=5), "txn is a tuple of text, a whole number or None; got 5"),
+        (lambda t: t.append(ROWS, txn="ab"), "got 'ab'"),
+        (lambda t: t.add_columns("note"), "columns is a StructType or a Schema or a list of StructField; got 'note'"),
+        (lambda t: t.add_columns([("note", "string")]), "list of StructField"),
+        (lambda t: t.set_column("id", data_type="long"), "data_type is .* or a DataType or None; got 'long'"),
+        (lambda t: t.set_properties({"delta.constraints.c": "id > 0"}), r"call add_constraint\(\)"),
+        (lambda t: t.overwrite(pa.table({"id": [1]}), overwrite_schema=True), "Partition column 'part'"),
+    ],
+)
+def test_a_wrong_call_is_refused_by_name(tmp_path: Path, call: Callable[[Any], object], told: str) -> None:
+    table = DeltaTable.create(tmp_path / "t", ROWS.schema, partition_by=["part"], properties=V2, data=ROWS)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CallError, match=told):
+        call(table)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_opens_no_table_says_how_to_open_one() -> None:
+    for arguments in (("x",), (Path("x"), environment()), (None,)):
+        with pytest.raises(CallError, match=r"DeltaTable\.open\(url\)"):
+            DeltaTable(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schema", [{"id": "long"}, "id long", [("id", "long")], None, pa.table({"id": [1]})])
+def test_columns_that_are_no_schema_are_refused_by_name(schema: Any) -> None:
+    with pytest.raises(CallError):
+        DeltaTable.create(memory(), schema)
+    if schema is not None:
+        with pytest.raises(CallError):
+            Dataset(memory(), schema=schema)

@@ -1,0 +1,196 @@
+"""Files left out never hold a row that the predicate keeps, whatever the values, types and bounds."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deltalog import AddFile, DeltaTable, Predicate, StructType, col
+from deltalog.log.replay import add_actions
+from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
+from deltalog.expressions.predicates import Comparison, bind, matches
+from deltalog.read.data_skipping import split
+from tests.support.core import environment, memory
+
+UTC = datetime.timezone.utc
+NTZ = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))
+TEXT = st.text(max_size=3) | st.text(min_size=30, max_size=40) | st.sampled_from(["a" * 33, "😀" * 40])
+VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "byte": (pa.int8(), st.integers(-128, 127)),
+    "short": (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    "integer": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    "long": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "double": (pa.float64(), st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf])),
+    "float": (pa.float32(), st.floats(width=32)),
+    "text": (pa.string(), TEXT),
+    "date": (pa.date32(), st.dates()),
+    "moment": (pa.timestamp("us", "UTC"), NTZ.map(lambda t: t.replace(tzinfo=UTC))),
+    "wall": (pa.timestamp("us"), NTZ),
+    "money": (pa.decimal128(38, 10), st.decimals(-(10**27), 10**27, places=10, allow_nan=False)),
+    "flag": (pa.bool_(), st.booleans()),
+    "bytes": (pa.binary(), st.binary(max_size=3)),
+}  # fmt: skip
+# Where the statistics are: in commits as text, in a checkpoint as text, as structs or both.
+TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
+FORMS = [None, {}, {TEXT_KEY: "false"}, {STRUCT_KEY: "false"}]
+OPERATORS = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[pa.Schema, list[pa.Table], Predicate]:
+    names = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3, unique=True))
+    fields = [(name, VALUES[name][0]) for name in names] + [("part", pa.int64())]
+    schema = pa.schema([*fields, ("st", pa.struct([("inner", VALUES[names[0]][0])]))])
+
+    def row() -> st.SearchStrategy[dict[str, Any]]:
+        each: dict[str, st.SearchStrategy[Any]] = {n: st.none() | VALUES[n][1] for n in names}
+        each["part"] = st.none() | st.integers(0, 2)
+        each["st"] = st.none() | st.fixed_dictionaries({"inner": st.none() | VALUES[names[0]][1]})
+        return st.fixed_dictionaries(each)
+
+    tables = [
+        pa.Table.from_pylist(rows, schema=schema)
+        for rows in draw(st.lists(st.lists(row(), min_size=1, max_size=3), min_size=1, max_size=4))
+    ]
+    seen = [value for table in tables for value in table[names[0]].to_pylist() if value is not None]
+    return schema, tables, draw(predicates(names, seen))
+
+
+def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate]:
+    def values(name: str) -> st.SearchStrategy[Any]:
+        fresh = VALUES[name][1]
+        return fresh | st.sampled_from(seen) if seen and name == names[0] else fresh
+
+    def leaf(name: str, path: str) -> st.SearchStrategy[Predicate]:
+        comparison = st.builds(lambda op, v: getattr(col(path), op)(v), st.sampled_from(OPERATORS), values(name))
+        null_safe = st.builds(lambda v: Comparison("<=>", col(path), v), st.none() | values(name))
+        options = [comparison, null_safe, st.just(col(path).is_null())]
+        options.append(st.lists(st.none() | values(name), max_size=3).map(lambda v: col(path).isin(v)))
+        if name == "text":
+            options.append(st.text(max_size=4).map(lambda v: col(path).startswith(v)))
+        return st.one_of(options)
+
+    partition = st.builds(lambda op, v: getattr(col("part"), op)(v), st.sampled_from(OPERATORS), st.integers(0, 2))
+    leaves = st.one_of([leaf(n, n) for n in names] + [leaf(names[0], "st.inner"), partition])
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.builds(lambda a, b: a & b, inner, inner)
+            | st.builds(lambda a, b: a | b, inner, inner)
+            | inner.map(lambda a: ~a)
+        ),
+        max_leaves=4,
+    )
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cases(), st.sampled_from(FORMS))
+def test_rows_after_skipping_are_those_of_brute_force(
+    case: tuple[pa.Schema, list[pa.Table], Predicate], form: dict[str, str] | None
+) -> None:
+    schema, tables, predicate = case
+    store = memory()
+    table = DeltaTable.create(store, schema, partition_by=["part"], properties=form, environment=environment())
+    for each in tables:
+        table.append(each)
+    if form is not None:
+        table.checkpoint()
+    snapshot = DeltaTable.open(store).snapshot()
+    assert (snapshot.segment.checkpoint is None) == (form is None)
+    everything = snapshot.scan().to_arrow()
+    expected = everything.filter(matches(bind(predicate, snapshot.schema), everything, snapshot.schema))
+    found = snapshot.scan(where=predicate).to_arrow()
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cases())
+def test_files_that_hold_matching_rows_only_are_known_as_such(
+    case: tuple[pa.Schema, list[pa.Table], Predicate],
+) -> None:
+    schema, tables, predicate = case
+    table = DeltaTable.create(memory(), schema, partition_by=["part"], environment=environment())
+    for each in tables:
+        table.append(each)
+    snapshot = table.snapshot()
+    bound = bind(predicate, snapshot.schema)
+    whole, others = split(snapshot.files(), bound, snapshot.schema, ["part"], "none")
+    assert sorted([*whole["path"].to_pylist(), *others["path"].to_pylist()]) == sorted(
+        snapshot.files()["path"].to_pylist()
+    )
+    layout = FileLayout(snapshot.schema, ["part"])
+    for add in add_actions(whole):
+        for batch in read_file(snapshot.reader.files, DataFile(add.path, add.partition_values), layout):
+            assert all(matches(bound, pa.Table.from_batches([batch]), snapshot.schema).to_pylist())
+
+
+def kept(statistics: list[str | None], where: str, schema: str = "long") -> list[int]:
+    """Which files of a table of one column ``x`` with these statistics are read."""
+    fields = [{"name": "x", "type": schema, "nullable": True, "metadata": {}}]
+    table = DeltaTable.create(
+        memory(), StructType.from_json(json.dumps({"type": "struct", "fields": fields})), environment=environment()
+    )
+    with table.transaction() as transaction:
+        for number, text in enumerate(statistics):
+            transaction.add(
+                AddFile(
+                    path=f"{number}.parquet",
+                    partition_values={},
+                    size=1,
+                    modification_time=1,
+                    data_change=True,
+                    stats=text,
+                )
+            )
+        transaction.commit()
+    return [int(path.split(".")[0]) for path in table.snapshot().scan(where=where).files()["path"].to_pylist()]
+
+
+def stats(low: Any, high: Any, nulls: int = 0, rows: int = 10) -> str:
+    return json.dumps(
+        {"numRecords": rows, "minValues": {"x": low}, "maxValues": {"x": high}, "nullCount": {"x": nulls}}
+    )
+
+
+def test_files_outside_the_bounds_are_left_out() -> None:
+    files = [stats(0, 9), stats(10, 19), stats(20, 29), stats(None, None, nulls=10)]
+    assert kept(files, "x = 15") == [1]
+    assert kept(files, "x > 19") == [2]
+    assert kept(files, "x IN (5, 25)") == [0, 2]
+    assert kept(files, "x IS NULL") == [3]
+    assert kept(files, "x IS NOT NULL") == [0, 1, 2]
+    assert kept(files, "NOT (x < 20)") == [2]
+    texts = [stats("a", "b"), stats("x", "z"), stats(None, None, nulls=10)]
+    assert kept(texts, "x LIKE 'y%'", "string") == [1]
+
+
+def test_statistics_that_cannot_be_trusted_prove_nothing() -> None:
+    odd = [None, "", "{}", "not json", '{"minValues":{"x":"text"}}', '{"numRecords":3}\n{"numRecords":4}', stats(0, 9)]
+    assert kept(odd, "x = 15") == [0, 1, 2, 3, 4, 5]
+
+
+def test_upper_bounds_of_timestamps_are_widened_by_a_millisecond() -> None:
+    cut = [stats("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.123Z")]
+    assert kept(cut, "x = TIMESTAMP '2026-01-01T00:00:00.123999Z'", "timestamp") == [0]
+    assert kept(cut, "x = TIMESTAMP '2026-01-01T00:00:00.125Z'", "timestamp") == []
+
+
+def test_nan_may_hide_above_the_upper_bound_of_another_writer() -> None:
+    files = [stats(1.0, 1.0)]
+    assert kept(files, "x > 5", "double") == [0]
+    assert kept(files, "x <> 1", "double") == [0]
+    assert kept(files, "x < 0", "double") == []
+
+
+def test_decimal_bounds_are_exact_enough() -> None:
+    exact = decimal.Decimal("12345678901234567890.1234567890")
+    files = [stats(float(exact), float(exact))]
+    assert kept(files, f"x = {exact}", "decimal(38,10)") == [0]
+    assert kept(files, "x < 5", "decimal(38,10)") == []

@@ -1,0 +1,192 @@
+"""A store that hangs holds up the calls of its own tables, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from deltalog import TransactionManager
+from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
+from tests.support.server import AT_ONCE, SCHEMA, served
+
+
+class World:
+    """Lanes with 4 threads, and calls of them that hang until ``release``."""
+
+    def __init__(self, requests: int = 16, slow_seconds: float = 0.01) -> None:
+        self.lanes = Lanes(4, requests, slow_seconds)
+        self.release = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.calls: list[asyncio.Task[Any]] = []
+
+    def hang(self, lane: str, count: int, seconds: float = 60) -> None:
+        self.calls += [asyncio.create_task(self.lanes.run(lane, self._wait, seconds)) for _ in range(count)]
+
+    def _wait(self) -> str:
+        self.begun.release()
+        self.release.wait(60)
+        return "late"
+
+    async def quick(self, lane: str) -> str:
+        return await self.lanes.run(lane, lambda: "done", 60)
+
+    async def begin(self, count: int) -> None:
+        """Wait until so many more calls hang."""
+        for _ in range(count):
+            await asyncio.to_thread(self.begun.acquire)
+
+    async def end(self) -> list[Any]:
+        self.release.set()
+        found = await asyncio.gather(*self.calls, return_exceptions=True)
+        while self.lanes._lanes:  # those that nobody waits for any more
+            await asyncio.sleep(0.01)
+        self.lanes.close()
+        return found
+
+
+def play(scene: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scene, 60))
+
+
+def test_a_lane_that_hangs_leaves_the_threads_to_the_others() -> None:
+    async def scene() -> None:
+        world = World()
+        world.hang("bad", 8)
+        assert await world.quick("good") == "done"
+        world.hang("worse", 4)
+        assert await asyncio.gather(*[world.quick("good") for _ in range(4)]) == ["done"] * 4
+        found = await world.end()
+        assert set(found) <= {"late"} | {each for each in found if isinstance(each, BusyError)}
+        assert found.count("late") >= 8
+
+    play(scene())
+
+
+def test_many_lanes_that_hang_leave_something_to_the_others() -> None:
+    async def scene() -> None:
+        world = World(requests=64)
+        for number in range(6):
+            world.hang(f"bad {number}", 8)
+            await world.begin(1)
+            assert await world.quick("good") == "done"
+        await world.end()
+
+    play(scene())
+
+
+def test_a_lane_alone_may_use_all_of_it() -> None:
+    async def scene() -> None:
+        world = World(slow_seconds=60)
+        world.hang("only", 16)
+        await world.begin(4)
+        with pytest.raises(BusyError):
+            await world.quick("only")
+        assert await world.end() == ["late"] * 16
+
+    play(scene())
+
+
+def test_what_waits_beyond_the_share_of_a_slow_lane_is_refused() -> None:
+    async def scene() -> None:
+        world = World()
+        world.hang("bad", 16)
+        await world.begin(4)
+        while world.lanes._lanes["bad"].slow == 0:
+            await asyncio.sleep(0.01)
+        assert await world.quick("good") == "done"
+        with pytest.raises(BusyError):
+            await world.quick("bad")
+        found = await world.end()
+        assert [type(each) for each in found].count(BusyError) == 8 and found.count("late") == 8
+
+    play(scene())
+
+
+def test_one_that_is_shed_as_its_caller_leaves_counts_once() -> None:
+    async def scene() -> None:
+        world = World(slow_seconds=60)
+        world.hang("bad", 16)
+        await world.begin(4)
+        lane = world.lanes._lanes["bad"]
+        lane.slow += 1
+        world.lanes._shed(lane)
+        for call in world.calls[4:]:
+            call.cancel()
+        await asyncio.wait(world.calls[4:])
+        assert lane.under_way == 4
+        lane.slow -= 1
+        await world.end()
+
+    play(scene())
+
+
+def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
+    async def scene() -> None:
+        world = World(slow_seconds=60)
+        world.hang("bad", 4, seconds=0.05)
+        await world.begin(4)
+        world.hang("bad", 2, seconds=0.01)
+        found = await asyncio.gather(*world.calls, return_exceptions=True)
+        assert [type(each) for each in found] == [NotDoneError] * 4 + [NotBegunError] * 2
+        await world.end()
+
+    play(scene())
+
+
+def hanging(place: Path) -> Path:
+    """A catalog with the tables bank.bad, whose store hangs, and bank.good; the log of the one."""
+    manager = TransactionManager(str(place / "catalog.db"))
+    for name in ("bad", "good"):
+        manager.create_table(f"bank.{name}", str(place / name), SCHEMA)
+    manager.coordinator.close()
+    log = place / "bad" / "_delta_log"
+    (log / f"{0:020d}.crc").unlink()
+    (log / f"{0:020d}.json").unlink()
+    os.mkfifo(log / f"{0:020d}.json")
+    return log
+
+
+def test_a_server_ends_though_a_store_hangs(tmp_path: Path) -> None:
+    hanging(tmp_path)
+    options = ["--request-timeout", "1", "--recover-every", "0"]
+    with served(tmp_path / "catalog.db", *options, log=tmp_path / "log") as server:
+        status, answer = server.ask("POST", "/GetTableObjects", {"DatabaseName": "bank", "TableName": "bad"})
+        assert status >= 400 and "may" in answer["Message"]
+        server.process.terminate()
+        assert server.process.wait(60) == 1
+    assert "has not come back" in (tmp_path / "log").read_text()
+
+
+def test_a_table_whose_store_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
+    """A named pipe in the place of a log file: who opens it waits for a writer that does not come."""
+    log = hanging(tmp_path)
+    with served(tmp_path / "catalog.db", "--threads", "4", "--max-requests", "16", "--recover-every", "0") as server:
+        client = server.client(config=AT_ONCE)
+
+        def ask() -> Any:
+            try:
+                return client.get_table_objects(DatabaseName="bank", TableName="bad")["Objects"]
+            except ClientError as error:
+                return error.response["ResponseMetadata"]["HTTPStatusCode"]
+
+        with ThreadPoolExecutor(6) as threads:
+            asked = [threads.submit(ask) for _ in range(6)]
+            transaction = client.start_transaction()["TransactionId"]
+            for options in ({}, {"TransactionId": transaction}):
+                assert client.get_table_objects(DatabaseName="bank", TableName="good", **options)["Objects"] == []
+            assert client.commit_transaction(TransactionId=transaction)["TransactionStatus"] == "COMMITTED"
+            assert not any(each.done() for each in asked)
+            while not all(each.done() for each in asked):
+                with contextlib.suppress(OSError):  # nobody reads just now
+                    os.close(os.open(log / f"{0:020d}.json", os.O_WRONLY | os.O_NONBLOCK))
+                time.sleep(0.01)

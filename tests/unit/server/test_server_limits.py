@@ -1,0 +1,294 @@
+"""Who may call the server, how much, and for how long; and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import http.client
+import ipaddress
+import json
+import socket
+import sqlite3
+import ssl
+import threading
+import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from deltalog import CallError, TransactionManager
+from deltalog.server.app import App, Limits
+from deltalog.server.serve import Server, Settings, Tls, check, warnings_of
+from tests.support.cli import run
+from tests.support.server import AT_ONCE, Served, served
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+START = "/StartTransaction"
+
+Wrong = tuple[str, str, Any, dict[str, str], int, str]
+WRONG: dict[str, Wrong] = {
+    "not JSON": ("POST", START, b"{", {}, 400, "SerializationException"),
+    "not UTF-8": ("POST", START, b'{"TransactionType": "\xff"}', {}, 400, "SerializationException"),
+    "nested too deep": ("POST", START, b"[" * 100_000, {}, 400, "SerializationException"),
+    "no object": ("POST", START, [], {}, 400, "InvalidInputException"),
+    "no text": ("POST", START, {"TransactionType": 7}, {}, 400, "InvalidInputException"),
+    "too few results": ("POST", "/ListTransactions", {"MaxResults": 0}, {}, 400, "InvalidInputException"),
+    "too many results": ("POST", "/ListTransactions", {"MaxResults": 1001}, {}, 400, "InvalidInputException"),
+    "no number": ("POST", "/ListTransactions", {"MaxResults": True}, {}, 400, "InvalidInputException"),
+    "an id too long": ("POST", "/DescribeTransaction", {"TransactionId": "x" * 256}, {}, 400, "InvalidInputException"),
+    "another method": ("GET", START, None, {}, 404, "UnknownOperationException"),
+    "another operation": ("POST", "/GrantPermissions", {}, {}, 404, "UnknownOperationException"),
+    "above the root": ("POST", "/../StartTransaction", {}, {}, 404, "UnknownOperationException"),
+    "a web page": ("POST", START, {}, {"Origin": "http://127.0.0.1"}, 403, "AccessDeniedException"),
+    "another name": ("POST", START, {}, {"Host": "evil.example"}, 403, "AccessDeniedException"),
+    "no name": ("POST", START, {}, {"Host": "[::1"}, 403, "AccessDeniedException"),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "body", "headers", "status", "error"), WRONG.values(), ids=WRONG)
+def test_wrong_requests(
+    server: Served, method: str, path: str, body: Any, headers: dict[str, str], status: int, error: str
+) -> None:
+    found, answer = server.ask(method, path, body, headers)
+    assert (found, answer["__type"]) == (status, error)
+    assert "Traceback" not in answer["Message"] and ".py" not in answer["Message"]
+
+
+def test_the_question_whether_it_is_there(server: Served) -> None:
+    assert server.ask("GET", "/health") == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("size", [(4 << 20) + 1, 30 << 20])
+def test_a_body_too_large_is_refused(server: Served, size: int) -> None:
+    if size < 16 << 20:  # read to its end, so that the answer is seen
+        assert server.ask("POST", START, b" " * size)[0] == 413
+    connection = server.connection()
+    connection.putrequest("POST", START)
+    connection.putheader("Content-Length", str(size))
+    connection.endheaders()
+    if size > 16 << 20:  # refused by what it says of itself
+        assert connection.getresponse().status == 413
+    connection.close()
+    assert server.ask("POST", START, b" " * (1 << 20) + b"{}")[0] == 200
+
+
+def test_headers_too_large_are_refused(server: Served) -> None:
+    connection = server.connection()
+    connection.request("POST", START, b"{}", {"X-Long": "x" * (40 << 10)})
+    assert connection.getresponse().status in (400, 431)  # as it comes in pieces, or as one
+    connection.close()
+
+
+def test_a_body_in_pieces_is_counted_too(server: Served) -> None:
+    connection = server.connection()
+    pieces = (b" " * (1 << 20) for _ in range(5))
+    connection.request("POST", START, pieces, {"Transfer-Encoding": "chunked"}, encode_chunked=True)
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+# ------------------------------------------------------------------------------------------------- the token
+
+
+def test_only_who_has_the_token_may_call(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    with served(tmp_path / "catalog.db", "--token-file", str(tmp_path / "token")) as server:
+        assert server.client(token=TOKEN, config=AT_ONCE).start_transaction()["TransactionId"]
+        for wrong in (None, "", TOKEN[:-1], TOKEN + "0", "é" * 32):
+            client = server.client(token=wrong, config=AT_ONCE)
+            with pytest.raises((client.exceptions.AccessDeniedException, UnicodeEncodeError)):
+                client.start_transaction()
+        for scheme, status in (("Bearer", 200), ("bearer", 200), ("Basic", 403)):
+            assert server.ask("POST", START, {}, {"Authorization": f"{scheme} {TOKEN}"})[0] == status
+        assert server.ask("GET", "/delta/v1/tables/a.b")[0] == 403
+        assert server.ask("GET", "/health")[0] == 200
+
+
+def test_the_token_may_come_from_the_environment(tmp_path: Path) -> None:
+    with served(tmp_path / "catalog.db", env={"DELTALOG_SERVER_TOKEN": TOKEN}) as server:
+        assert server.ask("POST", START, {})[0] == 403
+        assert server.ask("POST", START, {}, {"Authorization": f"Bearer {TOKEN}"})[0] == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "db.example"])
+def test_without_token_or_tls_nothing_but_loopback_is_bound(host: str, tmp_path: Path) -> None:
+    done = run("serve", tmp_path / "catalog.db", "--host", host, "--json", env={"DELTALOG_SERVER_TOKEN": ""})
+    assert done.status == 1
+    error = json.loads(done.err)
+    assert error["code"] == "INVALID_CALL"
+    assert "--token-file" in error["message"] and "--tls-cert" in error["message"]
+
+
+@pytest.mark.parametrize("token", ["", "short", "x" * 15, "é" * 20, "a b\n" * 8])
+def test_a_weak_token_is_refused(token: str) -> None:
+    with pytest.raises(CallError, match="16 characters"):
+        check(Settings(token=token))
+
+
+def test_what_is_allowed_and_risky_is_said() -> None:
+    tls = Tls(Path("c"), Path("k"))
+    assert warnings_of(Settings()) == []
+    assert "TLS" in warnings_of(Settings("0.0.0.0", token=TOKEN))[0]
+    assert "everybody" in warnings_of(Settings("0.0.0.0", tls=tls))[0]
+    assert warnings_of(Settings("0.0.0.0", tls=tls, token=TOKEN)) == []
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", tmp_path / "catalog.db", "--port", port, "--json")
+    assert done.status == 1 and str(port) in json.loads(done.err)["message"]
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)
+    with served(tmp_path / "catalog.db", "--tls-cert", str(certificate), "--tls-key", str(key)) as server:
+        assert server.url.startswith("https://")
+        client = server.client(config=AT_ONCE, verify=str(certificate))
+        assert client.start_transaction()["TransactionId"]
+
+
+def test_callers_may_have_to_show_a_certificate(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)
+    options = ["--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", certificate]
+    with served(tmp_path / "catalog.db", *map(str, options)) as server:
+        where = urllib.parse.urlsplit(server.url)
+        for shown in (False, True):
+            context = ssl.create_default_context(cafile=certificate)
+            if shown:
+                context.load_cert_chain(certificate, key)
+            connection = http.client.HTTPSConnection("127.0.0.1", where.port, timeout=60, context=context)
+            try:
+                connection.request("GET", "/health")
+                assert connection.getresponse().status == 200 and shown
+            except (ssl.SSLError, ConnectionError):
+                assert not shown
+            finally:
+                connection.close()
+
+
+def self_signed(directory: Path) -> tuple[Path, Path]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .sign(key, hashes.SHA256())
+    )
+    files = directory / "certificate.pem", directory / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
+    return files
+
+
+# -------------------------------------------------------------------------------------------- load and time
+
+
+def test_more_requests_than_are_allowed_are_refused(tmp_path: Path) -> None:
+    with served(tmp_path / "catalog.db", "--max-requests", "2", "--threads", "2") as server:
+        client = server.client(config=AT_ONCE)
+        started = client.start_transaction()["TransactionId"]
+        database = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, check_same_thread=False)
+        database.execute("BEGIN IMMEDIATE")
+        refused = threading.Event()
+
+        def extend() -> int:
+            try:
+                client.extend_transaction(TransactionId=started)
+            except ClientError as error:
+                refused.set()
+                return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
+            return 200
+
+        with ThreadPoolExecutor(3) as threads:
+            asked = [threads.submit(extend) for _ in range(3)]
+            assert refused.wait(30)
+            database.execute("ROLLBACK")
+            database.close()
+            assert sorted(each.result() for each in asked) == [200, 200, 503]
+
+
+def test_it_answers_what_is_under_way_before_it_ends(tmp_path: Path) -> None:
+    with served(tmp_path / "catalog.db") as server:
+        started = server.client().start_transaction()["TransactionId"]
+        database = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
+        database.execute("BEGIN IMMEDIATE")
+        connection = server.connection()
+        connection.request("POST", "/ExtendTransaction", json.dumps({"TransactionId": started}))
+        while server.ask("GET", "/health")[0] != 200:  # answered after the request before it has been taken up
+            pass
+        server.process.terminate()
+        database.execute("ROLLBACK")
+        database.close()
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert server.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
+def test_a_connection_that_says_nothing_is_closed(sent: bytes, tmp_path: Path) -> None:
+    manager = TransactionManager(str(tmp_path / "catalog.db"))
+    server = Server(manager, Settings(limits=Limits(header_seconds=0.2)))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        where = urllib.parse.urlsplit(server.url)
+        with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
+            connection.sendall(sent)
+            assert connection.recv(100) == b""
+    finally:
+        server.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    manager = TransactionManager(str(tmp_path / "catalog.db"))
+    server = Server(manager, Settings(limits=Limits(body_seconds=0.2)))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        where = urllib.parse.urlsplit(server.url)
+        with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
+            connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
+            assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+    finally:
+        server.stop()
+        thread.join(60)
+
+
+def test_a_defect_shows_nothing_of_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Defective(TransactionManager):
+        def start_transaction(self, *_: Any, **__: Any) -> str:
+            raise RuntimeError(f"secret of {__file__}")
+
+    app = App(Defective(str(tmp_path / "catalog.db")))
+    scope = {"type": "http", "method": "POST", "raw_path": b"/StartTransaction", "headers": []}
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    app.close()
+    assert sent[0]["status"] == 500
+    assert b"secret" not in sent[1]["body"] and b".py" not in sent[1]["body"]
+    assert "secret of" in caplog.text

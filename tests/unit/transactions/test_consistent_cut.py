@@ -1,0 +1,112 @@
+"""A consistent cut has all of a transaction or nothing, whatever the point in time."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deltalog.errors import EntityNotFoundError, TimestampOutOfRangeError
+from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.testing.deals import Cut, Deal, judge
+from deltalog.testing.recording import file_action, quiet
+from deltalog.testing.transactions import NAMES, Bank, SimulatedManager
+from tests.support.transactions import A, B, Clock, Meddling, bank, content, environment, manager_of, rows
+
+#: What each transaction does to each table: how many commits (0: nothing), by which clock.
+TRANSACTIONS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 3), min_size=len(NAMES), max_size=len(NAMES)),
+        st.sampled_from((-3_600_000, -5, 0, 1, 2, 1000, 3_600_000)),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=60)
+@given(TRANSACTIONS, st.data())
+def test_a_cut_never_splits_a_transaction(transactions, data):
+    clock = Clock()
+    world = Bank(MemoryCoordinator(), clock, coins=1)
+    manager = SimulatedManager(world.coordinator, environment(clock), world.stores.__getitem__)
+    deals = []
+    with quiet():
+        for commits, jump_ms in transactions:
+            clock.now_ms += jump_ms
+            transaction = manager.transaction()
+            deal = Deal(transaction.id, "client", complete=True)
+            for name, number in zip(NAMES, commits, strict=True):
+                for part in range(number):
+                    with transaction.table(name).transaction() as change:
+                        path = f"coin-0-{len(deals)}.{name}.{part}"
+                        deal.change(name, [path], [])
+                        change.add(file_action(path, clock()))
+                        change.commit()
+            transaction.commit()
+            deals.append(deal)
+    times = sorted({entry.timestamp_ms for name in NAMES for entry in manager.table(name).history()})
+    first = max(min(entry.timestamp_ms for entry in manager.table(name).history()) for name in NAMES)
+    at_ms = data.draw(st.integers(first, times[-1] + 2))
+    cuts = [Cut(each, manager.consistent_cut(each), final=True) for each in {at_ms, *times[-6:]} if each >= first]
+    assert judge(world.world(deals=deals, cuts=cuts)) == []
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def move(manager, key=1):
+    with manager.transaction() as transaction:
+        transaction.table(A).delete(f"id = {key}")
+        transaction.table(B).append(rows((key, 100)))
+        transaction.commit()
+
+
+@pytest.mark.parametrize("ahead", [datetime.timedelta(0), datetime.timedelta(days=1)])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_what_is_committed_while_it_is_taken_is_in_all_tables_or_in_none(clock, ahead, number):
+    """Now, and points in time to come, are asked for too."""
+    coordinator = MemoryCoordinator()
+    manager = bank(coordinator, clock)
+    for method in ("table", "head", "cut"):
+        before = content(manager.table(A))
+        between = manager_of(
+            Meddling(coordinator, method, lambda b=before: move(manager, b[0][0]) if b else None, number)
+        )
+        at = datetime.datetime.fromtimestamp(clock() / 1000, datetime.timezone.utc) + ahead
+        cut = between.consistent_cut(at, [A, B])
+        seen = [row[0] for name, version in cut.items() for row in content(manager.table(name), version)]
+        assert sorted(seen) == [1, 2], (method, cut)
+        clock.pass_(seconds=10)
+
+
+def test_the_same_point_in_time_gives_the_same_versions_later_on(clock):
+    manager = bank(clock=clock)
+    clock.pass_(seconds=10)
+    move(manager)
+    at_ms = clock()
+    cut = manager.consistent_cut(at_ms)
+    clock.pass_(seconds=10)
+    move(manager, 2)
+    assert manager.consistent_cut(at_ms) == cut == {A: 1, B: 1}
+    assert manager.consistent_cut(at_ms - 1) == {A: 0, B: 0}
+    assert manager.consistent_cut(clock()) == {A: 2, B: 2}
+
+
+def test_names_choose_the_tables_and_are_the_keys(clock):
+    manager = bank(clock=clock)
+    manager.create_table("orders", manager.list_tables()[0].url + "-orders", rows().schema)
+    clock.pass_(seconds=1)
+    assert manager.consistent_cut(clock(), ["orders", A]) == {"orders": 0, A: 0}
+    assert manager.consistent_cut(clock(), []) == {}
+    with pytest.raises(EntityNotFoundError):
+        manager.consistent_cut(clock(), ["bank.none"])
+
+
+def test_before_a_table_was_there(clock):
+    manager = bank(clock=clock)
+    with pytest.raises(TimestampOutOfRangeError):
+        manager.consistent_cut(clock() - 1000)

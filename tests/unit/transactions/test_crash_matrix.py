@@ -1,0 +1,341 @@
+"""A process is killed at every step, before and after its effect; others come, and somebody recovers.
+
+Every call of a store or of the coordinator is a step. At each of them a reader of the coordinator must see all of what
+the transaction does or nothing, whoever commits next must get on, and recovery ends it one way or the other, the same
+way when it is done twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import itertools
+
+import pytest
+
+from deltalog.catalog.dynamodb import DynamoDBCoordinator
+from deltalog.catalog.sqlite import SQLiteCoordinator
+from deltalog.errors import DeltaLogError, TransactionCanceledError
+from deltalog.testing import coordinators
+from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
+from deltalog.testing.deals import Deal, judge, worth
+from deltalog.testing.recording import file_action, quiet, seeded_environment
+from deltalog.testing.stores import POSSIBLE_FAULTS, Fault, FaultyStore, SimulatedKill
+from deltalog.testing.transactions import Bank, SimulatedManager, coins_of
+from tests.support.s3.dynamodb import new_table
+
+A, B = NAMES = ("bank.a", "bank.b")
+# On DynamoDB each so many-th step; all of them, in minutes: pytest --long tests/unit/transactions/test_crash_matrix.py
+SAMPLED = 3
+KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
+#: Calls that change nothing, so that before and after are one.
+READS = {*coordinators.READS, "get", "head", "list_from"}
+MINUTE_MS = 60_000
+NEVER = 10**9
+
+
+@functools.cache
+def prepared() -> Bank:
+    return Bank(MemoryCoordinator(), lambda: 1_750_000_000_000, names=NAMES, coins=2)
+
+
+class World:
+    """Two tables, a clock, and processes with a number of steps to live."""
+
+    def __init__(self, coordinator) -> None:
+        self.now_ms = 1_760_000_000_000
+        self.bank = Bank(coordinator, self.time_ms, names=NAMES, like=prepared())
+        self.deals: list[Deal] = []
+        self.reads: list[tuple[str, dict[str, frozenset[str]]]] = []
+        self._numbers = itertools.count()
+
+    def time_ms(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+    def process(self, dies_at: int = NEVER, how: Fault = Fault.KILL_BEFORE) -> Process:
+        return Process(self, dies_at, how)
+
+    def look(self) -> None:
+        """A reader of the coordinator, at one instant, in a process of its own."""
+        self.reads.append(("reader", self.bank.sums(self.process().manager)))
+
+    def outsiders(self) -> None:
+        """Another transaction over both tables and a writer of one of them, who both commit whatever lies there."""
+        manager = self.process().manager
+        self.transfer(manager).told.add("committed")
+        deal = Deal(f"single-{next(self._numbers)}", "outsider", is_transaction=False, complete=True)
+        self.deals.append(deal)
+        table = manager.table(B)
+        coin = min(coins_of(table))
+        self.write(deal, B, table, [worth(frozenset([coin]))], [coin])
+        deal.told.add("committed")
+
+    def transfer(self, manager, end="commit", deal=None, parts=1) -> Deal:
+        transaction = manager.transaction()
+        deal = deal or Deal("", "client")
+        deal.token = transaction.id
+        self.deals.append(deal)
+        a, b = transaction.table(A), transaction.table(B)
+        coin = max(coins_of(a))
+        self.write(deal, A, a, [worth(frozenset([coin])) - 1], [coin])
+        for _ in range(parts):
+            self.write(deal, B, b, [1] if _ == 0 else [0], [])
+        deal.complete = True
+        getattr(transaction, end)()
+        return deal
+
+    def write(self, deal, name, table, amounts, removes) -> None:
+        adds = [f"coin-{amount}-{next(self._numbers):04d}" for amount in amounts]
+        deal.change(name, adds, removes)
+        with table.transaction() as transaction:
+            transaction.remove(removes)
+            transaction.add(*(file_action(path, self.now_ms) for path in adds))
+            transaction.commit(user_metadata=deal.token)
+
+    def judged(self) -> list[str]:
+        manager = self.process().manager
+        with quiet():
+            left = self.bank.left(manager)
+        found = judge(self.bank.world(deals=self.deals, reads=self.reads, left=left))
+        return [str(violation) for violation in found]
+
+
+class Process:
+    """Dies at a step, before or after its effect."""
+
+    def __init__(self, world: World, dies_at: int, how: Fault) -> None:
+        self.steps = 0
+        self.log: list[str] = []
+        self._world, self._dies_at, self._how = world, dies_at, how
+        environment = seeded_environment(f"process {next(world._numbers)}", world.time_ms)
+        stores = {url: FaultyStore(store, self._decide) for url, store in world.bank.stores.items()}
+        coordinator = FaultyCoordinator(world.bank.coordinator, self._decide)
+        self.manager = SimulatedManager(coordinator, environment, stores.__getitem__)
+
+    def _decide(self, call) -> Fault | None:
+        self.steps += 1
+        self.log.append(call.method)
+        if self.steps > self._dies_at and self._how in KILLS:
+            raise SimulatedKill("this process is dead")
+        if self.steps < self._dies_at:
+            return None
+        return Fault.KILL_BEFORE if call.method in READS and self._how in KILLS else self._how
+
+    @property
+    def parts(self):
+        return [self.manager.coordinator, *map(self.manager._tables.plain_store, self._world.bank.stores)]
+
+    def land(self) -> None:
+        """What was still under way arrives."""
+        for part in self.parts:
+            part.land()
+
+
+@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+def new_coordinator(request, tmp_path):
+    """Makes empty coordinators. Every schedule of this file runs on all three."""
+    if request.param == "memory":
+        return MemoryCoordinator
+    if request.param == "sqlite":
+        numbers = itertools.count()
+        return lambda: SQLiteCoordinator(tmp_path / f"{next(numbers)}.db")
+    server = request.getfixturevalue("ministack")
+    return lambda: DynamoDBCoordinator(new_table(server, "catalog"), server.options())
+
+
+@pytest.fixture
+def is_slow(request):
+    return "dynamodb" in request.node.name
+
+
+@pytest.fixture
+def every(is_slow, is_long):
+    return SAMPLED if is_slow and not is_long else 1
+
+
+def commits(world, process):
+    """stage, ratify, publish, and the hooks and the tidying up that follow."""
+    deal = Deal("", "client")
+    world.transfer(process.manager, deal=deal, parts=2)
+    deal.told.add("committed")
+
+
+def cancels(world, process):
+    deal = Deal("", "client")
+    world.transfer(process.manager, "cancel", deal)
+    deal.told.add("aborted")
+
+
+def dies(world, number, method="ratify", how=Fault.KILL_AFTER):
+    """A process that dies at its n-th call of a method."""
+    process = world.process()
+    seen = itertools.count(1)
+    decide = process._decide
+
+    def at(call):
+        decide(call)
+        if call.method == method and next(seen) == number:
+            process._dies_at = process.steps
+            return how
+        return None
+
+    for part in process.parts:
+        part.decide = at
+    with pytest.raises(SimulatedKill):
+        world.transfer(process.manager)
+
+
+def recovers(world, process):
+    """After processes that died with commits that are ratified, staged, half published, and with transactions open."""
+    process.manager.recover(datetime.timedelta(days=365))
+
+
+def leave_much_to_do(world):
+    dies(world, 1)  # ratified, nothing published
+    dies(world, 2, "put_if_absent", Fault.KILL_AFTER)  # staged
+    dies(world, 2, "put_parts", Fault.KILL_AFTER)  # open, with a part
+    dies(world, 5, "put_if_absent", Fault.KILL_BEFORE)  # published by half
+    transaction = world.process().manager.transaction()
+    world.deals.append(Deal(transaction.id, "client", complete=False))
+    world.write(world.deals[-1], A, transaction.table(A), [0], [])
+    world.now_ms += 31 * MINUTE_MS
+
+
+def singles(world, process):
+    """A commit of one table."""
+    table = process.manager.table(A)
+    deal = Deal("one", "client", is_transaction=False, complete=True)
+    world.deals.append(deal)
+    coin = min(coins_of(table))
+    world.write(deal, A, table, [worth(frozenset([coin]))], [coin])
+    deal.told.add("committed")
+
+
+DEEDS = {"commit": commits, "cancel": cancels, "recover": recovers, "single": singles}
+
+
+def steps_of(deed, coordinator) -> list[str]:
+    """The calls that a deed makes when nobody dies."""
+    world = World(coordinator)
+    with quiet():
+        if deed is recovers:
+            leave_much_to_do(world)
+        process = world.process()
+        deed(world, process)
+    assert world.judged() == []
+    return process.log
+
+
+@pytest.mark.parametrize("name", DEEDS)
+def test_whoever_dies_wherever_with_nobody_else_about(name):
+    die_everywhere(name, MemoryCoordinator, with_outsiders=False)
+
+
+@pytest.mark.parametrize("name", DEEDS)
+@pytest.mark.timeout(900)
+def test_whoever_dies_wherever(new_coordinator, name, is_slow, every):
+    # Dying before a read leaves what dying after the change before it leaves; DynamoDB's requests take a while.
+    die_everywhere(name, new_coordinator, with_outsiders=True, at_reads=not is_slow, every=every)
+
+
+def die_everywhere(name, new_coordinator, *, with_outsiders, at_reads=True, every=1):
+    deed = DEEDS[name]
+    calls = steps_of(deed, new_coordinator())
+    assert len(calls) >= {"commit": 25, "cancel": 12, "recover": 20, "single": 8}[name]
+    versions = set()
+    for step, method in enumerate(calls, 1):
+        if (method in READS and not at_reads) or step % every:
+            continue
+        for how in KILLS[:1] if method in READS else KILLS:
+            world = World(new_coordinator())
+            with quiet():
+                if deed is recovers:
+                    leave_much_to_do(world)
+                process = world.process(step, how)
+                with contextlib.suppress(SimulatedKill):
+                    deed(world, process)
+                world.look()
+                if with_outsiders:
+                    world.outsiders()
+                    world.look()
+                world.now_ms += 31 * MINUTE_MS
+                world.process().manager.recover(datetime.timedelta(days=365))
+                world.look()
+            assert world.judged() == [], (step, how, calls[step - 1 :])
+            versions.add(tuple(len(world.bank.log(table)) for table in NAMES))
+    if name == "commit":
+        assert len(versions) == 2  # all of it, or nothing
+
+
+@pytest.mark.parametrize("step", range(1, 60, 3))
+def test_recovery_that_dies_again_and_again_gets_there(step):
+    world = World(MemoryCoordinator())
+    with quiet():
+        leave_much_to_do(world)
+        for number in range(1, step):
+            process = world.process(number, KILLS[number % 2])
+            try:
+                process.manager.recover(datetime.timedelta(days=365))
+            except SimulatedKill:
+                world.look()
+        world.process().manager.recover(datetime.timedelta(days=365))
+    assert world.judged() == []
+
+
+@pytest.mark.timeout(900)
+def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordinator, every):
+    """Somebody else commits to one of the tables at each step in turn: it is built upon, or refused as a whole."""
+    for step in range(1, len(steps_of(commits, MemoryCoordinator())) + 1, every):
+        world = World(new_coordinator())
+        process = world.process()
+        decide, done = process._decide, []
+
+        def at(call, process=process, decide=decide, done=done, world=world, step=step):
+            if process.steps + 1 == step and not done:
+                done.append(step)
+                world.outsiders()
+                world.look()
+            return decide(call)
+
+        for part in process.parts:
+            part.decide = at
+        deal = Deal("", "client")
+        with quiet():
+            try:
+                world.transfer(process.manager, deal=deal, parts=2)
+                deal.told.add("committed")
+            except TransactionCanceledError:
+                deal.told.add("aborted")
+            except DeltaLogError as error:
+                raise AssertionError(step) from error
+            world.now_ms += 31 * MINUTE_MS
+            world.process().manager.recover(datetime.timedelta(days=365))
+            world.look()
+        assert done and world.judged() == [], step
+
+
+@pytest.mark.parametrize("late_is", ["before others", "after recovery"])
+@pytest.mark.parametrize("name", ["commit", "cancel", "single"])
+def test_a_fault_at_every_call(name, late_is):
+    """Errors, lost answers with an effect and without, and requests that arrive late; what is told is so."""
+    possible = {**POSSIBLE_FAULTS, **coordinators.COORDINATOR_FAULTS}
+    possible["head"] = possible["delete"] = (Fault.FAIL_BEFORE,)  # methods of both
+    for step, method in enumerate(steps_of(DEEDS[name], MemoryCoordinator()), 1):
+        for fault in sorted(set(possible[method]) - set(KILLS), key=str):
+            world = World(MemoryCoordinator())
+            process = world.process(step, fault)
+            with quiet():
+                with contextlib.suppress(DeltaLogError):
+                    DEEDS[name](world, process)
+                world.look()
+                if late_is == "before others":
+                    process.land()
+                world.outsiders()
+                world.now_ms += 31 * MINUTE_MS
+                world.process().manager.recover(datetime.timedelta(days=365))
+                process.land()
+                world.process().manager.recover(datetime.timedelta(days=365))
+                world.look()
+            assert world.judged() == [], (step, fault, method)
