@@ -10,8 +10,8 @@ from deltalog.dataset import Dataset
 from deltalog.errors import (
     CallError,
     CatalogBehindLogError,
-    CodecConfiguredError,
-    CodecNotStreamableError,
+    BlobTableRequiredError,
+    RowTableRequiredError,
     CommitAttemptsExhaustedError,
     CommitConflictError,
     CommitStateUnknownError,
@@ -37,9 +37,9 @@ from deltalog.errors import (
     MetadataChangedError,
     MissingInCommitTimestampError,
     MissingVersionError,
-    NilIteratorError,
+    MissingRecordsError,
     NoSnapshotsError,
-    NotThereError,
+    NotFoundError,
     ObjectBeingDeletedError,
     ObjectNotFoundError,
     OperationTimeoutError,
@@ -66,9 +66,9 @@ from deltalog.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from deltalog.log.cleanup import CleanupReport, FileFate
+from deltalog.log.cleanup import CleanupReport, CleanupDecision
 from deltalog.log.history import CommitEntry, TimestampExplanation
-from deltalog.log.commit_summary import Manifest, ManifestFile
+from deltalog.log.commit_summary import CommitSummary, AddedFileSummary
 from deltalog.log.snapshot import Snapshot
 from deltalog.read.changes import ChangeFile, Changes
 from deltalog.expressions.predicates import Predicate, col
@@ -118,8 +118,8 @@ __all__ = [
     "Changes",
     "CleanupReport",
     "ClockDriftWarning",
-    "CodecConfiguredError",
-    "CodecNotStreamableError",
+    "BlobTableRequiredError",
+    "RowTableRequiredError",
     "CommitAt",
     "CommitAttemptsExhaustedError",
     "CommitConflictError",
@@ -148,7 +148,7 @@ __all__ = [
     "Enablement",
     "EntityNotFoundError",
     "Environment",
-    "FileFate",
+    "CleanupDecision",
     "FileMeta",
     "FilesCommittedError",
     "InvalidActionError",
@@ -162,16 +162,16 @@ __all__ = [
     "IsolationLevel",
     "LogStore",
     "ManagedTransaction",
-    "Manifest",
-    "ManifestFile",
+    "CommitSummary",
+    "AddedFileSummary",
     "MapType",
     "Metadata",
     "MetadataChangedError",
     "MissingInCommitTimestampError",
     "MissingVersionError",
-    "NilIteratorError",
+    "MissingRecordsError",
     "NoSnapshotsError",
-    "NotThereError",
+    "NotFoundError",
     "ObjectBeingDeletedError",
     "ObjectNotFoundError",
     "ObjectPage",

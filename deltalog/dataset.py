@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
-from deltalog.errors import CallError, NilIteratorError, NoSnapshotsError, TableNotFoundError, VersionNotFoundError
-from deltalog.log.commit_summary import Manifest
+from deltalog.errors import CallError, MissingRecordsError, NoSnapshotsError, TableNotFoundError, VersionNotFoundError
+from deltalog.log.commit_summary import CommitSummary
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
@@ -77,7 +77,7 @@ class Dataset:
         """The latest version. Raises NoSnapshotsError before the first write. Cost: as DeltaTable.snapshot."""
         return self.table().latest()
 
-    def snapshots(self) -> list[Manifest]:
+    def snapshots(self) -> list[CommitSummary]:
         """What each version added, oldest first; nothing before the first write. Cost: as DeltaTable.snapshots."""
         found = self._look()
         return [] if found is None else found.snapshots()
@@ -118,7 +118,7 @@ class Dataset:
         """As DeltaTable.stream_write_records; the first one creates the table, for which the dataset must know its
         ``schema`` where the records do not."""
         if records is None:
-            raise NilIteratorError("There are no records: None was given. An empty list is a write without rows.")
+            raise MissingRecordsError("There are no records: None was given. An empty list is a write without rows.")
         checked = staging.options_of(options)
         if hasattr(records, "__arrow_c_stream__"):
             records = as_reader(records)  # for the columns and for the rows: a stream may be there to be read once

@@ -9,11 +9,11 @@
     │   ├── InvalidActionError              an action that must not be committed
     │   │   └── FilesCommittedError         the files are the table's already
     │   ├── UnsafeStoreError                the store cannot promise exclusive creation
-    │   ├── CodecConfiguredError            a stream of bytes, for a table of rows
-    │   ├── CodecNotStreamableError         a stream of rows, for a table of blobs
-    │   ├── NilIteratorError                no records at all, where an empty stream was perhaps meant
+    │   ├── BlobTableRequiredError            a stream of bytes, for a table of rows
+    │   ├── RowTableRequiredError         a stream of rows, for a table of blobs
+    │   ├── MissingRecordsError                no records at all, where an empty stream was perhaps meant
     │   └── PartitioningNotSupportedError   a stream of records, for a partitioned table
-    ├── NotThereError (LookupError)         ask for something else
+    ├── NotFoundError (LookupError)         ask for something else
     │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
     │   ├── TableNotFoundError
     │   │   └── NoSnapshotsError            nothing was written there yet
@@ -149,22 +149,22 @@ class UnsafeStoreError(CallError):
     code = "UNSAFE_STORE"
 
 
-class CodecConfiguredError(CallError):
+class BlobTableRequiredError(CallError):
     """A stream of bytes was to be written to a table that has rows in Parquet files."""
 
-    code = "CODEC_CONFIGURED"
+    code = "BLOB_TABLE_REQUIRED"
 
 
-class CodecNotStreamableError(CallError):
+class RowTableRequiredError(CallError):
     """A stream of records was to be written to a table of blobs, which has no form for records."""
 
-    code = "CODEC_NOT_STREAMABLE"
+    code = "ROW_TABLE_REQUIRED"
 
 
-class NilIteratorError(CallError):
+class MissingRecordsError(CallError):
     """``None`` was given where records were expected."""
 
-    code = "NIL_ITERATOR"
+    code = "MISSING_RECORDS"
 
 
 class PartitioningNotSupportedError(CallError):
@@ -173,19 +173,19 @@ class PartitioningNotSupportedError(CallError):
     code = "PARTITIONING_NOT_SUPPORTED"
 
 
-class NotThereError(DeltaLogError, LookupError):
+class NotFoundError(DeltaLogError, LookupError):
     """What was asked for does not exist."""
 
     code = "NOT_FOUND"
 
 
-class EntityNotFoundError(NotThereError):
+class EntityNotFoundError(NotFoundError):
     """There is no such catalog, or it has no table of this name, or no transaction of this id."""
 
     code = "ENTITY_NOT_FOUND"
 
 
-class TableNotFoundError(NotThereError):
+class TableNotFoundError(NotFoundError):
     """No Delta log lies at the given location."""
 
     code = "TABLE_NOT_FOUND"
@@ -197,7 +197,7 @@ class NoSnapshotsError(TableNotFoundError):
     code = "NO_SNAPSHOTS"
 
 
-class VersionNotFoundError(NotThereError):
+class VersionNotFoundError(NotFoundError):
     """The version does not exist or can no longer be rebuilt. Has ``version, earliest, latest``."""
 
     code = "VERSION_NOT_FOUND"
@@ -206,7 +206,7 @@ class VersionNotFoundError(NotThereError):
     latest: int | None
 
 
-class TimestampOutOfRangeError(NotThereError):
+class TimestampOutOfRangeError(NotFoundError):
     """The timestamp lies outside the history. Has ``requested_ms, earliest_ms, latest_ms``."""
 
     code = "TIMESTAMP_OUT_OF_RANGE"

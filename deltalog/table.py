@@ -18,7 +18,7 @@ from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel, write_checkpo
 from deltalog.log.cleanup import CleanupReport, clean_up
 from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
-from deltalog.log.commit_summary import Manifest, manifest_of
+from deltalog.log.commit_summary import CommitSummary, manifest_of
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.read.changes import Changes
@@ -464,7 +464,7 @@ class DeltaTable:
         """The latest version; ``snapshot(version)`` is another one. Cost: as ``snapshot``."""
         return self.snapshot()
 
-    def snapshots(self) -> list[Manifest]:
+    def snapshots(self) -> list[CommitSummary]:
         """What each version added that the log still has the commit of, oldest first. Cost: 1 LIST and 1 GET for each,
         in parallel where the store does that."""
         versions = list(self._reader.list_from().commits)
@@ -488,7 +488,7 @@ class DeltaTable:
     ) -> StreamWriter:
         """A writer of bytes, for a table of blobs; its ``commit`` makes them one version of one row.
 
-        Raises CodecConfiguredError for a table of rows. Cost: 1 PUT, or 1 for each part, of the bytes.
+        Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT, or 1 for each part, of the bytes.
         """
         return StreamWriter(self.target, metadata, staging.options_of(options))
 
@@ -502,7 +502,7 @@ class DeltaTable:
 
         They become files of about 128 MiB of rows, which is what is held in memory. An iterator is read once: passing
         it again is a CallError. When the iterator or anything else raises, there is no version and the files are
-        removed. Raises NilIteratorError for None, PartitioningNotSupportedError, CodecNotStreamableError for a table of
+        removed. Raises MissingRecordsError for None, PartitioningNotSupportedError, RowTableRequiredError for a table of
         blobs, SchemaMismatchError.
         """
         return stream.write_records(self.target, records, metadata, staging.options_of(options))

@@ -31,7 +31,7 @@ _NOT_OURS = "not one of the files that clean-up is about"
 
 
 @dataclass(frozen=True, slots=True)
-class FileFate:
+class CleanupDecision:
     """A file of the log, whether it goes, and why."""
 
     path: str
@@ -54,7 +54,7 @@ class CleanupReport:
     first_version: int | None
     reason: str
     unreachable: tuple[int, int] | None
-    files: tuple[FileFate, ...]
+    files: tuple[CleanupDecision, ...]
 
     @property
     def deleted(self) -> tuple[str, ...]:
@@ -231,21 +231,21 @@ def _protected_before(history: LogHistory) -> int:
 # ------------------------------------------------------------------------------------------------- files
 
 
-def fates_of(names: Iterable[str], first_version: int | None) -> list[FileFate]:
+def fates_of(names: Iterable[str], first_version: int | None) -> list[CleanupDecision]:
     """What happens to each file in ``_delta_log``: first those that go, oldest first, then the others. Pure.
 
     Of one version the commit goes before its checkpoints: as long as there is a commit, there is a way to its state.
     """
     going: list[tuple[int, int, str, str]] = []
-    staying: list[FileFate] = []
+    staying: list[CleanupDecision] = []
     for name in sorted(names):
         # Hadoop keeps a checksum beside each file of a local disk.
         side_file = name.startswith(".") and name.endswith(".crc")
         parsed = parse_log_file(name[1:-4] if side_file else name)
         if parsed is None:
-            staying.append(FileFate(log_path(name), False, _NOT_OURS))
+            staying.append(CleanupDecision(log_path(name), False, _NOT_OURS))
         elif first_version is None:
-            staying.append(FileFate(log_path(name), False, "nothing goes"))
+            staying.append(CleanupDecision(log_path(name), False, "nothing goes"))
         elif parsed.version < first_version:
             rank = _ORDER[parsed.kind]
             reason = f"{parsed.kind.value} of version {parsed.version}, before {first_version}"
@@ -254,8 +254,8 @@ def fates_of(names: Iterable[str], first_version: int | None) -> list[FileFate]:
             reason = f"begins with version {parsed.version}, whose checkpoint stands for it"
             going.append((parsed.version, _ORDER[parsed.kind], name, reason))
         else:
-            staying.append(FileFate(log_path(name), False, f"version {parsed.version} stays"))
-    return [*(FileFate(log_path(name), True, reason) for _, _, name, reason in sorted(going)), *staying]
+            staying.append(CleanupDecision(log_path(name), False, f"version {parsed.version} stays"))
+    return [*(CleanupDecision(log_path(name), True, reason) for _, _, name, reason in sorted(going)), *staying]
 
 
 _ORDER = {
@@ -268,7 +268,7 @@ _ORDER = {
 }
 
 
-def _fates_of_sidecars(reader: LogReader, going: Collection[str], listing: Listing, clock_ms: int) -> list[FileFate]:
+def _fates_of_sidecars(reader: LogReader, going: Collection[str], listing: Listing, clock_ms: int) -> list[CleanupDecision]:
     """Sidecars go that no checkpoint that stays names, and that are no checkpoint's in the making."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:
@@ -281,20 +281,20 @@ def _fates_of_sidecars(reader: LogReader, going: Collection[str], listing: Listi
             named |= {reader.files.find_sidecar(name)[1] for name in reader.sidecars_of(checkpoint)}
         except InvalidCheckpointError:
             reason = f"the checkpoint {checkpoint.names[0]} cannot be read, and may name it"
-            return [FileFate(_sidecar(meta), False, reason) for meta in metas]
+            return [CleanupDecision(_sidecar(meta), False, reason) for meta in metas]
     young_ms = clock_ms // DAY_MS * DAY_MS - DAY_MS
     return sorted((_fate_of_sidecar(meta, named, young_ms) for meta in metas), key=lambda fate: not fate.deleted)
 
 
-def _fate_of_sidecar(meta: FileMeta, named: Collection[str], young_ms: int) -> FileFate:
+def _fate_of_sidecar(meta: FileMeta, named: Collection[str], young_ms: int) -> CleanupDecision:
     path = _sidecar(meta)
     if path in named:
-        return FileFate(path, False, "a checkpoint that stays names it")
+        return CleanupDecision(path, False, "a checkpoint that stays names it")
     if not meta.name.endswith(".parquet"):
-        return FileFate(path, False, _NOT_OURS)
+        return CleanupDecision(path, False, _NOT_OURS)
     if meta.modification_time_ms is None or meta.modification_time_ms >= young_ms:
-        return FileFate(path, False, "younger than a day: it may be of a checkpoint in the making")
-    return FileFate(path, True, "no checkpoint that stays names it")
+        return CleanupDecision(path, False, "younger than a day: it may be of a checkpoint in the making")
+    return CleanupDecision(path, True, "no checkpoint that stays names it")
 
 
 def _sidecar(meta: FileMeta) -> str:

@@ -21,7 +21,7 @@ CHECKSUM_TAG = "deltalog.sha256"
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestFile:
+class AddedFileSummary:
     """A file that a version added. ``path`` is relative to the table, as the log has it; ``sha256`` is there where the
     writer kept one; ``row_count`` and ``statistics`` (of PROTOCOL.md, parsed) are None where they are not known."""
 
@@ -33,7 +33,7 @@ class ManifestFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class CommitSummary:
     """What a version added to the one before it, its ``parent`` (None for version 0).
 
     ``created_ms``: the in-commit timestamp, or without those the writer's clock. ``metadata``: what the author of the
@@ -47,17 +47,17 @@ class Manifest:
     parent: int | None
     created_ms: int | None
     metadata: Mapping[str, Any] | None
-    files: tuple[ManifestFile, ...]
+    files: tuple[AddedFileSummary, ...]
     row_count: int | None
     timestamp_column: str | None = None
     min_timestamp_us: int | None = None
     max_timestamp_us: int | None = None
-    blob: ManifestFile | None = None
+    blob: AddedFileSummary | None = None
     operation: str | None = None
     txn_id: str | None = None
 
 
-def manifest_of(commit: CommitActions) -> Manifest:
+def manifest_of(commit: CommitActions) -> CommitSummary:
     """The manifest of a commit. Raises InvalidCommitError when it names a parent that is not the version before."""
     info = {} if commit.commit_info is None else commit.commit_info.body
     told = info.get(TOLD_KEY)
@@ -73,7 +73,7 @@ def manifest_of(commit: CommitActions) -> Manifest:
     files = tuple(_file(add) for add in commit.adds if add.data_change)
     counts = [file.row_count for file in files]
     ict_ms = None if commit.commit_info is None else commit.commit_info.in_commit_timestamp_ms
-    return Manifest(
+    return CommitSummary(
         version=commit.version,
         parent=parent,
         created_ms=_whole(info.get("timestamp")) if ict_ms is None else ict_ms,
@@ -89,12 +89,12 @@ def manifest_of(commit: CommitActions) -> Manifest:
     )
 
 
-def _file(add: AddFile) -> ManifestFile:
+def _file(add: AddFile) -> AddedFileSummary:
     statistics = _statistics(add.stats)
     rows = None if statistics is None else _whole(statistics.get("numRecords"))
     if rows is not None and add.deletion_vector is not None:
         rows -= add.deletion_vector.cardinality
-    return ManifestFile(add.path, add.size, (add.tags or {}).get(CHECKSUM_TAG), rows, statistics)
+    return AddedFileSummary(add.path, add.size, (add.tags or {}).get(CHECKSUM_TAG), rows, statistics)
 
 
 def _statistics(text: str | None) -> dict[str, Any] | None:
@@ -105,11 +105,11 @@ def _statistics(text: str | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _blob(told: Any) -> ManifestFile | None:
+def _blob(told: Any) -> AddedFileSummary | None:
     if not isinstance(told, dict):
         return None
     path, size = _text(told.get("path")), _whole(told.get("size"))
-    return None if path is None or size is None else ManifestFile(path, size, _text(told.get("sha256")))
+    return None if path is None or size is None else AddedFileSummary(path, size, _text(told.get("sha256")))
 
 
 def _whole(value: Any) -> int | None:

@@ -57,7 +57,7 @@ Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReadParallelism:
     """How file actions are read: so many at a time, by so many threads, each so many pieces ahead of the caller."""
 
     rows: int = 32_768
@@ -65,7 +65,7 @@ class Pace:
     ahead: int = 4
 
 
-FAST, LEAN = Pace(), Pace(16_384, 1, 1)
+FAST, LEAN = ReadParallelism(), ReadParallelism(16_384, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class LogReader:
         checkpoint: Checkpoint,
         wanted: Wanted,
         convert: Callable[[pa.Table], Piece],
-        pace: Pace = FAST,
+        pace: ReadParallelism = FAST,
     ) -> Iterator[Piece]:
         """The file actions of a checkpoint in order, some ten thousand at a time, each piece through ``convert``.
 
@@ -284,7 +284,7 @@ class LogReader:
             yield from in_order(sources, pace.threads, pace.ahead)
 
     def _sidecar(
-        self, named: str, checkpoint: Checkpoint, wanted: Wanted, convert: Callable[[pa.Table], Piece], pace: Pace
+        self, named: str, checkpoint: Checkpoint, wanted: Wanted, convert: Callable[[pa.Table], Piece], pace: ReadParallelism
     ) -> Iterator[Piece]:
         with contextlib.ExitStack() as stack:
             file = self._open(self.files.find_sidecar(named)[1], checkpoint, stack)
@@ -296,7 +296,7 @@ class LogReader:
         checkpoint: Checkpoint,
         wanted: Wanted,
         convert: Callable[[pa.Table], Piece],
-        pace: Pace,
+        pace: ReadParallelism,
         groups: Sequence[int] | None,
     ) -> Iterator[Piece]:
         for piece in self._parquet(file, checkpoint, wanted.stored(file.paths), groups, pace.rows):

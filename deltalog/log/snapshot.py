@@ -15,8 +15,8 @@ from deltalog.log import statistics
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checksum import check_against
 from deltalog.arrow_arrays import empty
-from deltalog.log.commit_summary import Manifest, manifest_of
-from deltalog.log.reader import FAST, LEAN, LogReader, Pace
+from deltalog.log.commit_summary import CommitSummary, manifest_of
+from deltalog.log.reader import FAST, LEAN, LogReader, ReadParallelism
 from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail, younger
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
 from deltalog.log.statistics import Leaf
@@ -193,7 +193,7 @@ class Snapshot:
         return meta.modification_time_ms
 
     @Lazy
-    def manifest(self) -> Manifest:
+    def manifest(self) -> CommitSummary:
         """What this version added to the one before, as its commit tells it: files, rows, times, and the metadata that
         its author gave. Cost: 1 GET. Raises MissingVersionError when the commit file was cleaned up,
         InvalidCommitError."""
@@ -325,7 +325,7 @@ class Snapshot:
         convert: Callable[[pa.Table], Piece],
         columns: Sequence[str] = tuple(FILES.names),
         leaves: Sequence[Leaf] | None = None,
-        pace: Pace = FAST,
+        pace: ReadParallelism = FAST,
     ) -> Iterator[Piece]:
         """As ``file_pieces``, one after the other.
 

@@ -17,7 +17,7 @@ from deltalog.errors import (
     DeltaLogError,
     EntityNotFoundError,
     InvalidDataFileError,
-    NotThereError,
+    NotFoundError,
     OperationTimeoutError,
     ResourceNotReadyError,
     TableNotFoundError,
@@ -43,7 +43,7 @@ _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
     ((ConcurrentModificationError, CommitConflictError, CommitAttemptsExhaustedError), (CONCURRENT, TIMEOUT)),
     ((OperationTimeoutError, CommitStateUnknownError), (TIMEOUT,)),
     ((EntityNotFoundError, TableNotFoundError), (NOT_FOUND, INVALID)),
-    ((InvalidDataFileError, CallError, NotThereError), (INVALID,)),
+    ((InvalidDataFileError, CallError, NotFoundError), (INVALID,)),
     (
         (ResourceNotReadyError, TimestampAheadError, UnsupportedFeatureError, CorruptTableError),
         (NOT_READY, NOT_FOUND, INTERNAL),

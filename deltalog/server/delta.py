@@ -21,7 +21,7 @@ from deltalog.errors import (
     CommitStateUnknownError,
     ConcurrentModificationError,
     DeltaLogError,
-    NotThereError,
+    NotFoundError,
     OperationTimeoutError,
     ResourceNotReadyError,
     TimestampAheadError,
@@ -34,7 +34,7 @@ PREFIX = ("delta", "v1", "tables")
 _LONGEST_FILE = 255
 # The first line that fits an error counts.
 _STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
-    (NotThereError, 404),
+    (NotFoundError, 404),
     (CommitConflictError, 409),
     (ConcurrentModificationError, 409),
     (ResourceNotReadyError, 409),

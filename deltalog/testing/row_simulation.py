@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from deltalog.errors import CallError, MissingVersionError, NotThereError, SchemaMismatchError, StoreError
+from deltalog.errors import CallError, MissingVersionError, NotFoundError, SchemaMismatchError, StoreError
 from deltalog.log.replay import add_actions
 from deltalog.parquet.file_reader import read_vector
 from deltalog.storage.base import LogStore
@@ -85,7 +85,7 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
 _TABLES = ("on", "late", "off")
 _DAY_MS = 86_400_000
 # What the table may refuse: rows that break a rule, columns that are gone, versions whose log was cleaned up.
-_REFUSALS = (CallError, NotThereError, MissingVersionError)
+_REFUSALS = (CallError, NotFoundError, MissingVersionError)
 
 
 class RowSimulation(Simulation):
@@ -210,7 +210,7 @@ class RowSimulation(Simulation):
             table = DeltaTable.open(self.shared, environment=environment)
             first = min(log_of(self.shared))
             for version in {table.version, self.random.randrange(first, table.version + 1)}:
-                with contextlib.suppress(NotThereError):  # no checkpoint leads to it
+                with contextlib.suppress(NotFoundError):  # no checkpoint leads to it
                     rows = sorted(map(str, _read(table, version)))
                     if rows != sorted(map(str, seen[version].rows)):
                         found.append(Violation("R5", f"a scan gives {rows}", version))

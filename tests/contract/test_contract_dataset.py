@@ -11,15 +11,15 @@ import pytest
 
 from deltalog import (
     CallError,
-    CodecConfiguredError,
-    CodecNotStreamableError,
+    BlobTableRequiredError,
+    RowTableRequiredError,
     Dataset,
     DeltaTable,
     LogStore,
     MissingVersionError,
-    NilIteratorError,
+    MissingRecordsError,
     NoSnapshotsError,
-    NotThereError,
+    NotFoundError,
     SnapshotConflictError,
     StoreError,
     TableNotFoundError,
@@ -49,7 +49,7 @@ def test_an_empty_dataset_has_no_snapshot_of_any_id(empty: Dataset) -> None:
     for version in (0, 7):
         with pytest.raises(VersionNotFoundError) as caught:
             empty.snapshot(version)
-        assert isinstance(caught.value, NotThereError) and caught.value.latest is None
+        assert isinstance(caught.value, NotFoundError) and caught.value.latest is None
 
 
 def test_a_snapshot_that_is_not_there_is_not_found(table: DeltaTable, store: LogStore) -> None:
@@ -94,7 +94,7 @@ def test_the_first_bytes_make_a_table_of_blobs(store: LogStore, by_stream: bool)
     assert (snapshot.version, snapshot.manifest.row_count) == (0, 1)
     assert dataset.write(b"second").version == 1
     assert [dataset.table().open_blob(version=version).read() for version in (0, 1)] == [b"first", b"second"]
-    with pytest.raises(CodecNotStreamableError):
+    with pytest.raises(RowTableRequiredError):
         dataset.write(rows(1))
 
 
@@ -107,7 +107,7 @@ def test_a_first_stream_that_is_given_up_leaves_no_table(tmp_path: Path) -> None
 
 def test_a_dataset_of_rows_takes_no_bytes_first_either(empty: Dataset) -> None:
     for call in (empty.stream_write, lambda: empty.write(b"bytes")):
-        with pytest.raises(CodecConfiguredError):
+        with pytest.raises(BlobTableRequiredError):
             call()
     assert empty.snapshots() == []
 
@@ -126,7 +126,7 @@ def test_records_need_a_schema_when_they_are_the_first(store: LogStore) -> None:
     dataset = Dataset(store)
     with pytest.raises(CallError, match="schema="):
         dataset.stream_write_records([{"id": 1}])
-    with pytest.raises(NilIteratorError):
+    with pytest.raises(MissingRecordsError):
         dataset.stream_write_records(None)
     assert dataset.snapshots() == []
 

@@ -15,12 +15,12 @@ import pytest
 
 from deltalog import (
     CallError,
-    CodecNotStreamableError,
+    RowTableRequiredError,
     CommitStateUnknownError,
     ConstraintViolationError,
     DeltaTable,
     LogStore,
-    NilIteratorError,
+    MissingRecordsError,
     PartitioningNotSupportedError,
     PrimitiveType,
     SchemaMismatchError,
@@ -58,7 +58,7 @@ def test_no_metadata_is_empty_metadata(table: DeltaTable, store: LogStore) -> No
 
 def test_no_iterator_is_an_error_and_no_records_are_none(table: DeltaTable) -> None:
     for each in (table, DeltaTable.create_for_blobs(memory())):
-        with pytest.raises(NilIteratorError):
+        with pytest.raises(MissingRecordsError):
             each.stream_write_records(None)
     assert table.latest().version == 0
     assert table.stream_write_records([]).manifest.row_count == 0
@@ -98,7 +98,7 @@ def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch:
 
 def test_a_table_of_blobs_has_no_form_for_records(blobs: DeltaTable) -> None:
     for call in (lambda: blobs.stream_write_records(records(1)), lambda: blobs.stage(rows(1))):
-        with pytest.raises(CodecNotStreamableError, match="stream_write"):
+        with pytest.raises(RowTableRequiredError, match="stream_write"):
             call()
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from deltalog import (
     CallError,
-    CodecConfiguredError,
+    BlobTableRequiredError,
     CommitStateUnknownError,
     Dataset,
     DeltaTable,
@@ -164,7 +164,7 @@ def test_after_commit_close_does_nothing_and_abort_is_refused(blobs: DeltaTable,
 
 def test_a_table_of_rows_takes_no_bytes(table: DeltaTable, store: LogStore) -> None:
     for call in (table.stream_write, lambda: table.write(b"bytes")):
-        with pytest.raises(CodecConfiguredError, match="create_for_blobs"):
+        with pytest.raises(BlobTableRequiredError, match="create_for_blobs"):
             call()
     assert left(store) == [] and table.latest().version == 0
 
@@ -350,7 +350,7 @@ def test_a_table_that_holds_no_blobs_any_more_takes_none(store: LogStore) -> Non
     blobs = DeltaTable.create_for_blobs(store)
     writer = streamed(blobs)
     DeltaTable.open(store).unset_properties(["deltalog.blobs"])
-    with pytest.raises(CodecConfiguredError):
+    with pytest.raises(BlobTableRequiredError):
         writer.commit()
     assert left(store) == []
 

@@ -66,7 +66,7 @@ def test_every_error_has_a_docstring(kind: type[DeltaLogError]) -> None:
 
 def test_errors_are_also_what_python_calls_them() -> None:
     assert issubclass(errors.CallError, ValueError)
-    assert issubclass(errors.NotThereError, LookupError)
+    assert issubclass(errors.NotFoundError, LookupError)
     assert issubclass(errors.StoreError, OSError)
     assert issubclass(errors.ObjectNotFoundError, FileNotFoundError)
 

@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from deltalog.arguments import checked
 from deltalog.errors import (
     CallError,
-    CodecNotStreamableError,
+    RowTableRequiredError,
     CommitConflictError,
     CommitStateUnknownError,
     DeltaLogError,
     MetadataChangedError,
-    NilIteratorError,
+    MissingRecordsError,
     PartitioningNotSupportedError,
     TableExistsError,
 )
@@ -233,7 +233,7 @@ def stage(target: Target, data: Any, options: Options) -> StagedFiles:
 def stage_records(target: Target, records: Records | None, options: Options) -> StagedFiles:
     """As ``stage``, of records pulled one by one."""
     if records is None:
-        raise NilIteratorError("There are no records: None was given. An empty list is a write without rows.")
+        raise MissingRecordsError("There are no records: None was given. An empty list is a write without rows.")
     with target.begin(options) as transaction:
         _check_has_rows(transaction.metadata, "records")
         if transaction.metadata.partition_columns:
@@ -417,7 +417,7 @@ def _times(staged: Sequence[StagedFiles]) -> dict[str, Any]:
 
 def _check_has_rows(metadata: Metadata, what: str) -> None:
     if holds_blobs(metadata):
-        raise CodecNotStreamableError(
+        raise RowTableRequiredError(
             f"A table of blobs takes bytes, not {what}: use stream_write(), or write(data) with bytes."
         )
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.errors import (
     CallError,
-    CodecConfiguredError,
+    BlobTableRequiredError,
     CommitStateUnknownError,
     DeltaLogError,
     StoreError,
@@ -102,7 +102,7 @@ class StreamWriter:
             raise CallError("Bytes have no timestamp column.")
         with target.begin(options) as transaction:
             if not holds_blobs(transaction.metadata):
-                raise CodecConfiguredError(
+                raise BlobTableRequiredError(
                     f"{target.store.url} holds rows in Parquet files, not bytes: use write or stream_write_records. "
                     "DeltaTable.create_for_blobs makes a table of blobs."
                 )
@@ -179,7 +179,7 @@ class StreamWriter:
 
     def _add_row(self, transaction: Transaction) -> dict[str, str]:
         if not holds_blobs(transaction.metadata):
-            raise CodecConfiguredError(f"{self._target.store.url} is no table of blobs any more.")
+            raise BlobTableRequiredError(f"{self._target.store.url} is no table of blobs any more.")
         row = pa.table({name: [value] for name, value in {"sha256": None, **self._blob()}.items()})
         transaction.write(row.select(BLOB_SCHEMA.names).to_batches(), checksum=self._options.checksum)
         transaction.written_before([encode_path(self.path)])
