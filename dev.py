@@ -5,7 +5,7 @@
     python3 dev.py test      every test and check; --long takes all cases of what is else sampled
     python3 dev.py bench     the benchmarks beside deltalake and delta-spark
 
-What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/protocol -k ict`.
+What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/log`.
 The first run makes a virtual environment in .venv and installs the project into it; later runs reuse it.
 """
 

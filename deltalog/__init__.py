@@ -6,12 +6,13 @@ import typing
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Isolation, StatusFilter, TableRecord, TransactionStatus, TransactionType
 from deltalog.catalog.store import CatalogBehindLogWarning
+from deltalog.commit.conflicts import IsolationLevel
+from deltalog.commit.loop import ClockDriftWarning, CommitResult, Environment, RetryPolicy
 from deltalog.dataset import Dataset
 from deltalog.errors import (
+    BlobTableRequiredError,
     CallError,
     CatalogBehindLogError,
-    BlobTableRequiredError,
-    RowTableRequiredError,
     CommitAttemptsExhaustedError,
     CommitConflictError,
     CommitStateUnknownError,
@@ -36,8 +37,8 @@ from deltalog.errors import (
     InvalidTimestampError,
     MetadataChangedError,
     MissingInCommitTimestampError,
-    MissingVersionError,
     MissingRecordsError,
+    MissingVersionError,
     NoSnapshotsError,
     NotFoundError,
     ObjectBeingDeletedError,
@@ -48,6 +49,7 @@ from deltalog.errors import (
     ProtocolChangedError,
     ResourceNotReadyError,
     RowCountError,
+    RowTableRequiredError,
     SchemaMismatchError,
     SnapshotConflictError,
     StoreError,
@@ -66,13 +68,16 @@ from deltalog.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from deltalog.log.cleanup import CleanupReport, CleanupDecision
-from deltalog.log.history import CommitEntry, TimestampExplanation
-from deltalog.log.commit_summary import CommitSummary, AddedFileSummary
-from deltalog.log.snapshot import Snapshot
-from deltalog.read.changes import ChangeFile, Changes
 from deltalog.expressions.predicates import Predicate, col
-from deltalog.read.scan import Scan
+from deltalog.log.cleanup import CleanupDecision, CleanupReport
+from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
+from deltalog.log.history import CommitEntry, TimestampExplanation
+from deltalog.log.snapshot import Snapshot
+from deltalog.operations.contract.staging import StagedFiles, WriteOptions
+from deltalog.operations.contract.stream import StreamWriter
+from deltalog.operations.restore import RestoreResult
+from deltalog.operations.transaction import Transaction
+from deltalog.parquet.variant import variant_to_python
 from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
 from deltalog.protocol.schema import (
     ArrayType,
@@ -86,7 +91,8 @@ from deltalog.protocol.schema import (
     merge_schemas,
 )
 from deltalog.protocol.timestamps import CommitAt, Enablement
-from deltalog.parquet.variant import variant_to_python
+from deltalog.read.changes import ChangeFile, Changes
+from deltalog.read.scan import Scan
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
 from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
 from deltalog.storage.dynamodb import DynamoCommit
@@ -94,12 +100,6 @@ from deltalog.storage.registry import open_store
 from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
 from deltalog.table import DeltaTable
 from deltalog.version import VERSION as __version__
-from deltalog.commit.loop import ClockDriftWarning, CommitResult, Environment, RetryPolicy
-from deltalog.commit.conflicts import IsolationLevel
-from deltalog.operations.restore import RestoreResult
-from deltalog.operations.contract.staging import StagedFiles, WriteOptions
-from deltalog.operations.contract.stream import StreamWriter
-from deltalog.operations.transaction import Transaction
 
 if typing.TYPE_CHECKING:
     from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject
@@ -110,22 +110,24 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "AddFile",
     "AddObject",
+    "AddedFileSummary",
     "ArrayType",
+    "BlobTableRequiredError",
     "CallError",
     "CatalogBehindLogError",
     "CatalogBehindLogWarning",
     "ChangeFile",
     "Changes",
+    "CleanupDecision",
     "CleanupReport",
     "ClockDriftWarning",
-    "BlobTableRequiredError",
-    "RowTableRequiredError",
     "CommitAt",
     "CommitAttemptsExhaustedError",
     "CommitConflictError",
     "CommitEntry",
     "CommitResult",
     "CommitStateUnknownError",
+    "CommitSummary",
     "CommitTable",
     "CommitTableError",
     "ConcurrentAppendError",
@@ -148,7 +150,6 @@ __all__ = [
     "Enablement",
     "EntityNotFoundError",
     "Environment",
-    "CleanupDecision",
     "FileMeta",
     "FilesCommittedError",
     "InvalidActionError",
@@ -162,14 +163,12 @@ __all__ = [
     "IsolationLevel",
     "LogStore",
     "ManagedTransaction",
-    "CommitSummary",
-    "AddedFileSummary",
     "MapType",
     "Metadata",
     "MetadataChangedError",
     "MissingInCommitTimestampError",
-    "MissingVersionError",
     "MissingRecordsError",
+    "MissingVersionError",
     "NoSnapshotsError",
     "NotFoundError",
     "ObjectBeingDeletedError",
@@ -188,6 +187,7 @@ __all__ = [
     "Resync",
     "RetryPolicy",
     "RowCountError",
+    "RowTableRequiredError",
     "S3DynamoDBCommit",
     "Scan",
     "SchemaMismatchError",

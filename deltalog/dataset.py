@@ -9,20 +9,20 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
+from deltalog.commit.loop import Environment
 from deltalog.errors import CallError, MissingRecordsError, NoSnapshotsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot
+from deltalog.operations import verbs
+from deltalog.operations.contract import staging, stream
+from deltalog.operations.contract.records import Records
+from deltalog.operations.contract.stream import StreamWriter
+from deltalog.operations.data_files import as_reader
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import StructType
 from deltalog.table import DeltaTable
-from deltalog.operations import verbs
-from deltalog.operations.contract import staging, stream
-from deltalog.commit.loop import Environment
-from deltalog.operations.data_files import as_reader
-from deltalog.operations.contract.records import Records
-from deltalog.operations.contract.stream import StreamWriter
-from deltalog.operations.transaction import Transaction
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -13,34 +13,34 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
+from deltalog.commit.conflicts import IsolationLevel
+from deltalog.commit.loop import CommitResult, Environment, unexpected_version
 from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError, VersionNotFoundError
+from deltalog.expressions.predicates import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
+from deltalog.log.commit_summary import CommitSummary, manifest_of
 from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
-from deltalog.log.commit_summary import CommitSummary, manifest_of
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
-from deltalog.read.changes import Changes
-from deltalog.read.origin import Read, decoded, origin_in, place_of
-from deltalog.expressions.predicates import Predicate
+from deltalog.operations import alterations, constraints, protocol_changes, verbs
+from deltalog.operations.contract import staging, stream
+from deltalog.operations.contract.records import Records
+from deltalog.operations.contract.staging import StagedFiles
+from deltalog.operations.contract.stream import StreamWriter
+from deltalog.operations.restore import RestoreResult, restore
+from deltalog.operations.transaction import LOG, Engine, Transaction, gone_since
+from deltalog.operations.verbs import UserMetadata
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms, to_iso
+from deltalog.read.changes import Changes
+from deltalog.read.origin import Read, decoded, origin_in, place_of
 from deltalog.storage.base import FileMeta
 from deltalog.storage.registry import open_store
-from deltalog.operations import alterations, constraints, verbs, protocol_changes
-from deltalog.operations.contract import staging, stream
-from deltalog.commit.loop import CommitResult, Environment, unexpected_version
-from deltalog.commit.conflicts import IsolationLevel
-from deltalog.operations.verbs import UserMetadata
-from deltalog.operations.contract.records import Records
-from deltalog.operations.restore import RestoreResult, restore
-from deltalog.operations.contract.staging import StagedFiles
-from deltalog.operations.contract.stream import StreamWriter
-from deltalog.operations.transaction import LOG, Engine, Transaction, gone_since
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -502,8 +502,8 @@ class DeltaTable:
 
         They become files of about 128 MiB of rows, which is what is held in memory. An iterator is read once: passing
         it again is a CallError. When the iterator or anything else raises, there is no version and the files are
-        removed. Raises MissingRecordsError for None, PartitioningNotSupportedError, RowTableRequiredError for a table of
-        blobs, SchemaMismatchError.
+        removed. Raises MissingRecordsError for None, PartitioningNotSupportedError, RowTableRequiredError for a table
+        of blobs, SchemaMismatchError.
         """
         return stream.write_records(self.target, records, metadata, staging.options_of(options))
 

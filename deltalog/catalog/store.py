@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, added_paths, ratify_added
 from deltalog.catalog.records import Head, Ratification, RatifiedCommit
+from deltalog.commit.hooks import standing
 from deltalog.errors import (
     CallError,
     CatalogBehindLogError,
@@ -42,7 +43,6 @@ from deltalog.protocol.paths import (
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.table_files import TableFiles
 from deltalog.storage.wrapped import WrappedStore
-from deltalog.commit.hooks import standing
 
 log = logging.getLogger(__name__)
 

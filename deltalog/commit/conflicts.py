@@ -27,10 +27,9 @@ from deltalog.errors import (
     ProtocolChangedError,
     TableExistsError,
 )
+from deltalog.expressions.predicates import Predicate
 from deltalog.log.reader import required_ict
 from deltalog.log.replay import files_table
-from deltalog.expressions.predicates import Predicate
-from deltalog.read.data_skipping import prune
 from deltalog.protocol import column_mapping, features, row_tracking
 from deltalog.protocol.actions import (
     AddCDCFile,
@@ -50,6 +49,7 @@ from deltalog.protocol.properties import (
     ENABLEMENT_VERSION_KEY,
 )
 from deltalog.protocol.schema import StructField, StructType
+from deltalog.read.data_skipping import prune
 
 IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 

@@ -13,6 +13,7 @@ import logging
 import weakref
 from collections.abc import Iterator
 
+from deltalog.commit.loop import CommitResult, Environment
 from deltalog.errors import DeltaLogError
 from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.checksum import encode_checksum
@@ -21,7 +22,6 @@ from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import CHECKPOINT_INTERVAL, ENABLE_EXPIRED_LOG_CLEANUP, LOG_RETENTION_MS
-from deltalog.commit.loop import CommitResult, Environment
 
 log = logging.getLogger(__name__)
 

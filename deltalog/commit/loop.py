@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltalog.commit.conflicts import Base, Prepared, rebase, replace_configuration
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitStateUnknownError,
@@ -42,7 +43,6 @@ from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, de
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.version import ENGINE_INFO
-from deltalog.commit.conflicts import Base, Prepared, rebase, replace_configuration
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar, cast
 
 from deltalog.arguments import shown
+from deltalog.commit.conflicts import Prepared
 from deltalog.errors import CorruptTableError, InvalidActionError, UnsafePathError
 from deltalog.log.replay import file_key
 from deltalog.protocol import column_mapping, features, row_tracking
@@ -20,7 +21,6 @@ from deltalog.protocol.partitions import check_partition_columns, parse
 from deltalog.protocol.paths import Place, are_ordinary, locate, place_of
 from deltalog.protocol.properties import APPEND_ONLY
 from deltalog.protocol.schema import StructType, check_column_names
-from deltalog.commit.conflicts import Prepared
 
 A = TypeVar("A", bound=Action)
 _PARTITION_VALUES = operator.attrgetter("partition_values")

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.arrow_arrays import array_of, combined, scalar
+from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.protocol.arrow import type_to_arrow
 from deltalog.protocol.schema import DataType
 from deltalog.protocol.timestamps import parse_iso

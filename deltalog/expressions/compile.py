@@ -19,13 +19,13 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import CallError
+from deltalog.expressions import spark_functions
 from deltalog.expressions.predicate_sql import sql_tree
 from deltalog.expressions.predicates import Column, comparable, find, values_of
-from deltalog.protocol import limits
-from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
-from deltalog.protocol.char_varchar import char_length
-from deltalog.expressions import spark_functions
 from deltalog.expressions.spark_functions import Node, Rows, refuse
+from deltalog.protocol import limits
+from deltalog.protocol.char_varchar import char_length
+from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
 
 # Such a cast cuts or pads, and the parser drops the number.
 _SIZED_TEXT = re.compile(r"\b(?:var)?char(?:acter)?\s*\(", re.IGNORECASE)
@@ -162,7 +162,9 @@ class _Compiler:
     def between(self, tree: Any) -> Node:
         value, low, high = self.node(tree.this), self.node(tree.args["low"]), self.node(tree.args["high"])
         spark_functions.without_char("BETWEEN", value, low, high)
-        return spark_functions.conjunction(spark_functions.compare(">=", value, low), spark_functions.compare("<=", value, high))
+        return spark_functions.conjunction(
+            spark_functions.compare(">=", value, low), spark_functions.compare("<=", value, high)
+        )
 
     def is_(self, tree: Any) -> Node:
         from sqlglot import exp
@@ -352,7 +354,10 @@ def _kinds() -> Mapping[type, tuple[frozenset[str], _Make]]:
         "DPipe": ((*two, "safe"), binary(spark_functions.concat)),
         "Neg": (("this",), _Compiler.negative),
         "Literal": (("this", "is_string"), _Compiler.literal),
-        "Boolean": (("this",), lambda compiler, tree: spark_functions.literal(bool(tree.this), spark_functions.BOOLEAN)),
+        "Boolean": (
+            ("this",),
+            lambda compiler, tree: spark_functions.literal(bool(tree.this), spark_functions.BOOLEAN),
+        ),
         "Null": ((), lambda compiler, tree: spark_functions.NULL),
         "Cast": (("this", "to"), _Compiler.cast),
         "Case": (("this", "ifs", "default"), _Compiler.case),

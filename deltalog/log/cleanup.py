@@ -268,7 +268,9 @@ _ORDER = {
 }
 
 
-def _fates_of_sidecars(reader: LogReader, going: Collection[str], listing: Listing, clock_ms: int) -> list[CleanupDecision]:
+def _fates_of_sidecars(
+    reader: LogReader, going: Collection[str], listing: Listing, clock_ms: int
+) -> list[CleanupDecision]:
     """Sidecars go that no checkpoint that stays names, and that are no checkpoint's in the making."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:

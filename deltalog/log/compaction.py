@@ -12,7 +12,15 @@ from deltalog.errors import CallError
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import file_key
 from deltalog.log.segment import Compaction
-from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from deltalog.protocol.actions import (
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+)
 from deltalog.protocol.codec import AnyAction, decode_actions, decode_commit, encode_action
 from deltalog.protocol.paths import log_path
 

@@ -22,10 +22,10 @@ from deltalog.errors import (
     StoreError,
 )
 from deltalog.log.bulk import decode_commits
-from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_actions
-from deltalog.log.checksum import VersionChecksum, decode_checksum
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.log.checkpoint.last_checkpoint import read_hint
+from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_actions
+from deltalog.log.checksum import VersionChecksum, decode_checksum
 from deltalog.log.replay import Commits, PartialState, advance, files_table, tombstones_table
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, parse_listing, parse_names
 from deltalog.parallel import in_order
@@ -284,7 +284,12 @@ class LogReader:
             yield from in_order(sources, pace.threads, pace.ahead)
 
     def _sidecar(
-        self, named: str, checkpoint: Checkpoint, wanted: Wanted, convert: Callable[[pa.Table], Piece], pace: ReadParallelism
+        self,
+        named: str,
+        checkpoint: Checkpoint,
+        wanted: Wanted,
+        convert: Callable[[pa.Table], Piece],
+        pace: ReadParallelism,
     ) -> Iterator[Piece]:
         with contextlib.ExitStack() as stack:
             file = self._open(self.files.find_sidecar(named)[1], checkpoint, stack)

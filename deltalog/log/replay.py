@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.errors import CorruptTableError
 from deltalog.arrow_arrays import STRINGS_MAP, ZERO, booleans, int64s, strings, strings_map
+from deltalog.errors import CorruptTableError
 from deltalog.protocol.actions import (
     AddFile,
     DeletionVector,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from deltalog.arguments import checked
+from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log import statistics
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checksum import check_against
-from deltalog.arrow_arrays import empty
 from deltalog.log.commit_summary import CommitSummary, manifest_of
 from deltalog.log.reader import FAST, LEAN, LogReader, ReadParallelism
 from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail, younger

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltalog.errors import CallError, DeltaLogError
 from deltalog.arrow_arrays import array_of, combined, int64s, strings
+from deltalog.errors import CallError, DeltaLogError
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.arrow import as_micros, type_to_arrow
 from deltalog.protocol.column_mapping import Mode

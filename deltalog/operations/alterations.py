@@ -12,8 +12,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from deltalog.commit.loop import CommitResult
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.predicate_sql import sql_tree
+from deltalog.operations.rules import expression_of_invariant
+from deltalog.operations.transaction import Transaction
+from deltalog.operations.verbs import UserMetadata, skipped
 from deltalog.protocol import column_mapping, schema_edits, widening
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.codec import canonical_json
@@ -29,10 +33,6 @@ from deltalog.protocol.schema import (
     columns_by_path,
 )
 from deltalog.protocol.schema_edits import Path, parse_path, parse_paths, path_text
-from deltalog.commit.loop import CommitResult
-from deltalog.operations.verbs import UserMetadata, skipped
-from deltalog.operations.rules import expression_of_invariant
-from deltalog.operations.transaction import Transaction
 
 ColumnPath = str | Sequence[str]
 NewColumns: TypeAlias = StructType | pa.Schema | Iterable[StructField]

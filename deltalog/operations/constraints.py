@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.errors import CallError
-from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.commit.loop import CommitResult
-from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.errors import CallError
 from deltalog.operations.rules import Rules, constraint
 from deltalog.operations.transaction import Transaction
+from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.protocol.properties import CONSTRAINT_PREFIX
 
 
 def add_constraint(

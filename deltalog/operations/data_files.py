@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltalog.arguments import shown
+from deltalog.arrow_arrays import combined
 from deltalog.errors import (
     CallError,
     InvalidDataFileError,
@@ -24,22 +25,21 @@ from deltalog.errors import (
     SchemaMismatchError,
     keep_cleanup_errors,
 )
-from deltalog.arrow_arrays import combined
 from deltalog.log.commit_summary import CHECKSUM_TAG
-from deltalog.read.changes import CHANGE_TYPE_FIELD
+from deltalog.operations.one_pass import check_unread, read_once
+from deltalog.operations.rules import NO_RULES, Rules
+from deltalog.parquet import stats
 from deltalog.parquet.file_reader import EXACT, DataFile, FileLayout, conform, read_file, with_child
 from deltalog.protocol import column_mapping, partitions
-from deltalog.parquet import stats
 from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata
 from deltalog.protocol.arrow import type_to_arrow
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
-from deltalog.operations.one_pass import check_unread, read_once
-from deltalog.operations.rules import NO_RULES, Rules
 
 TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.errors import FilesCommittedError, MissingVersionError
 from deltalog.arrow_arrays import strings
+from deltalog.errors import FilesCommittedError, MissingVersionError
 from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.paths import are_ordinary
 

@@ -16,11 +16,14 @@ import msgspec
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltalog.commit.loop import CommitResult
 from deltalog.errors import CallError, UnsupportedFeatureError
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import add_actions
 from deltalog.log.segment import Checkpoint
 from deltalog.log.snapshot import Snapshot, load
+from deltalog.operations.transaction import Transaction
+from deltalog.operations.verbs import UserMetadata, skipped
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
 from deltalog.protocol.codec import canonical_json
@@ -38,9 +41,6 @@ from deltalog.protocol.properties import (
 )
 from deltalog.protocol.schema import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY, uses_type
 from deltalog.protocol.widening import TYPE_CHANGES_KEY
-from deltalog.commit.loop import CommitResult
-from deltalog.operations.verbs import UserMetadata, skipped
-from deltalog.operations.transaction import Transaction
 
 _COMMITS_AT_ONCE = 256
 

@@ -17,10 +17,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.commit.loop import CommitResult
 from deltalog.errors import InvalidDataFileError
 from deltalog.log.replay import add_actions, files_without
 from deltalog.log.snapshot import Snapshot
 from deltalog.log.statistics import live_rows_of_each
+from deltalog.operations.transaction import Transaction
+from deltalog.operations.verbs import UserMetadata, skipped
 from deltalog.protocol import column_mapping, deletion_vectors, features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
 from deltalog.protocol.evolution import settled
@@ -31,9 +34,6 @@ from deltalog.protocol.properties import (
     ENABLEMENT_VERSION_KEY,
 )
 from deltalog.storage.table_files import TableFiles
-from deltalog.commit.loop import CommitResult
-from deltalog.operations.verbs import UserMetadata, skipped
-from deltalog.operations.transaction import Transaction
 
 _HEAD_THREADS, _HEADS_AT_ONCE = 16, 32
 # Kept as they are now: the history of timestamps goes on, whatever the table looked like.

@@ -16,24 +16,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from deltalog.errors import CallError, InvalidActionError, SchemaMismatchError
 from deltalog.arrow_arrays import FALSE, booleans
+from deltalog.errors import CallError, InvalidActionError, SchemaMismatchError
+from deltalog.expressions.predicate_sql import as_predicate, shown
+from deltalog.expressions.predicates import Predicate, bind, columns_of, matches
 from deltalog.log.replay import add_actions
 from deltalog.log.snapshot import Snapshot
 from deltalog.log.statistics import live_rows
-from deltalog.parallel import in_order
-from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
-from deltalog.expressions.predicate_sql import as_predicate, shown
-from deltalog.expressions.predicates import Predicate, bind, columns_of, matches
-from deltalog.read.data_skipping import split
-from deltalog.protocol import column_mapping, features, row_tracking
-from deltalog.protocol.actions import AddFile
-from deltalog.protocol.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
-from deltalog.protocol.schema import StructType
 from deltalog.operations.data_files import conformed
 from deltalog.operations.one_pass import read_once
 from deltalog.operations.transaction import Transaction
 from deltalog.operations.vectors import masked_statistics
+from deltalog.parallel import in_order
+from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
+from deltalog.protocol import column_mapping, features, row_tracking
+from deltalog.protocol.actions import AddFile
+from deltalog.protocol.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
+from deltalog.protocol.schema import StructType
+from deltalog.read.data_skipping import split
 
 _METRICS = (
     "numRemovedFiles",

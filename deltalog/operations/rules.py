@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
+from deltalog.expressions.compile import Expression, compile_expression, equal_to_column
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.schema import (
     DEFAULT_KEY,
@@ -31,8 +33,6 @@ from deltalog.protocol.schema import (
     StructType,
     columns_by_path,
 )
-from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
-from deltalog.expressions.compile import Expression, compile_expression, equal_to_column
 
 _SHOWN = 100
 T = TypeVar("T")

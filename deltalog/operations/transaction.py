@@ -15,6 +15,20 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arguments import checked
+from deltalog.arrow_arrays import strings
+from deltalog.commit.conflicts import (
+    Base,
+    IsolationLevel,
+    Prepared,
+    Reads,
+    check_isolation_level,
+    files_still_fit,
+    isolation_for,
+    replace_configuration,
+)
+from deltalog.commit.hooks import after_commit, standing
+from deltalog.commit.loop import ClockDriftWarning, CommitResult, Committed, Committer, Environment, rebased_on
+from deltalog.commit.validate import adds_as_read_back, as_read_back, check_prepared
 from deltalog.errors import (
     CallError,
     CommitConflictError,
@@ -29,17 +43,28 @@ from deltalog.errors import (
     SchemaMismatchError,
     keep_cleanup_errors,
 )
-from deltalog.arrow_arrays import strings
+from deltalog.expressions.predicate_sql import as_predicate, shown
+from deltalog.expressions.predicates import Predicate, bind, columns_of
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import FILES, Commits, PartialState, advance, files_table, remove_actions
 from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot, UnreadSnapshot
 from deltalog.log.statistics import live_rows
 from deltalog.log.totals import NO_FILES, totals_after
-from deltalog.read.changes import CHANGE_TYPE_FIELD
-from deltalog.expressions.predicate_sql import as_predicate, shown
-from deltalog.expressions.predicates import Predicate, bind, columns_of
-from deltalog.read.data_skipping import in_partitions, split
+from deltalog.operations.data_files import (
+    Checksum,
+    Examine,
+    Layout,
+    change_file,
+    check_files,
+    describe_files,
+    discard,
+    with_kind,
+    write_rows,
+)
+from deltalog.operations.known_files import check_not_live
+from deltalog.operations.rules import Rules, rules_of
+from deltalog.operations.vectors import write_vectors
 from deltalog.protocol import column_mapping, features, row_tracking, timestamps
 from deltalog.protocol.actions import (
     AddCDCFile,
@@ -57,33 +82,8 @@ from deltalog.protocol.evolution import settled
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, ISOLATION_LEVEL, check_assignment
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType, check_column_names
-from deltalog.commit.loop import ClockDriftWarning, CommitResult, Committed, Committer, Environment, rebased_on
-from deltalog.commit.conflicts import (
-    Base,
-    IsolationLevel,
-    Prepared,
-    Reads,
-    check_isolation_level,
-    files_still_fit,
-    isolation_for,
-    replace_configuration,
-)
-from deltalog.operations.data_files import (
-    Checksum,
-    Examine,
-    Layout,
-    change_file,
-    check_files,
-    describe_files,
-    discard,
-    with_kind,
-    write_rows,
-)
-from deltalog.commit.hooks import after_commit, standing
-from deltalog.operations.known_files import check_not_live
-from deltalog.operations.rules import Rules, rules_of
-from deltalog.commit.validate import adds_as_read_back, as_read_back, check_prepared
-from deltalog.operations.vectors import write_vectors
+from deltalog.read.changes import CHANGE_TYPE_FIELD
+from deltalog.read.data_skipping import in_partitions, split
 
 
 @dataclass(frozen=True, slots=True)

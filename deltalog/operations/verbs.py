@@ -7,9 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.commit.loop import CommitResult, Environment
 from deltalog.errors import CallError
 from deltalog.expressions.predicate_sql import shown
 from deltalog.expressions.predicates import Predicate
+from deltalog.operations import rewrite
+from deltalog.operations.data_files import as_reader
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, features, widening
 from deltalog.protocol.actions import Format, Metadata, Protocol
 from deltalog.protocol.codec import canonical_json
@@ -17,10 +21,6 @@ from deltalog.protocol.evolution import settled
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import ENABLE_TYPE_WIDENING, check_assignment
 from deltalog.protocol.schema import StructType, check_column_names, check_writable, merge_schemas
-from deltalog.operations import rewrite
-from deltalog.commit.loop import CommitResult, Environment
-from deltalog.operations.data_files import as_reader
-from deltalog.operations.transaction import Transaction
 
 UserMetadata = str | Mapping[str, Any] | None
 

@@ -13,9 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.log import statistics
 from deltalog.arrow_arrays import FALSE, TRUE, ZERO, int64s, scalar
-from deltalog.log.statistics import Group, Leaf
 from deltalog.expressions.comparison import compare
 from deltalog.expressions.predicates import (
     And,
@@ -34,11 +32,13 @@ from deltalog.expressions.predicates import (
     find,
     matches,
 )
+from deltalog.log import statistics
+from deltalog.log.statistics import Group, Leaf
 from deltalog.protocol import partitions
 from deltalog.protocol.arrow import type_to_arrow
+from deltalog.protocol.char_varchar import upper_bound
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.schema import DecimalType, StructField, StructType
-from deltalog.protocol.char_varchar import upper_bound
 
 _NUMBER = "\0number"
 

@@ -11,20 +11,20 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from deltalog.arguments import checked
-from deltalog.errors import CallError
 from deltalog.arrow_arrays import empty
+from deltalog.errors import CallError
+from deltalog.expressions.predicate_sql import as_predicate
+from deltalog.expressions.predicates import Predicate, bind, columns_of, matches
 from deltalog.log.replay import FILES
 from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
-from deltalog.read.origin import Origin, place_of, tagged, text_of
-from deltalog.expressions.predicate_sql import as_predicate
-from deltalog.expressions.predicates import Predicate, bind, columns_of, matches
-from deltalog.read.data_skipping import prune, statistics_leaves
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.arrow import variants_as_text
 from deltalog.protocol.column_mapping import mode_of
 from deltalog.protocol.schema import StructType
+from deltalog.read.data_skipping import prune, statistics_leaves
+from deltalog.read.origin import Origin, place_of, tagged, text_of
 
 if TYPE_CHECKING:
     from deltalog.log.snapshot import Snapshot

@@ -14,6 +14,7 @@ from typing import Any
 
 from deltalog.catalog.records import table_name
 from deltalog.errors import CallError, EntityNotFoundError
+from deltalog.protocol.partitions import HIVE_NULL
 from deltalog.server.answers import (
     CANCELED,
     COMMITTED,
@@ -26,7 +27,6 @@ from deltalog.server.answers import (
     TIMEOUT,
 )
 from deltalog.server.fields import Fields, byte_count
-from deltalog.protocol.partitions import HIVE_NULL
 from deltalog.transactions.manager import TransactionDescription, TransactionManager, VirtualObject
 from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
 

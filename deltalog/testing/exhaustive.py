@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from deltalog.commit.loop import CommitResult, RetryPolicy
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Operation, Read, check
 from deltalog.testing.recording import (
@@ -36,7 +37,6 @@ from deltalog.testing.recording import (
 )
 from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault, FaultyStore
-from deltalog.commit.loop import CommitResult, RetryPolicy
 
 WRITERS = ("w0", "w1")
 TABLES = ("plain", "timed")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, ConcurrentModificationError, StoreError
 from deltalog.log.snapshot import Snapshot
+from deltalog.operations.transaction import Transaction
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import parse_commit
@@ -19,7 +20,6 @@ from deltalog.testing.deals import Deal
 from deltalog.testing.recording import file_action
 from deltalog.testing.scheduler import Client
 from deltalog.transactions.manager import TransactionManager, VirtualObject
-from deltalog.operations.transaction import Transaction
 
 if TYPE_CHECKING:
     from deltalog.testing.transactions import SimulatedManager, TransactionSimulation

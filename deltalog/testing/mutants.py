@@ -18,13 +18,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltalog.commit import conflicts, hooks
+from deltalog.commit import loop as commit_module
+from deltalog.commit.loop import Committer
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
-from deltalog.log.checkpoint.writer import writer as checkpoint_module
-from deltalog.log.reader import LogReader
-from deltalog.read import scan as scan_module
-from deltalog.read import skipping
 from deltalog.expressions.predicates import complement
+from deltalog.log.checkpoint import writer as checkpoint_module
+from deltalog.log.reader import LogReader
+from deltalog.operations import rewrite as rewrite_module
+from deltalog.operations import transaction as transaction_module
+from deltalog.operations import verbs as operations_module
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol import timestamps
+from deltalog.read import data_skipping
+from deltalog.read import scan as scan_module
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.table import DeltaTable
@@ -32,13 +39,6 @@ from deltalog.testing.checker import Violation
 from deltalog.testing.row_simulation import run_row_schedule
 from deltalog.testing.scheduler import ScheduleStuckError
 from deltalog.testing.simulation import KINDS, ScheduleResult, run_schedule
-from deltalog.commit import loop as commit_module
-from deltalog.commit import conflicts, hooks
-from deltalog.operations import verbs as operations_module
-from deltalog.operations import rewrite as rewrite_module
-from deltalog.operations import transaction as transaction_module
-from deltalog.commit.loop import Committer
-from deltalog.operations.transaction import Transaction
 
 MAX_SEEDS = 400
 

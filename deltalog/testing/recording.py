@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitConflictError,
@@ -22,7 +23,6 @@ from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
-from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 
 #: Errors that say honestly that nothing was committed; everything else that escapes is a defect.
 DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)

@@ -20,8 +20,10 @@ import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from deltalog.commit.loop import CommitResult
 from deltalog.errors import CallError, MissingVersionError, NotFoundError, SchemaMismatchError, StoreError
 from deltalog.log.replay import add_actions
+from deltalog.operations import rewrite as rewrite_module
 from deltalog.parquet.file_reader import read_vector
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
@@ -43,8 +45,6 @@ from deltalog.testing.rows import (
 )
 from deltalog.testing.scheduler import Client
 from deltalog.testing.simulation import ScheduleResult, Simulation
-from deltalog.operations import rewrite as rewrite_module
-from deltalog.commit.loop import CommitResult
 
 rewrite: Any = rewrite_module  # of which an inner part serves to move rows
 SCHEMA = pa.schema([("x", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64())])

@@ -27,9 +27,9 @@ from collections.abc import Callable, Sequence
 
 import greenlet
 
+from deltalog.commit.loop import Environment, RetryPolicy
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Call, Decider, Fault, FaultyStore, SimulatedKill, no_faults
-from deltalog.commit.loop import Environment, RetryPolicy
 
 #: How the next client is chosen. ``random``: all alike. ``sticky``: mostly the same again, which makes long runs
 #: of one client. ``priority``: the highest of random priorities, lowered at a few random steps (the PCT method:

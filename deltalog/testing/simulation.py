@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 from deltalog.errors import CommitStateUnknownError, StoreError, TableExistsError, TableNotFoundError
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
@@ -38,7 +39,6 @@ from deltalog.testing.recording import (
 )
 from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.stores import Fault, FaultPlan, FaultyStore
-from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 ENABLE = "delta.enableInCommitTimestamps"

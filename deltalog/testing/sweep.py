@@ -28,6 +28,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 from deltalog.dataset import Dataset
 from deltalog.errors import CommitStateUnknownError, DeltaLogError, TableNotFoundError
 from deltalog.log.snapshot import Snapshot
@@ -46,7 +47,6 @@ from deltalog.testing.recording import (
 )
 from deltalog.testing.scheduler import START_MS
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault, FaultyStore, SimulatedKill, no_faults
-from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string()), ("p", pa.string())])
 ENABLE = "delta.enableInCommitTimestamps"

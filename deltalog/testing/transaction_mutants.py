@@ -10,22 +10,22 @@ import dataclasses
 import types
 from typing import Any
 
-from deltalog.transactions import branch as branch_module
-from deltalog.transactions import commit as commit_module
 from deltalog.catalog import marks as marks_module
 from deltalog.catalog import records as records_module
 from deltalog.catalog import store as store_module
-from deltalog.transactions.branch import Branch
-from deltalog.transactions.ledger import Ledger
 from deltalog.catalog.records import Ratification
 from deltalog.errors import OperationTimeoutError, TransactionCanceledError
 from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.testing.mutants import Mutant, Patch, adding_to
 from deltalog.testing.transactions import run_transactions
-from deltalog.transactions import leftovers as leftovers_module
+from deltalog.transactions import branch as branch_module
+from deltalog.transactions import commit as commit_module
 from deltalog.transactions import manager as manager_module
+from deltalog.transactions import recovery as recovery_module
 from deltalog.transactions import transaction as transaction_module
+from deltalog.transactions.branch import Branch
+from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import ManagedTransaction
@@ -35,7 +35,7 @@ branch: Any = branch_module
 commit: Any = commit_module
 records: Any = records_module
 store: Any = store_module
-leftovers: Any = leftovers_module
+recovery: Any = recovery_module
 marks: Any = marks_module
 manager: Any = manager_module
 transaction: Any = transaction_module
@@ -249,7 +249,7 @@ def notes_as_published_what_is_not_yet(patch: Patch) -> None:
 
 @mutant("X4", "X7", "X9", "X3", kinds={"deal": 3, "single": 3, "recover": 3}, policy="random")
 def sweeps_staged_commits_that_may_yet_be_ratified(patch: Patch) -> None:
-    patch.setattr(leftovers, "_staged_version", lambda name: 0)
+    patch.setattr(recovery, "_staged_version", lambda name: 0)
 
 
 @mutant("X7")
@@ -273,7 +273,7 @@ JOBS: dict[str, Any] = {"policy": "random", "clients": 3, "fault_rate": 0.0, "ki
 
 @mutant("X10", **JOBS)
 def looks_who_needs_objects_before_it_marks_them(patch: Patch) -> None:
-    real = leftovers._Cleaner._take_away
+    real = recovery._Cleaner._take_away
 
     def take_away(self: Any, table: Any, store: Any, some: Any) -> Any:
         seen = self._look(table)
@@ -283,7 +283,7 @@ def looks_who_needs_objects_before_it_marks_them(patch: Patch) -> None:
         finally:
             del self._look
 
-    patch.setattr(leftovers._Cleaner, "_take_away", take_away)
+    patch.setattr(recovery._Cleaner, "_take_away", take_away)
 
 
 @mutant("X10", **JOBS)
@@ -301,12 +301,12 @@ def adds_objects_that_are_being_deleted(patch: Patch) -> None:
 
 @mutant("X7", **JOBS)
 def looks_for_objects_once(patch: Patch) -> None:
-    patch.setattr(leftovers, "_looks_due", lambda record, now_ms: len(leftovers.LATE_LOOKS_MS) + 1)
+    patch.setattr(recovery, "_looks_due", lambda record, now_ms: len(recovery.LATE_LOOKS_MS) + 1)
 
 
 @mutant("X10", **JOBS)
 def deletes_objects_that_were_added_and_not_yet_committed(patch: Patch) -> None:
-    patch.setattr(leftovers, "added_files", lambda part: [])
+    patch.setattr(recovery, "added_files", lambda part: [])
 
 
 # ------------------------------------------------------------------------------------------- processes, lost answers

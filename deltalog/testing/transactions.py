@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Proposal, TransactionRecord, TransactionStatus
+from deltalog.commit.loop import Environment, RetryPolicy
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitConflictError,
@@ -65,7 +66,6 @@ from deltalog.testing.stores import Call, Fault, FaultPlan, FaultyStore, Simulat
 from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import ManagedTransaction
-from deltalog.commit.loop import Environment, RetryPolicy
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 NAMES = ("bank.a", "bank.b", "bank.c")

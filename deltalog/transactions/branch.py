@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from deltalog.commit.conflicts import Base, Prepared, Reads, rebase
+from deltalog.commit.loop import Attempt, CommitResult, Committed, Environment, build_attempt, parent_taken
 from deltalog.errors import (
     CallError,
     CommitConflictError,
@@ -24,6 +26,7 @@ from deltalog.errors import (
 from deltalog.log.commit_summary import TOLD_KEY
 from deltalog.log.reader import LogReader, required_ict
 from deltalog.log.snapshot import Snapshot, load_latest
+from deltalog.operations.transaction import Engine, base_of
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddFile, CommitInfo, RemoveFile
 from deltalog.protocol.codec import CommitActions
@@ -32,9 +35,6 @@ from deltalog.protocol.properties import ENABLE_ROW_TRACKING
 from deltalog.protocol.schema import StructType
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
-from deltalog.commit.loop import Attempt, CommitResult, Committed, Environment, build_attempt, parent_taken
-from deltalog.commit.conflicts import Base, Prepared, Reads, rebase
-from deltalog.operations.transaction import Engine, base_of
 
 # What a commit tells of the transaction that it is part of, below ``deltalog`` in commitInfo.
 TRANSACTION = "transaction"

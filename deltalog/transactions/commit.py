@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from deltalog.transactions.branch import Branch
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
     COMMIT_LEASE_MS,
@@ -29,6 +28,7 @@ from deltalog.catalog.records import (
     committed,
 )
 from deltalog.catalog.store import ManagedStore, discard_commits, publish, stage
+from deltalog.commit.loop import Attempt, Environment
 from deltalog.errors import (
     CoordinatorError,
     DeltaLogError,
@@ -37,7 +37,7 @@ from deltalog.errors import (
     TransactionContentionError,
 )
 from deltalog.log.reader import LogReader
-from deltalog.commit.loop import Attempt, Environment
+from deltalog.transactions.branch import Branch
 
 _UNSEEN = Head(-1)
 _THREADS = 16

@@ -22,13 +22,13 @@ from deltalog.catalog.records import (
     TransactionStatus,
     TransactionType,
 )
+from deltalog.commit.loop import Environment
 from deltalog.errors import (
     CallError,
     ConcurrentModificationError,
     EntityNotFoundError,
     TransactionCommitInProgressError,
 )
-from deltalog.commit.loop import Environment
 
 _TRIES = 20
 _SEAL_BYTES = 16

@@ -20,9 +20,7 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog import records
-from deltalog.transactions.commit import Target, at_once, commit
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.transactions.ledger import Ledger
 from deltalog.catalog.locate import open_coordinator
 from deltalog.catalog.records import (
     Call,
@@ -34,6 +32,8 @@ from deltalog.catalog.records import (
     TransactionStatus,
     TransactionType,
 )
+from deltalog.commit.hooks import after_commit, standing
+from deltalog.commit.loop import Environment
 from deltalog.errors import (
     CallError,
     CommitConflictError,
@@ -46,13 +46,13 @@ from deltalog.errors import (
 from deltalog.protocol.schema import StructType
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions import objects, ratified, times
-from deltalog.transactions.recovery import clean_up, recover
+from deltalog.transactions.commit import Target, at_once, commit
+from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, deletable_path
+from deltalog.transactions.recovery import clean_up, recover
 from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
-from deltalog.commit.loop import Environment
-from deltalog.commit.hooks import after_commit, standing
 
 _MS = datetime.timedelta(milliseconds=1)
 E = TypeVar("E", bound=enum.Enum)
@@ -281,8 +281,8 @@ class TransactionManager:
         StoreError when nothing was committed, and it can be tried again; OperationTimeoutError when it is not known:
         calling it again tells how it ended, and what did not land is aborted a minute later. Raises
         EntityNotFoundError, CallError.
-        Cost: 3 calls of the coordinator and as ``deltalog.transactions.commit``; then for each table 1 call, 1 PUT and 1
-        DELETE for each commit, and its hooks.
+        Cost: 3 calls of the coordinator and as ``deltalog.transactions.commit``; then for each table 1 call, 1 PUT and
+        1 DELETE for each commit, and its hooks.
         """
         record = self._allowed(transaction_id, Call.COMMIT)
         if record.status is not TransactionStatus.ACTIVE:

@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
-from deltalog.log.snapshot import Snapshot
 from deltalog.expressions.predicates import columns_of
+from deltalog.log.snapshot import Snapshot
+from deltalog.operations.known_files import live_rows
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.arrow import schema_from_arrow
@@ -27,8 +29,6 @@ from deltalog.protocol.paths import canonical_url, encode_path, is_plain
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
-from deltalog.operations.known_files import live_rows
-from deltalog.operations.transaction import Transaction
 
 ETAG = "deltalog.etag"
 _DATA_FILE = ".parquet"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from deltalog.read.origin import text_of
+from deltalog.commit.conflicts import Prepared, Reads
 from deltalog.expressions.predicate_sql import parse
 from deltalog.expressions.predicates import Predicate, bind
 from deltalog.protocol.actions import (
@@ -21,7 +21,7 @@ from deltalog.protocol.actions import (
 )
 from deltalog.protocol.codec import AnyAction, decode_actions, encode_action
 from deltalog.protocol.schema import StructType
-from deltalog.commit.conflicts import Prepared, Reads
+from deltalog.read.origin import text_of
 
 # How Prepared holds the actions of each kind.
 _MANY = {

@@ -13,9 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from deltalog.transactions.ledger import Ledger
 from deltalog.catalog.marks import live_marks, vector_files
-from deltalog.transactions.prepared import added_files, written_files
 from deltalog.catalog.records import (
     Head,
     Marking,
@@ -33,7 +31,9 @@ from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, encode_path
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
+from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.objects import can_be_deleted, same_etag
+from deltalog.transactions.prepared import added_files, written_files
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import CHANGES, OBJECTS
 

@@ -19,8 +19,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deltalog.catalog import records
-from deltalog.transactions.branch import place_in_transaction, transaction_of
-from deltalog.transactions.ledger import Ledger
 from deltalog.catalog.marks import live_marks
 from deltalog.catalog.records import (
     Head,
@@ -54,8 +52,10 @@ from deltalog.protocol.paths import (
     version_prefix,
 )
 from deltalog.storage.base import LogStore
-from deltalog.transactions.recovery import clean_up
+from deltalog.transactions.branch import place_in_transaction, transaction_of
+from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.ratified import check_stays_managed
+from deltalog.transactions.recovery import clean_up
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import CHANGES
 

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.catalog import records
-from deltalog.transactions.branch import place_in_transaction
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
 from deltalog.catalog.store import AdoptedStore, ManagedStore, publish
+from deltalog.commit.hooks import standing
+from deltalog.commit.loop import Environment
 from deltalog.errors import (
     ConcurrentModificationError,
     EntityNotFoundError,
@@ -32,8 +33,7 @@ from deltalog.protocol.timestamps import describe
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable, PointInTime
-from deltalog.commit.loop import Environment
-from deltalog.commit.hooks import standing
+from deltalog.transactions.branch import place_in_transaction
 
 _TRIES = 20
 

@@ -12,17 +12,17 @@ import dataclasses
 
 from deltalog.catalog.records import Proposal, Ratification, TableRecord
 from deltalog.catalog.store import discard_commits, publish, stage
+from deltalog.commit.conflicts import Prepared, replace_configuration
+from deltalog.commit.loop import Attempt, Environment, build_attempt
 from deltalog.errors import CallError, ConcurrentModificationError, DeltaLogError, OperationTimeoutError
 from deltalog.log.snapshot import Snapshot
+from deltalog.operations.transaction import base_of
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version
 from deltalog.protocol.properties import ENABLEMENT_TIMESTAMP_KEY, ENABLEMENT_VERSION_KEY
 from deltalog.storage.base import LogStore
 from deltalog.transactions.tables import ManagedTables
-from deltalog.commit.loop import Attempt, Environment, build_attempt
-from deltalog.commit.conflicts import Prepared, replace_configuration
-from deltalog.operations.transaction import base_of
 
 _TRIES = 20
 

@@ -15,12 +15,9 @@ from types import TracebackType
 
 from deltalog.arguments import checked
 from deltalog.catalog import records
-from deltalog.transactions.branch import Branch, BranchStore
-from deltalog.transactions.commit import Target
-from deltalog.transactions.ledger import Ledger
 from deltalog.catalog.marks import added_paths
-from deltalog.transactions.prepared import decode_prepared, encode_prepared
 from deltalog.catalog.records import Call, Isolation, TableRecord, TransactionRecord, TransactionStatus
+from deltalog.commit.conflicts import Prepared
 from deltalog.errors import (
     ConcurrentModificationError,
     DeltaLogError,
@@ -35,8 +32,11 @@ from deltalog.protocol.schema import StructType
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.table import DeltaTable
+from deltalog.transactions.branch import Branch, BranchStore
+from deltalog.transactions.commit import Target
+from deltalog.transactions.ledger import Ledger
+from deltalog.transactions.prepared import decode_prepared, encode_prepared
 from deltalog.transactions.tables import ManagedTables
-from deltalog.commit.conflicts import Prepared
 
 # The parts of a transaction: commits to a table, tables that must not move, objects to delete when it is cancelled.
 CHANGES, READS, OBJECTS = "change", "read", "object"

@@ -40,9 +40,9 @@ from deltalog import (
     col,
     open_store,
 )
-from deltalog.read.changes import Changes
-from deltalog.protocol.actions import AddCDCFile, DomainMetadata
 from deltalog.operations.contract.stream import StreamWriter
+from deltalog.protocol.actions import AddCDCFile, DomainMetadata
+from deltalog.read.changes import Changes
 from tests.support.core import environment, tree
 
 ROWS = pa.table({"i": [1, 2], "s": ["a", "b"]})

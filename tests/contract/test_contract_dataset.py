@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 from deltalog import (
-    CallError,
     BlobTableRequiredError,
-    RowTableRequiredError,
+    CallError,
     Dataset,
     DeltaTable,
     LogStore,
-    MissingVersionError,
     MissingRecordsError,
+    MissingVersionError,
     NoSnapshotsError,
     NotFoundError,
+    RowTableRequiredError,
     SnapshotConflictError,
     StoreError,
     TableNotFoundError,

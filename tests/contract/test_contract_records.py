@@ -15,7 +15,6 @@ import pytest
 
 from deltalog import (
     CallError,
-    RowTableRequiredError,
     CommitStateUnknownError,
     ConstraintViolationError,
     DeltaTable,
@@ -23,14 +22,15 @@ from deltalog import (
     MissingRecordsError,
     PartitioningNotSupportedError,
     PrimitiveType,
+    RowTableRequiredError,
     SchemaMismatchError,
     SnapshotConflictError,
     StoreError,
     StructField,
     StructType,
 )
+from deltalog.operations import data_files as data_files_module
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
-from deltalog.operations import data_files
 from tests.support.core import SCHEMA, environment, ids, info, memory, overtaken, rows
 
 
@@ -73,9 +73,9 @@ def test_what_is_no_stream_of_records_is_refused(table: DeltaTable, store: LogSt
 
 def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """No record is taken far before those before it are in a file."""
-    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     pulled, ahead = 0, []
-    written = data_files._write_file
+    written = data_files_module._write_file
 
     def write_file(store: LogStore, part: pa.Table, *rest: Any) -> Any:
         write_file.rows += part.num_rows  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch:
         return written(store, part, *rest)
 
     write_file.rows = 0  # type: ignore[attr-defined]
-    monkeypatch.setattr(datafiles, "_write_file", write_file)
+    monkeypatch.setattr(data_files_module, "_write_file", write_file)
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal pulled
@@ -111,7 +111,7 @@ def test_a_partitioned_table_is_refused_before_a_record_is_taken(store: LogStore
 
 
 def test_each_file_is_written_once_to_a_new_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     store = CountingStore(memory())
     table = DeltaTable.create(store, SCHEMA)
     paths: list[str] = []
@@ -133,7 +133,7 @@ class Broken(Exception):
 def test_an_iterator_that_raises_leaves_nothing(
     any_store: LogStore, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     table = DeltaTable.create(any_store, SCHEMA)
 
     def breaking() -> Iterator[dict[str, Any]]:
@@ -158,7 +158,7 @@ UNFIT = {
 def test_a_record_that_cannot_be_encoded_leaves_nothing(
     table: DeltaTable, store: LogStore, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     record, error = UNFIT[name]
     with pytest.raises(error):
         table.stream_write_records([*records(9_000), record])
@@ -271,7 +271,7 @@ def test_values_of_every_kind_are_read_back_as_they_were(store: LogStore) -> Non
 
 
 def test_a_store_that_fails_leaves_nothing(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     DeltaTable.create(store, SCHEMA)
     faulty = FaultyStore(store, nth(3, Fault.FAIL_BEFORE, method="open_output"))
     with pytest.raises(StoreError):
@@ -280,7 +280,7 @@ def test_a_store_that_fails_leaves_nothing(store: LogStore, monkeypatch: pytest.
 
 
 def test_errors_of_cleaning_up_are_kept_with_the_cause(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     DeltaTable.create(store, SCHEMA)
     faulty = FaultyStore(store, lambda call: Fault.FAIL_BEFORE if call.method == "delete" else None)
 
@@ -324,7 +324,7 @@ def test_anything_that_speaks_arrow_is_a_stream_of_records(table: DeltaTable, ma
 
 
 def test_checksums_and_statistics_are_those_of_every_file(any_store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datafiles, "TARGET_BYTES", 1 << 16)
+    monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     table = DeltaTable.create(any_store, SCHEMA)
     files = table.stream_write_records(records(10_000), checksum="sha256").manifest.files
     assert len(files) > 1

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import pytest
 
 from deltalog import (
-    CallError,
     BlobTableRequiredError,
+    CallError,
     CommitStateUnknownError,
     Dataset,
     DeltaTable,

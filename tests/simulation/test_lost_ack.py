@@ -1,4 +1,4 @@
-"""The table of ``python -m tests.support.lost_ack``: what deltalog makes of lost answers, and that it shows what others do."""
+"""The table of ``python -m tests.support.lost_ack``: lost answers of deltalog's and others' commits."""
 
 from __future__ import annotations
 

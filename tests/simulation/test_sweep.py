@@ -87,8 +87,8 @@ def _names(function):
 
 
 def test_a_broken_writer_is_found(monkeypatch):
-    from deltalog.errors import StoreError
     from deltalog.commit.loop import Committer
+    from deltalog.errors import StoreError
 
     monkeypatch.setattr(Committer, "_unknown", lambda self, attempt, cause: StoreError("gone", path=""))
     _, failures = sweep([next(o for o in OPERATIONS if o.name == "append")], HALF)

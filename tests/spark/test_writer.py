@@ -18,8 +18,8 @@ import deltalog
 import spark_ext
 import spark_ext.writer
 from deltalog.storage.fs import LocalStore
-from tests.support.core.other_writers import declared_afterwards
 from tests.spark.tables import action, data_files, litter, rows, schema, versions
+from tests.support.core.other_writers import declared_afterwards
 
 NOT_NULL = (
     '{"type":"struct","fields":['

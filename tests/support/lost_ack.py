@@ -1,4 +1,4 @@
-"""``python -m tests.support.lost_ack``: what writers make of a commit whose answer is lost, in deltalog and in deltalake.
+"""``python -m tests.support.lost_ack``: commits whose answer is lost, of deltalog and of deltalake.
 
 A proxy stands before a real S3 server. The commit's PUT arrives and takes effect; then the connection breaks, or the
 answer is 500 or 503, or comes after the client's time limit. (409 is the opposite: refused, nothing done, try again.)

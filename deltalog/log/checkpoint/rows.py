@@ -12,8 +12,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.log import statistics
 from deltalog.arrow_arrays import combined, empty
+from deltalog.log import statistics
 from deltalog.log.checkpoint.footer import check_file_rows
 from deltalog.log.statistics import Leaf
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from deltalog.arrow_arrays import FALSE, booleans, combined, empty, int64s, strings, strings_map
 from deltalog.log import statistics
 from deltalog.log.checkpoint.rows import camel
-from deltalog.arrow_arrays import FALSE, booleans, combined, empty, int64s, strings, strings_map
 from deltalog.log.replay import FILES, TOMBSTONES, State
 from deltalog.log.statistics import Leaf
 from deltalog.protocol import column_mapping

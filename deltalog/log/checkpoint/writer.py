@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltalog.errors import CallError, InvalidCheckpointError, StoreError
-from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
 from deltalog.arrow_arrays import empty
+from deltalog.errors import CallError, InvalidCheckpointError, StoreError
 from deltalog.log.checkpoint.last_checkpoint import encode_hint
+from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
 from deltalog.log.reader import LEAN, THREADS
 from deltalog.log.replay import TOMBSTONES
 from deltalog.log.segment import Checkpoint

@@ -21,29 +21,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arguments import checked
+from deltalog.commit.conflicts import files_still_fit
+from deltalog.commit.loop import Environment, unexpected_version
 from deltalog.errors import (
     CallError,
-    RowTableRequiredError,
     CommitConflictError,
     CommitStateUnknownError,
     DeltaLogError,
     MetadataChangedError,
     MissingRecordsError,
     PartitioningNotSupportedError,
+    RowTableRequiredError,
     TableExistsError,
 )
+from deltalog.operations.contract.records import Records, record_batches
+from deltalog.operations.data_files import Checksum, check_checksum, discard
+from deltalog.operations.known_files import check_never_named
+from deltalog.operations.one_pass import read_once
+from deltalog.operations.transaction import Transaction
+from deltalog.operations.verbs import fitting
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.protocol.actions import AddFile, Long, Metadata, Size
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.storage.base import LogStore
-from deltalog.commit.loop import Environment, unexpected_version
-from deltalog.commit.conflicts import files_still_fit
-from deltalog.operations.data_files import Checksum, check_checksum, discard
-from deltalog.operations.known_files import check_never_named
-from deltalog.operations.one_pass import read_once
-from deltalog.operations.verbs import fitting
-from deltalog.operations.contract.records import Records, record_batches
-from deltalog.operations.transaction import Transaction
 
 if TYPE_CHECKING:
     from deltalog.log.snapshot import Snapshot

@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import pyarrow as pa
 
 from deltalog.arguments import checked
+from deltalog.commit.loop import ClockDriftWarning
 from deltalog.errors import (
-    CallError,
     BlobTableRequiredError,
+    CallError,
     CommitStateUnknownError,
     DeltaLogError,
     StoreError,
     keep_cleanup_errors,
 )
-from deltalog.protocol.paths import encode_path
-from deltalog.protocol.schema import PrimitiveType, StructField, StructType
-from deltalog.commit.loop import ClockDriftWarning
-from deltalog.operations.data_files import HashedFile, discard
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import (
     Options,
@@ -39,7 +36,10 @@ from deltalog.operations.contract.staging import (
     stage,
     stage_records,
 )
+from deltalog.operations.data_files import HashedFile, discard
 from deltalog.operations.transaction import Transaction
+from deltalog.protocol.paths import encode_path
+from deltalog.protocol.schema import PrimitiveType, StructField, StructType
 
 if TYPE_CHECKING:
     from deltalog.log.snapshot import Snapshot

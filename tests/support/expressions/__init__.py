@@ -1,4 +1,4 @@
-"""Expressions and rows of edge values: evaluated by deltalog in tests/unit/expressions, and beside Spark in tests/interop."""
+"""Expressions and rows of edge values: by deltalog in tests/unit, and beside Spark in tests/interop."""
 
 from __future__ import annotations
 

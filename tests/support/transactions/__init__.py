@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.catalog.coordinator import Coordinator
+from deltalog.commit.loop import Environment, RetryPolicy
 from deltalog.table import DeltaTable
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.transactions.manager import TransactionManager
-from deltalog.commit.loop import Environment, RetryPolicy
 
 SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
 A, B = "bank.a", "bank.b"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from deltalog import Dataset, DeltaTable, Snapshot, StoreError
+from deltalog.operations.transaction import Transaction
 from deltalog.storage.base import FileMeta
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.transactions.manager import TransactionManager
-from deltalog.operations.transaction import Transaction
 from tests.support.core import SCHEMA, environment, ids, memory, objects, rows
 from tests.support.transactions import A, B, Clock, bank, content
 from tests.support.transactions import rows as accounts

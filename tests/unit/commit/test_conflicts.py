@@ -24,15 +24,15 @@ from deltalog import (
     TableExistsError,
     UnsupportedFeatureError,
 )
-from deltalog.log.replay import file_key
+from deltalog.commit.conflicts import Base, Prepared, Reads, isolation_for, rebase
+from deltalog.commit.loop import build_attempt
 from deltalog.expressions.predicate_sql import parse
 from deltalog.expressions.predicates import bind
+from deltalog.log.replay import file_key
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.schema import StructType
-from deltalog.commit.loop import build_attempt
-from deltalog.commit.conflicts import Base, Prepared, Reads, isolation_for, rebase
 from tests.support.core import ICT, TIMESTAMP_KEY, VERSION_KEY, metadata_action, protocol_action
 
 PLAIN = Protocol.from_json(protocol_action()["protocol"])

@@ -14,9 +14,9 @@ from deltalog import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from deltalog.protocol.actions import DeletionVector, RemoveFile, SetTransaction
 from deltalog.commit.conflicts import Prepared
 from deltalog.commit.validate import check_prepared
+from deltalog.protocol.actions import DeletionVector, RemoveFile, SetTransaction
 from tests.support.core import metadata_action, protocol_action
 
 SCHEMA = pa.schema([("p", pa.int64()), ("v", pa.string())])

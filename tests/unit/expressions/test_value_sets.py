@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, ConcurrentAppendError, DeltaTable, StructType, col
+from deltalog.expressions.compile import compile_expression
 from deltalog.expressions.predicate_sql import to_sql
 from deltalog.expressions.predicates import Comparison, In, Predicate, bind, complement, matches
 from deltalog.read.data_skipping import split
-from deltalog.expressions.compile import compile_expression
 from tests.support.core.steps import steps
 
 UTC = dt.timezone.utc

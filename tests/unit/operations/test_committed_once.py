@@ -22,11 +22,11 @@ from deltalog import (
     StagedFiles,
     TransactionCanceledError,
 )
+from deltalog.commit.loop import RetryPolicy
+from deltalog.operations import known_files
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import commit_path
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
-from deltalog.operations import known_files
-from deltalog.commit.loop import RetryPolicy
 from tests.support.core import SCHEMA, environment, ids, memory, objects, overtaken, rows
 from tests.support.transactions import A, bank, content
 from tests.support.transactions import rows as accounts

@@ -18,10 +18,10 @@ from deltalog import (
     UnsupportedFeatureError,
 )
 from deltalog.log.replay import add_actions
+from deltalog.operations.protocol_changes import _REMOVALS, drop_feature
 from deltalog.protocol import deletion_vectors, features
 from deltalog.protocol.column_mapping import MODE_KEY
 from deltalog.protocol.paths import commit_path
-from deltalog.operations.protocol_changes import _REMOVALS, drop_feature
 from tests.support.core import ICT, SCHEMA, action, configuration, environment, ids, info, memory, rows
 
 

@@ -22,10 +22,10 @@ from deltalog import (
     VersionNotFoundError,
 )
 from deltalog.log.replay import add_actions
+from deltalog.operations.restore import restore
 from deltalog.protocol import deletion_vectors
 from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY
 from deltalog.protocol.paths import commit_path
-from deltalog.operations.restore import restore
 from tests.support.core import ICT, NOW, SCHEMA, Clock, action, environment, ids, info, lines, memory, overtaken, rows
 
 

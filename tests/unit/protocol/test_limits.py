@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from deltalog import CallError, CorruptTableError, DeltaLogError, InvalidCommitError, InvalidDataFileError
-from deltalog.log.checksum import decode_checksum
+from deltalog.expressions.compile import compile_expression
 from deltalog.log.checkpoint.last_checkpoint import read_hint
+from deltalog.log.checksum import decode_checksum
 from deltalog.protocol import limits
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.deletion_vectors import from_file, from_inline
 from deltalog.protocol.schema import StructType
-from deltalog.expressions.compile import compile_expression
 from tests.support.core import add_action, info_action, metadata_action, protocol_action, remove_action
 
 VECTOR = {"storageType": "i", "pathOrInlineDv": "0" * 40, "sizeInBytes": 32, "cardinality": 1}

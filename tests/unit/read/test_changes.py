@@ -14,9 +14,9 @@ from deltalog import (
     InvalidDataFileError,
     SchemaMismatchError,
 )
-from deltalog.read.changes import plan
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import checksum_path, commit_path
+from deltalog.read.changes import plan
 from tests.support.core import (
     ICT,
     NOW,

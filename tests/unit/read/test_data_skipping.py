@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltalog import AddFile, DeltaTable, Predicate, StructType, col
+from deltalog.expressions.predicates import Comparison, bind, matches
 from deltalog.log.replay import add_actions
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
-from deltalog.expressions.predicates import Comparison, bind, matches
 from deltalog.read.data_skipping import split
 from tests.support.core import environment, memory
 

@@ -17,9 +17,9 @@ from deltalog.errors import CallError, DeltaLogError, InvalidDataFileError, Obje
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, SimulatedKill
 from deltalog.testing.transactions import SimulatedManager
-from deltalog.transactions.recovery import LATE_AGE_MS, LATE_LOOKS_MS
 from deltalog.transactions.manager import VirtualObject
 from deltalog.transactions.objects import AddObject
+from deltalog.transactions.recovery import LATE_AGE_MS, LATE_LOOKS_MS
 from tests.support.transactions import A, B, Clock, bank, content, environment, manager_of, rows
 
 PATH = "run-1.parquet"

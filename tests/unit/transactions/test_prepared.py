@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from deltalog import Predicate, StructType, col
-from deltalog.transactions.prepared import decode_prepared, encode_prepared
+from deltalog.commit.conflicts import Prepared, Reads
 from deltalog.expressions.predicate_sql import parse
 from deltalog.expressions.predicates import bind
-from deltalog.commit.conflicts import Prepared, Reads
+from deltalog.transactions.prepared import decode_prepared, encode_prepared
 
 SCHEMA = StructType.from_arrow(
     pa.schema(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from deltalog.errors import CommitStateUnknownError, TransactionCanceledError
-from deltalog.testing.coordinators import FaultyCoordinator
-from deltalog.testing.stores import Fault, nth
 from deltalog.operations.contract.staging import BLOBS_PROPERTY
 from deltalog.operations.contract.stream import BLOB_SCHEMA
+from deltalog.testing.coordinators import FaultyCoordinator
+from deltalog.testing.stores import Fault, nth
 from tests.support.transactions import A, Clock, bank, content, manager_of, rows
 
 BLOBS = "bank.blobs"

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import AddFile, DeltaTable, Snapshot, StoreError
-from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.checkpoint.last_checkpoint import read_hint
+from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import load_latest
 from deltalog.protocol.paths import checkpoint_path, commit_path
