@@ -10,20 +10,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TREE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1]
 PACKAGES = ["", *sorted(path.parent.name for path in (ROOT / "deltalog").glob("*/__init__.py"))]
-    "protocol",
-    "storage",
-    "parquet",
-    "expressions",
-    "log",
-    "read",
-    "commit",
-    "operations",
-    "catalog",
-    "transactions",
-    "testing",
-    "server",
-    "cli",
-]
 
 
 def section(package: str) -> str:
