@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.spec.test_actions import BODIES, JSON, TEXT
 
 from deltalog import AddFile, InvalidCommitError
 from deltalog.protocol import codec
 from deltalog.protocol.actions import Action, CommitInfo, UnknownAction
 from tests.support.core import NOW, add_action, info_action, metadata_action, protocol_action, remove_action
+from tests.unit.protocol.test_actions import BODIES, JSON, TEXT
 
 INFO = {"inCommitTimestamp": NOW, "timestamp": NOW, "operation": "WRITE", "txnId": "t"}
 

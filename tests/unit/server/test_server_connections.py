@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.server.test_server_limits import self_signed
 
 from deltalog import TransactionManager
 from deltalog.server.app import Limits
 from deltalog.server.connections import Connections
 from deltalog.server.serve import Server, Settings, Tls
+from tests.unit.server.test_server_limits import self_signed
 
 MOST = 20
 

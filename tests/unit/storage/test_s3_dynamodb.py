@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.storage.test_dynamodb import answer_503, lose_answer, only_once, race
 
 from deltalog import (
     CallError,
@@ -39,6 +38,7 @@ from tests.support.s3.dynamodb import (
     operation,
     raw_items,
 )
+from tests.unit.storage.test_dynamodb import answer_503, lose_answer, only_once, race
 
 COMMITTED, EXISTS, UNKNOWN = PutOutcome.COMMITTED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
 DAY = 86_400

@@ -45,7 +45,7 @@ sys.path.insert(0, {root!r})
 from deltalog import DeltaTable, StoreError
 from deltalog.storage import fs
 from tests.support.core import rows
-from tests.storage.test_space import log_files, is_temporary
+from tests.unit.storage.test_space import log_files, is_temporary
 directory, unnamed, operation, sweep = sys.argv[1], sys.argv[2] == "True", sys.argv[3], int(sys.argv[4])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 if not unnamed:
@@ -122,7 +122,7 @@ import json, os, pathlib, resource, sys
 sys.path.insert(0, {root!r})
 from deltalog import DeltaTable, StoreError
 from tests.support.core import rows
-from tests.storage.test_space import log_files
+from tests.unit.storage.test_space import log_files
 root = pathlib.Path(sys.argv[1])
 table = DeltaTable.create(root, rows(1).schema, data=rows(1))
 table.append(rows(2))
@@ -158,7 +158,7 @@ sys.path.insert(0, {root!r})
 import pyarrow as pa, pyarrow.parquet as pq
 from deltalog import DeltaTable, StoreError
 from tests.support.core import rows
-from tests.storage.test_space import log_files, is_temporary
+from tests.unit.storage.test_space import log_files, is_temporary
 disk = pathlib.Path(sys.argv[1])
 root, filler = disk / "t", disk / "filler"
 table = DeltaTable.create(root, rows(1).schema, data=rows(1))
@@ -200,7 +200,7 @@ import json, os, pathlib, subprocess, sys
 sys.path.insert(0, {root!r})
 from deltalog import DeltaTable, StoreError
 from tests.support.core import rows
-from tests.storage.test_space import log_files
+from tests.unit.storage.test_space import log_files
 disk = pathlib.Path(sys.argv[1])
 root = disk / "t"
 table = DeltaTable.create(root, rows(1).schema, data=rows(1))
