@@ -19,7 +19,7 @@ from deltalog.errors import CallError, CommitConflictError, TableExistsError, Ta
 from deltalog.expressions.predicates import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
-from deltalog.log.commit_summary import CommitSummary, manifest_of
+from deltalog.log.commit_summary import CommitSummary, summary_of
 from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
 from deltalog.log.reader import LogReader
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 # For how long a handle takes the table to be the one it saw, where looking costs a request.
 _WARM_MS = 10_000
-_MANIFESTS_AT_ONCE = 256  # commits whose bytes are held together
+_COMMITS_AT_ONCE = 256  # commits whose bytes are held together
 _NO_TIME = datetime.timedelta(0)
 # Held while a handle moves from one version to another, and for nothing else.
 _MOVING = threading.Lock()
@@ -468,8 +468,8 @@ class DeltaTable:
         """What each version added that the log still has the commit of, oldest first. Cost: 1 LIST and 1 GET for each,
         in parallel where the store does that."""
         versions = list(self._reader.list_from().commits)
-        some = (versions[start : start + _MANIFESTS_AT_ONCE] for start in range(0, len(versions), _MANIFESTS_AT_ONCE))
-        return [manifest_of(commit) for each in some for commit in self._reader.commits(each)]
+        some = (versions[start : start + _COMMITS_AT_ONCE] for start in range(0, len(versions), _COMMITS_AT_ONCE))
+        return [summary_of(commit) for each in some for commit in self._reader.commits(each)]
 
     def write(
         self, data: Any, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
@@ -545,9 +545,9 @@ class DeltaTable:
         for a version as ``snapshot`` and 1 GET; then what is read."""
         if path is None:
             found = self.snapshot(version)
-            if found.manifest.blob is None:
+            if found.commit_summary.blob is None:
                 raise CallError(f"{self.url}: version {found.version} added no blob. Its rows name those that it has.")
-            path = found.manifest.blob.path
+            path = found.commit_summary.blob.path
         store, inside = self._reader.files.find(path)
         return store.open_input(inside)
 

@@ -35,7 +35,7 @@ from deltalog.errors import (
     SnapshotConflictError,
     StoreError,
 )
-from deltalog.log.commit_summary import TOLD_KEY
+from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol
@@ -249,7 +249,7 @@ def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int 
     info["engineInfo"] = ENGINE_INFO
     info["txnId"] = prepared.txn_id
     if prepared.told is not None:
-        info[TOLD_KEY] = {"parent": base.version if base.version >= 0 else None, **prepared.told}
+        info[ANNOTATIONS_KEY] = {"parent": base.version if base.version >= 0 else None, **prepared.told}
     return info
 
 

@@ -1,6 +1,6 @@
-"""What one version added, as its own commit tells it: files, counts, times, and what its author said. Pure.
+"""The summary of one commit: the files, row counts, times and author's metadata that it added. Pure.
 
-Spec: PROTOCOL.md#commit-provenance-information, where writers may keep what they like: deltalog keeps ``deltalog``.
+Spec: PROTOCOL.md#commit-provenance-information, which lets writers keep keys of their own: deltalog's is ``deltalog``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from deltalog.protocol.actions import AddFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_name
 
-TOLD_KEY = "deltalog"
+ANNOTATIONS_KEY = "deltalog"
 CHECKSUM_TAG = "deltalog.sha256"
 
 
 @dataclass(frozen=True, slots=True)
 class AddedFileSummary:
-    """A file that a version added. ``path`` is relative to the table, as the log has it; ``sha256`` is there where the
-    writer kept one; ``row_count`` and ``statistics`` (of PROTOCOL.md, parsed) are None where they are not known."""
+    """A file that a version added. ``path`` is relative to the table, as in the log; ``sha256`` is None where the
+    writer kept none; ``row_count`` and ``statistics`` (of PROTOCOL.md, parsed) are None without statistics."""
 
     path: str
     size_bytes: int
@@ -36,11 +36,11 @@ class AddedFileSummary:
 class CommitSummary:
     """What a version added to the one before it, its ``parent`` (None for version 0).
 
-    ``created_ms``: the in-commit timestamp, or without those the writer's clock. ``metadata``: what the author of the
-    write gave, None where the commit says nothing (not every writer does). ``row_count``: the rows in ``files``, None
-    when a file does not tell its own. ``min_timestamp_us`` and ``max_timestamp_us``: of the column that the author
-    declared, in microseconds since 1970; None where none was declared or had a value. ``blob``: the bytes that a
-    stream of bytes became; ``files`` then hold the row that names them.
+    ``created_ms``: the in-commit timestamp, or without those the writer's clock. ``metadata``: the mapping that the
+    author of the write gave, None where the commit has none (other writers keep none). ``row_count``: the rows in
+    ``files``, None when a file has no row count. ``min_timestamp_us`` and ``max_timestamp_us``: of
+    ``timestamp_column``, in microseconds since 1970; None where no column was declared or it has only nulls. ``blob``:
+    the blob that a stream of bytes was written to; ``files`` then hold the row that names it.
     """
 
     version: int
@@ -57,16 +57,16 @@ class CommitSummary:
     txn_id: str | None = None
 
 
-def manifest_of(commit: CommitActions) -> CommitSummary:
-    """The manifest of a commit. Raises InvalidCommitError when it names a parent that is not the version before."""
+def summary_of(commit: CommitActions) -> CommitSummary:
+    """The summary of a commit. Raises InvalidCommitError when it names a parent that is not the version before."""
     info = {} if commit.commit_info is None else commit.commit_info.body
-    told = info.get(TOLD_KEY)
-    told = told if isinstance(told, dict) else {}
+    annotations = info.get(ANNOTATIONS_KEY)
+    annotations = annotations if isinstance(annotations, dict) else {}
     parent = commit.version - 1 if commit.version else None
-    if told.get("parent", parent) != parent:
+    if annotations.get("parent", parent) != parent:
         raise InvalidCommitError(
-            f"Commit {commit_name(commit.version)} says that it follows version {told['parent']!r}. It was renamed or "
-            "copied: restore the log from a copy.",
+            f"Commit {commit_name(commit.version)} says that it follows version {annotations['parent']!r}. It was "
+            "renamed or copied: restore the log from a copy.",
             version=commit.version,
             path=commit_name(commit.version),
         )
@@ -77,13 +77,13 @@ def manifest_of(commit: CommitActions) -> CommitSummary:
         version=commit.version,
         parent=parent,
         created_ms=_whole(info.get("timestamp")) if ict_ms is None else ict_ms,
-        metadata=told["metadata"] if isinstance(told.get("metadata"), dict) else None,
+        metadata=annotations["metadata"] if isinstance(annotations.get("metadata"), dict) else None,
         files=files,
         row_count=None if None in counts else sum(count for count in counts if count is not None),
-        timestamp_column=_text(told.get("timestampColumn")),
-        min_timestamp_us=_whole(told.get("minTimestampMicros")),
-        max_timestamp_us=_whole(told.get("maxTimestampMicros")),
-        blob=_blob(told.get("blob")),
+        timestamp_column=_text(annotations.get("timestampColumn")),
+        min_timestamp_us=_whole(annotations.get("minTimestampMicros")),
+        max_timestamp_us=_whole(annotations.get("maxTimestampMicros")),
+        blob=_blob(annotations.get("blob")),
         operation=_text(info.get("operation")),
         txn_id=_text(info.get("txnId")),
     )
@@ -99,17 +99,17 @@ def _file(add: AddFile) -> AddedFileSummary:
 
 def _statistics(text: str | None) -> dict[str, Any] | None:
     try:
-        found = None if text is None else msgspec.json.decode(text)
+        statistics = None if text is None else msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return statistics if isinstance(statistics, dict) else None
 
 
-def _blob(told: Any) -> AddedFileSummary | None:
-    if not isinstance(told, dict):
+def _blob(blob: Any) -> AddedFileSummary | None:
+    if not isinstance(blob, dict):
         return None
-    path, size = _text(told.get("path")), _whole(told.get("size"))
-    return None if path is None or size is None else AddedFileSummary(path, size, _text(told.get("sha256")))
+    path, size = _text(blob.get("path")), _whole(blob.get("size"))
+    return None if path is None or size is None else AddedFileSummary(path, size, _text(blob.get("sha256")))
 
 
 def _whole(value: Any) -> int | None:

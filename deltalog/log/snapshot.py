@@ -15,7 +15,7 @@ from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionErr
 from deltalog.log import statistics
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checksum import check_against
-from deltalog.log.commit_summary import CommitSummary, manifest_of
+from deltalog.log.commit_summary import CommitSummary, summary_of
 from deltalog.log.reader import FAST, LEAN, LogReader, ReadParallelism
 from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail, younger
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
@@ -193,11 +193,10 @@ class Snapshot:
         return meta.modification_time_ms
 
     @Lazy
-    def manifest(self) -> CommitSummary:
-        """What this version added to the one before, as its commit tells it: files, rows, times, and the metadata that
-        its author gave. Cost: 1 GET. Raises MissingVersionError when the commit file was cleaned up,
-        InvalidCommitError."""
-        return manifest_of(self._reader.commit(self.version))
+    def commit_summary(self) -> CommitSummary:
+        """What this version's commit added to the version before: files, rows, times, and its author's metadata.
+        Cost: 1 GET. Raises MissingVersionError when the commit file was cleaned up, InvalidCommitError."""
+        return summary_of(self._reader.commit(self.version))
 
     @property
     def set_transactions(self) -> list[SetTransaction]:

@@ -23,7 +23,7 @@ from deltalog.errors import (
     TransactionCommitInProgressError,
     TransactionCommittedError,
 )
-from deltalog.log.commit_summary import TOLD_KEY
+from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader, required_ict
 from deltalog.log.snapshot import Snapshot, load_latest
 from deltalog.operations.transaction import Engine, base_of
@@ -323,7 +323,7 @@ def transaction_of(info: CommitInfo | None) -> str | None:
 
 
 def _place(info: CommitInfo | None) -> Mapping[str, Any]:
-    told: Any = {} if info is None else info.body.get(TOLD_KEY)
+    told: Any = {} if info is None else info.body.get(ANNOTATIONS_KEY)
     place = told.get(TRANSACTION) if isinstance(told, dict) else None
     return place if isinstance(place, dict) else {}
 

@@ -68,15 +68,15 @@ def main(arguments: list[str] | None = None) -> int:
         before, begin = peak_mib(), time.perf_counter()
         snapshot = VERBS[chosen.of](f"{root}/table", chosen.size_mib)
         seconds = time.perf_counter() - begin
-        manifest = snapshot.manifest
+        summary = snapshot.commit_summary
         print(
             json.dumps(
                 {
                     "of": chosen.of,
                     "size_mib": chosen.size_mib,
-                    "rows": manifest.row_count,
-                    "files": len(manifest.files),
-                    "blob_bytes": None if manifest.blob is None else manifest.blob.size_bytes,
+                    "rows": summary.row_count,
+                    "files": len(summary.files),
+                    "blob_bytes": None if summary.blob is None else summary.blob.size_bytes,
                     "seconds": round(seconds, 2),
                     "peak_mib_before": before,
                     "peak_mib": peak_mib(),

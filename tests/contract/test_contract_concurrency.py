@@ -42,10 +42,10 @@ def rivals(store: LogStore, count: int) -> FaultyStore:
 
 
 def is_linear(table: DeltaTable) -> bool:
-    manifests = table.snapshots()
-    numbers = [manifest.version for manifest in manifests]
-    times = [manifest.created_ms or 0 for manifest in manifests]
-    parents = [manifest.parent for manifest in manifests]
+    summaries = table.snapshots()
+    numbers = [summary.version for summary in summaries]
+    times = [summary.created_ms or 0 for summary in summaries]
+    parents = [summary.parent for summary in summaries]
     return numbers == list(range(len(numbers))) and parents == [None, *numbers[:-1]] and times == sorted(set(times))
 
 
@@ -111,7 +111,7 @@ def test_an_expected_parent_that_is_not_the_latest_is_a_conflict_before_data_is_
             table.write(rows(2), expected_parent=parent)
         assert caught.value.expected_parent == parent and caught.value.winning_version == 1
         assert {method for method, _ in calls} == {"head"}
-    assert table.write(rows(2), expected_parent=1).manifest.parent == 1
+    assert table.write(rows(2), expected_parent=1).commit_summary.parent == 1
 
 
 def test_an_expected_parent_that_is_gone_by_the_time_of_the_commit_is_a_conflict(place: MemoryStore) -> None:
@@ -157,7 +157,11 @@ def test_a_retry_writes_no_data_again_and_names_the_new_parent(place: MemoryStor
     table = DeltaTable.open(rivals_on(store, place, 5), environment=environment())
     with store.counted() as calls:
         snapshot = table.write(rows(1), {"kept": True}, retry_count=5)
-    assert (snapshot.version, snapshot.manifest.parent, snapshot.manifest.metadata) == (6, 5, {"kept": True})
+    assert (snapshot.version, snapshot.commit_summary.parent, snapshot.commit_summary.metadata) == (
+        6,
+        5,
+        {"kept": True},
+    )
     assert calls.of("open_output") == 1 and calls.of("put_if_absent") == 6
     assert ids(table) == [1, 100, 101, 102, 103, 104] and is_linear(table)
 
@@ -182,7 +186,7 @@ def test_a_retry_keeps_the_id_of_the_transaction_and_the_time_grows(place: Memor
     snapshot = table.write(rows(1), {"mine": True}, retry_count=2)
     assert len(sent) == 3 and len({txn_id for txn_id, _ in sent}) == 1
     assert [ict for _, ict in sent] == sorted({ict for _, ict in sent})
-    assert snapshot.manifest.txn_id == sent[0][0] and snapshot.manifest.created_ms == sent[-1][1]
+    assert snapshot.commit_summary.txn_id == sent[0][0] and snapshot.commit_summary.created_ms == sent[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +224,7 @@ def test_when_retries_are_exhausted_it_is_the_same_conflict(place: MemoryStore, 
 def test_an_expected_parent_that_is_old_takes_one_retry(place: MemoryStore) -> None:
     appended(place, 100)()
     table = DeltaTable.open(place, environment=environment())
-    assert table.write(rows(1), expected_parent=0, retry_count=1).manifest.parent == 1
+    assert table.write(rows(1), expected_parent=0, retry_count=1).commit_summary.parent == 1
     table = DeltaTable.open(rivals(place, 1), environment=environment())
     with pytest.raises(SnapshotConflictError):
         table.write(rows(2), expected_parent=0, retry_count=1)
@@ -304,8 +308,8 @@ def test_threads_stage_and_one_commit_makes_it_one_version(any_store: LogStore) 
         staged = list(threads.map(lambda number: table.stage(rows(number)), range(16)))
     assert table.latest().version == 0 and ids(table) == []
     snapshot = table.commit_staged(staged, {"shards": 16})
-    assert (snapshot.version, snapshot.manifest.row_count, len(snapshot.manifest.files)) == (1, 16, 16)
-    assert ids(table) == list(range(16)) and snapshot.manifest.metadata == {"shards": 16}
+    assert (snapshot.version, snapshot.commit_summary.row_count, len(snapshot.commit_summary.files)) == (1, 16, 16)
+    assert ids(table) == list(range(16)) and snapshot.commit_summary.metadata == {"shards": 16}
 
 
 def test_processes_stage_and_one_commit_makes_it_one_version(tmp_path: Path) -> None:
@@ -314,7 +318,7 @@ def test_processes_stage_and_one_commit_makes_it_one_version(tmp_path: Path) -> 
     with processes(2) as pool:
         described = list(pool.map(stage_in_a_process, [url] * 6, range(6)))
     snapshot = table.commit_staged(map(StagedFiles.from_json, described))
-    assert ids(table) == list(range(6)) and all(file.sha256 for file in snapshot.manifest.files)
+    assert ids(table) == list(range(6)) and all(file.sha256 for file in snapshot.commit_summary.files)
 
 
 def test_a_description_of_staged_files_survives_the_journey(table: DeltaTable) -> None:
@@ -376,8 +380,8 @@ def test_times_of_all_that_is_staged_are_those_of_the_version(store: LogStore) -
     parts = [[5, 7], [None], [-1]]
     staged = [table.stage(pa.table({"at": part}, schema=table.latest().schema.to_arrow()), timestamp_column="at")
               for part in parts]  # fmt: skip
-    manifest = table.commit_staged(staged).manifest
-    assert (manifest.min_timestamp_us, manifest.max_timestamp_us, manifest.row_count) == (-1, 7, 4)
+    summary = table.commit_staged(staged).commit_summary
+    assert (summary.min_timestamp_us, summary.max_timestamp_us, summary.row_count) == (-1, 7, 4)
 
 
 def test_rows_staged_under_other_rules_are_checked_under_those_that_hold(table: DeltaTable, store: LogStore) -> None:
@@ -418,7 +422,9 @@ def test_what_is_discarded_is_gone(table: DeltaTable, store: LogStore) -> None:
 def test_staging_for_a_partitioned_table_keeps_its_partitions(store: LogStore) -> None:
     table = DeltaTable.create(store, SCHEMA, partition_by=["name"])
     snapshot = table.commit_staged([table.stage(rows(1, 2)), table.stage(rows(2))])
-    assert len(snapshot.manifest.files) == 3 and info(store, 1)["operationParameters"]["partitionBy"] == '["name"]'
+    assert (
+        len(snapshot.commit_summary.files) == 3 and info(store, 1)["operationParameters"]["partitionBy"] == '["name"]'
+    )
     assert snapshot.scan(where="name = 'n2'").to_arrow()["id"].to_pylist() == [2, 2]
 
 

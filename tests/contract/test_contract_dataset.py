@@ -73,11 +73,11 @@ FIRST_WRITES: dict[str, Callable[[Dataset], Any]] = {
 @pytest.mark.parametrize("name", FIRST_WRITES)
 def test_the_first_write_is_the_first_snapshot(empty: Dataset, name: str) -> None:
     snapshot = FIRST_WRITES[name](empty)
-    manifest = snapshot.manifest
-    assert (snapshot.version, manifest.parent, manifest.row_count, manifest.metadata) == (0, None, 1, {})
-    assert manifest.created_ms == snapshot.in_commit_timestamp_ms is not None
-    assert empty.latest().version == 0 and empty.snapshots() == [manifest]
-    assert empty.write(rows(2)).manifest.parent == 0
+    summary = snapshot.commit_summary
+    assert (snapshot.version, summary.parent, summary.row_count, summary.metadata) == (0, None, 1, {})
+    assert summary.created_ms == snapshot.in_commit_timestamp_ms is not None
+    assert empty.latest().version == 0 and empty.snapshots() == [summary]
+    assert empty.write(rows(2)).commit_summary.parent == 0
     assert ids(empty.table()) == [1, 2]
 
 
@@ -91,7 +91,7 @@ def test_the_first_bytes_make_a_table_of_blobs(store: LogStore, by_stream: bool)
             snapshot = writer.commit()
     else:
         snapshot = dataset.write(b"first")
-    assert (snapshot.version, snapshot.manifest.row_count) == (0, 1)
+    assert (snapshot.version, snapshot.commit_summary.row_count) == (0, 1)
     assert dataset.write(b"second").version == 1
     assert [dataset.table().open_blob(version=version).read() for version in (0, 1)] == [b"first", b"second"]
     with pytest.raises(RowTableRequiredError):
@@ -145,7 +145,7 @@ def test_the_first_write_makes_the_table_that_was_asked_for(store: LogStore) -> 
     dataset = Dataset(store, schema=SCHEMA, partition_by=["name"], properties=properties)
     snapshot = dataset.write(rows(1, 2))
     assert snapshot.partition_columns == ("name",) and not snapshot.in_commit_timestamps_enabled
-    assert snapshot.manifest.created_ms is not None
+    assert snapshot.commit_summary.created_ms is not None
     assert ids(dataset.table()) == [1, 2]
 
 
@@ -169,7 +169,7 @@ def test_the_first_write_of_two_is_the_parent_of_the_other(retry_count: int) -> 
         assert ids(dataset.table()) == [1]
         return
     snapshot = dataset.write(rows(2), retry_count=retry_count)
-    assert (snapshot.version, snapshot.manifest.parent) == (1, 0) and ids(dataset.table()) == [1, 2]
+    assert (snapshot.version, snapshot.commit_summary.parent) == (1, 0) and ids(dataset.table()) == [1, 2]
     assert len(DeltaTable.open(store).snapshots()) == 2
 
 
@@ -177,7 +177,7 @@ def test_bytes_that_were_sent_before_another_writer_was_first_are_not_sent_again
     store = memory()
     mine = CountingStore(overtaken(store, lambda: Dataset(store, environment=environment()).write(b"theirs")))
     snapshot = Dataset(mine, environment=environment()).write(b"mine", retry_count=1)
-    assert (snapshot.version, snapshot.manifest.parent) == (1, 0)
+    assert (snapshot.version, snapshot.commit_summary.parent) == (1, 0)
     assert [DeltaTable.open(store).open_blob(version=version).read() for version in (0, 1)] == [b"theirs", b"mine"]
     sent = [path for method, path in mine.calls.elements() if method == "open_output" and path.startswith("_blobs/")]
     assert len(sent) == 1
@@ -214,7 +214,7 @@ def test_a_version_is_there_when_its_commit_file_is(fault: Fault | None) -> None
     assert seen == [(False, 0), (False, 0), (fault is None, int(fault is None))]
 
 
-def test_a_version_whose_commit_file_is_gone_has_no_manifest() -> None:
+def test_a_version_whose_commit_file_is_gone_has_no_commit_summary() -> None:
     clock, store = Clock(), memory()
     dataset = Dataset(store, environment=environment(clock))
     for number in range(12):
@@ -223,10 +223,10 @@ def test_a_version_whose_commit_file_is_gone_has_no_manifest() -> None:
     dataset.table().checkpoint()
     for version in range(5):
         store.delete(commit_path(version))
-    assert [manifest.version for manifest in dataset.snapshots()] == list(range(5, 12))
-    assert snapshot.manifest.version == 11
+    assert [summary.version for summary in dataset.snapshots()] == list(range(5, 12))
+    assert snapshot.commit_summary.version == 11
     with pytest.raises(MissingVersionError):
-        _ = early.manifest
+        _ = early.commit_summary
 
 
 def test_the_columns_of_the_first_write_are_those_of_the_data(store: LogStore) -> None:

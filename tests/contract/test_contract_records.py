@@ -45,9 +45,9 @@ def data_files(store: LogStore) -> list[str]:
 def test_all_records_are_one_version(any_store: LogStore) -> None:
     table = DeltaTable.create(any_store, SCHEMA)
     snapshot = table.stream_write_records(records(20_000), {"from": "stream"})
-    manifest = snapshot.manifest
-    assert (snapshot.version, manifest.parent, manifest.row_count) == (1, 0, 20_000)
-    assert manifest.metadata == {"from": "stream"}
+    summary = snapshot.commit_summary
+    assert (snapshot.version, summary.parent, summary.row_count) == (1, 0, 20_000)
+    assert summary.metadata == {"from": "stream"}
     assert ids(table) == list(range(20_000))
 
 
@@ -61,7 +61,7 @@ def test_no_iterator_is_an_error_and_no_records_are_none(table: DeltaTable) -> N
         with pytest.raises(MissingRecordsError):
             each.stream_write_records(None)
     assert table.latest().version == 0
-    assert table.stream_write_records([]).manifest.row_count == 0
+    assert table.stream_write_records([]).commit_summary.row_count == 0
 
 
 @pytest.mark.parametrize("given", [3, "text", [1], [["id", 1]], [None]], ids=str)
@@ -91,8 +91,8 @@ def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch:
             pulled += 1
             yield record
 
-    manifest = table.stream_write_records(counted()).manifest
-    assert manifest.row_count == pulled == 100_000 and len(manifest.files) > 10
+    summary = table.stream_write_records(counted()).commit_summary
+    assert summary.row_count == pulled == 100_000 and len(summary.files) > 10
     assert max(ahead) <= 1  # the record that showed that a batch is full
 
 
@@ -117,7 +117,7 @@ def test_each_file_is_written_once_to_a_new_path(monkeypatch: pytest.MonkeyPatch
     paths: list[str] = []
     for _ in range(2):
         with store.counted() as calls:
-            files = table.stream_write_records(records(10_000)).manifest.files
+            files = table.stream_write_records(records(10_000)).commit_summary.files
         written = {path: count for (method, path), count in calls.items() if method == "open_output"}
         assert written == dict.fromkeys([file.path for file in files], 1) and len(files) > 1
         assert calls.of("delete") == 0
@@ -315,18 +315,18 @@ def test_mappings_and_batches_may_be_mixed_in_order(table: DeltaTable) -> None:
     snapshot = table.stream_write_records([{"id": 1}, batch, {"name": "d", "id": 4}, {}])
     assert snapshot.scan().to_arrow()["id"].to_pylist() == [1, 2, 3, 4, None]
     assert snapshot.scan().to_arrow()["name"].to_pylist() == [None, "b", "c", "d", None]
-    assert snapshot.manifest.row_count == 5
+    assert snapshot.commit_summary.row_count == 5
 
 
 @pytest.mark.parametrize("made", [lambda t: t.to_reader(), lambda t: t, lambda t: t.to_batches()])
 def test_anything_that_speaks_arrow_is_a_stream_of_records(table: DeltaTable, made: Any) -> None:
-    assert table.stream_write_records(made(rows(1, 2))).manifest.row_count == 2
+    assert table.stream_write_records(made(rows(1, 2))).commit_summary.row_count == 2
 
 
 def test_checksums_and_statistics_are_those_of_every_file(any_store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     table = DeltaTable.create(any_store, SCHEMA)
-    files = table.stream_write_records(records(10_000), checksum="sha256").manifest.files
+    files = table.stream_write_records(records(10_000), checksum="sha256").commit_summary.files
     assert len(files) > 1
     first = 0
     for file in files:
@@ -341,11 +341,11 @@ def test_checksums_and_statistics_are_those_of_every_file(any_store: LogStore, m
 def test_times_are_taken_from_the_records_that_have_them(store: LogStore) -> None:
     table = DeltaTable.create(store, pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
     given = [{"id": 1}, {"at": 5}, {"at": None}, {"at": -5}]
-    manifest = table.stream_write_records(given, timestamp_column="at").manifest
-    assert (manifest.min_timestamp_us, manifest.max_timestamp_us) == (-5, 5)
-    manifest = table.stream_write_records([{"id": 1}], timestamp_column="at").manifest
-    assert (manifest.min_timestamp_us, manifest.max_timestamp_us) == (None, None)
-    assert table.stream_write_records(given).manifest.max_timestamp_us is None
+    summary = table.stream_write_records(given, timestamp_column="at").commit_summary
+    assert (summary.min_timestamp_us, summary.max_timestamp_us) == (-5, 5)
+    summary = table.stream_write_records([{"id": 1}], timestamp_column="at").commit_summary
+    assert (summary.min_timestamp_us, summary.max_timestamp_us) == (None, None)
+    assert table.stream_write_records(given).commit_summary.max_timestamp_us is None
 
 
 def test_a_column_that_a_record_lacks_gets_its_default_and_one_that_is_none_stays_null(store: LogStore) -> None:
@@ -372,4 +372,4 @@ def test_what_others_commit_while_a_stream_is_written_is_no_conflict(table: Delt
         yield {"id": 3}
 
     snapshot = table.stream_write_records(interrupted())
-    assert (snapshot.version, snapshot.manifest.parent) == (2, 1) and ids(table) == [1, 2, 3]
+    assert (snapshot.version, snapshot.commit_summary.parent) == (2, 1) and ids(table) == [1, 2, 3]

@@ -62,10 +62,10 @@ def test_commit_makes_one_version_of_one_row(any_store: LogStore) -> None:
     blobs = DeltaTable.create_for_blobs(any_store)
     with streamed(blobs) as writer:
         snapshot = writer.commit()
-    manifest = snapshot.manifest
-    assert (snapshot.version, manifest.parent, manifest.row_count) == (1, 0, 1)
-    assert manifest.metadata == {"kind": "test"} and manifest.blob is not None
-    assert (manifest.blob.path, manifest.blob.size_bytes, manifest.blob.sha256) == (writer.path, len(WHOLE), None)
+    summary = snapshot.commit_summary
+    assert (snapshot.version, summary.parent, summary.row_count) == (1, 0, 1)
+    assert summary.metadata == {"kind": "test"} and summary.blob is not None
+    assert (summary.blob.path, summary.blob.size_bytes, summary.blob.sha256) == (writer.path, len(WHOLE), None)
     assert snapshot.scan().to_arrow().to_pylist() == [{"path": writer.path, "size": len(WHOLE), "sha256": None}]
     assert any_store.get(writer.path) == WHOLE == blobs.open_blob().read()
 
@@ -89,10 +89,10 @@ def test_the_checksum_is_taken_while_the_bytes_pass(any_store: LogStore) -> None
     blobs = DeltaTable.create_for_blobs(any_store)
     with streamed(blobs, checksum="sha256") as writer:
         snapshot = writer.commit()
-    manifest = snapshot.manifest
-    assert manifest.blob is not None and manifest.blob.sha256 == SHA256
+    summary = snapshot.commit_summary
+    assert summary.blob is not None and summary.blob.sha256 == SHA256
     assert snapshot.scan().to_arrow()["sha256"].to_pylist() == [SHA256]
-    (row_file,) = manifest.files
+    (row_file,) = summary.files
     assert row_file.sha256 == hashlib.sha256(any_store.get(row_file.path)).hexdigest()
 
 
@@ -298,7 +298,7 @@ def test_an_open_outcome_deletes_nothing(store: LogStore) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.KILL_BEFORE, Fault.KILL_AFTER])
-def test_the_manifest_is_the_commit_whenever_the_process_dies(fault: Fault) -> None:
+def test_the_commit_file_is_the_commit_whenever_the_process_dies(fault: Fault) -> None:
     store = memory()
     DeltaTable.create_for_blobs(store)
     faulty = FaultyStore(store, nth(1, fault, method="put_if_absent"))
@@ -317,7 +317,7 @@ def test_an_acknowledgement_that_is_lost_is_one_version(store: LogStore) -> None
     faulty = FaultyStore(store, nth(1, Fault.LOST_ACK, method="put_if_absent"))
     with streamed(DeltaTable.open(faulty, environment=environment())) as writer:
         assert writer.commit().version == 1
-    assert [manifest.row_count for manifest in DeltaTable.open(store).snapshots()] == [0, 1]
+    assert [summary.row_count for summary in DeltaTable.open(store).snapshots()] == [0, 1]
 
 
 # -------------------------------------------------------------------------------------------------- reading blobs

@@ -27,11 +27,11 @@ def test_delta_spark_reads_and_goes_on_with_a_table_whose_commits_carry_metadata
     assert found == [2, 3, 4, 5]
     history = delta.sql(f"DESCRIBE HISTORY delta.`{path}`").toArrow().to_pylist()
     assert [entry["operation"] for entry in history] == ["WRITE", "DELETE", "WRITE", "WRITE", "WRITE"]
-    manifests = dataset.snapshots()
-    assert [manifest.metadata for manifest in manifests] == [METADATA, METADATA, None, None, {}]
-    assert [manifest.row_count for manifest in manifests] == [1, 2, 1, 0, 1]
+    summaries = dataset.snapshots()
+    assert [summary.metadata for summary in summaries] == [METADATA, METADATA, None, None, {}]
+    assert [summary.row_count for summary in summaries] == [1, 2, 1, 0, 1]
     assert [entry["timestamp"].timestamp() * 1000 for entry in reversed(history)] == [
-        manifest.created_ms for manifest in manifests
+        summary.created_ms for summary in summaries
     ]
 
 

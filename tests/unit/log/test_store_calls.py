@@ -92,7 +92,7 @@ READY: dict[str, Callable[[CountingStore, DeltaTable], Callable[[], Any]]] = {
     "`table.commit_staged(staged)`": lambda store, table: _staged(table),
     "`table.stream_write()`, pieces and commit": lambda store, table: lambda: _streamed(table),
     "`table.open_blob(path)`": lambda store, table: _reading(table),
-    "`snapshot.manifest`": lambda store, table: _of(table, lambda s: s.manifest),
+    "`snapshot.commit_summary`": lambda store, table: _of(table, lambda s: s.commit_summary),
     "`table.snapshots()`": lambda store, table: table.snapshots,
     "`table.delete(where)` of whole files": lambda store, table: lambda: table.delete("id >= 16"),
     "`table.delete(where)` of a row of one file": lambda store, table: lambda: table.delete("id = 7"),

@@ -71,7 +71,7 @@ def test_a_reader_is_written_once(first: str, again: str) -> None:
 def test_records_that_are_pulled_are_pulled_once(verb: str, kind: str) -> None:
     table = DeltaTable.create(memory(), SCHEMA, environment=environment())
     records = ONE_PASS[kind]()
-    assert RECORDS[verb](table, records).manifest.row_count == 2
+    assert RECORDS[verb](table, records).commit_summary.row_count == 2
     version = table.version
     with pytest.raises(CallError, match="was read before"):
         RECORDS[verb](table, records)
