@@ -116,7 +116,7 @@ class Prepared:
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCDCFile, ...] = ()
     written: tuple[str, ...] = ()  # the files that were written for it, so nobody's when it fails
-    told: Mapping[str, Any] | None = None  # what its author says of it, with the version that it follows
+    annotations: Mapping[str, Any] | None = None  # its author's, for ``deltalog`` in commitInfo
     is_strict: bool = False  # a version that another writer takes is a conflict, when no attempt is left
     reads: Reads = Reads()
     read_version: int | None = None  # the version that it was planned on, for people

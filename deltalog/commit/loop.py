@@ -248,8 +248,8 @@ def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int 
     info["operationMetrics"] = {key: str(value) for key, value in prepared.metrics.items()}
     info["engineInfo"] = ENGINE_INFO
     info["txnId"] = prepared.txn_id
-    if prepared.told is not None:
-        info[ANNOTATIONS_KEY] = {"parent": base.version if base.version >= 0 else None, **prepared.told}
+    if prepared.annotations is not None:
+        info[ANNOTATIONS_KEY] = {"parent": base.version if base.version >= 0 else None, **prepared.annotations}
     return info
 
 

@@ -143,7 +143,7 @@ class Transaction:
         self._refresh = refresh
         self._engine = engine
         self._is_strict = is_strict
-        self._told: Mapping[str, Any] | None = None
+        self._annotations: Mapping[str, Any] | None = None
         self._txn_id = environment.new_uuid()
         self._metadata = metadata
         self._protocol = protocol
@@ -569,10 +569,11 @@ class Transaction:
         action = SetTransaction(app_id=app_id, version=version, last_updated=self._environment.clock_ms())
         self._transactions.append(as_read_back(action, SetTransaction))
 
-    def tell(self, told: Mapping[str, Any]) -> None:
-        """Say something of this commit in its commitInfo, under ``deltalog``, besides its parent. JSON values only."""
+    def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:
+        """Set what commitInfo holds under ``deltalog`` besides the parent version: JSON values only. Raises
+        CallError."""
         self._check_open()
-        self._told = json.loads(json_text(told))
+        self._annotations = json.loads(json_text(annotations))
 
     # -------------------------------------------------------------------------------------------- commit
 
@@ -688,7 +689,7 @@ class Transaction:
             domains=tuple(self._domains),
             cdc=tuple(self._cdc),
             written=(*self._own_files, *self._written_before),
-            told=self._told,
+            annotations=self._annotations,
             is_strict=self._is_strict,
             read_version=None if snapshot is None else snapshot.version,
             reads=Reads(

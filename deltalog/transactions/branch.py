@@ -246,8 +246,9 @@ class Branch:
         base, attempts, count = base_of(self._snapshot), list[Attempt](), len(self.prepared)
         own: dict[str, AddFile] = {}
         for number, prepared in enumerate(self.prepared, 1):
-            told = {**(prepared.told or {}), TRANSACTION: {"id": transaction_id, "part": number, "parts": count}}
-            numbered = replace(_renumbered(prepared, own), told=told)
+            place = {"id": transaction_id, "part": number, "parts": count}
+            annotations = {**(prepared.annotations or {}), TRANSACTION: place}
+            numbered = replace(_renumbered(prepared, own), annotations=annotations)
             attempts.append(build_attempt(numbered, base, last_ms - count + number))
             base = following(base, attempts[-1])
             own.update((add.path, add) for add in attempts[-1].actions.adds)
@@ -323,8 +324,8 @@ def transaction_of(info: CommitInfo | None) -> str | None:
 
 
 def _place(info: CommitInfo | None) -> Mapping[str, Any]:
-    told: Any = {} if info is None else info.body.get(ANNOTATIONS_KEY)
-    place = told.get(TRANSACTION) if isinstance(told, dict) else None
+    annotations: Any = {} if info is None else info.body.get(ANNOTATIONS_KEY)
+    place = annotations.get(TRANSACTION) if isinstance(annotations, dict) else None
     return place if isinstance(place, dict) else {}
 
 

@@ -308,7 +308,7 @@ STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
     "remove_domain_metadata": lambda w: {"domain": "d"},
     "stage_domain": lambda w: {"action": DomainMetadata(domain="d", configuration="x", removed=False)},
     "set_transaction": lambda w: {"app_id": "a", "version": 1},
-    "tell": lambda w: {"told": {}},
+    "set_commit_annotations": lambda w: {"annotations": {}},
     "commit": lambda w: {},
     "abort": lambda w: {},
     "hand_over": lambda w: {},

@@ -302,7 +302,7 @@ def commit_staged(
     commit them in another one. Those that are ``owned`` were staged for this commit alone, and go then. Cost: as the
     commit, and unless they are ``owned`` as ``check_never_named``.
     """
-    told = {"metadata": as_metadata(metadata), **_times(staged)}
+    annotations = {"metadata": as_metadata(metadata), **_times(staged)}
     rows = sum(each.row_count for each in staged)
 
     def add_files(transaction: Transaction) -> dict[str, str]:
@@ -316,7 +316,7 @@ def commit_staged(
 
     keys = [(target.store.url, file.path) for each in staged for file in each.files]
     try:
-        committed = commit_one(target, add_files, told, options)
+        committed = commit_one(target, add_files, annotations, options)
     except CommitStateUnknownError as error:
         if target.store.base_version is None:
             _in_doubt.update(dict.fromkeys(keys, error))
@@ -371,20 +371,23 @@ def discard_staged(target: Target, staged: Iterable[StagedFiles]) -> list[Except
 
 
 def commit_one(
-    target: Target, stage_on: Callable[[Transaction], Mapping[str, str]], told: Mapping[str, Any], options: Options
+    target: Target,
+    stage_on: Callable[[Transaction], Mapping[str, str]],
+    annotations: Mapping[str, Any],
+    options: Options,
 ) -> Snapshot:
     """What ``stage_on`` stages, as one version; it gives the metrics. Raises as Transaction.commit."""
     try:
         with target.begin(options) as transaction:
             metrics = stage_on(transaction)
-            transaction.tell(told)
+            transaction.set_commit_annotations(annotations)
             columns = json.dumps(list(transaction.metadata.partition_columns))
             transaction.commit("WRITE", {"mode": "Append", "partitionBy": columns}, metrics)
     except CommitConflictError:
         target.forget()
         raise
     except TableExistsError:  # another writer's first version came before ours: follow it, if that may be
-        return commit_one(target, stage_on, told, replace(options, retry_count=options.retry_count - 1))
+        return commit_one(target, stage_on, annotations, replace(options, retry_count=options.retry_count - 1))
     assert transaction.committed is not None
     return transaction.committed
 

@@ -96,7 +96,7 @@ class StreamWriter:
     """
 
     def __init__(self, target: Target, metadata: Mapping[str, Any] | None, options: Options) -> None:
-        self._told = {"metadata": as_metadata(metadata)}
+        self._annotations = {"metadata": as_metadata(metadata)}
         self._target, self._options = target, options
         if options.timestamp_column is not None:
             raise CallError("Bytes have no timestamp column.")
@@ -125,10 +125,10 @@ class StreamWriter:
         try:
             self._file.write(view)
         except BaseException as error:
-            told = self._give_up(error)
-            if told is error:
+            cause = self._give_up(error)
+            if cause is error:
                 raise
-            raise told from error
+            raise cause from error
         self.size_bytes += len(view)
         return len(view)
 
@@ -143,7 +143,9 @@ class StreamWriter:
             self._sending.close()
             self._is_sent = True
             self._state = "unsettled"  # as it is when an error of another kind comes while the commit is under way
-            snapshot = commit_one(self._target, self._add_row, {**self._told, "blob": self._blob()}, self._options)
+            snapshot = commit_one(
+                self._target, self._add_row, {**self._annotations, "blob": self._blob()}, self._options
+            )
         except CommitStateUnknownError:
             raise
         except (DeltaLogError, ClockDriftWarning) as error:

@@ -96,7 +96,7 @@ POISON: dict[str, Callable[[DeltaTable], object]] = {
     "parameter that is no JSON": lambda t: _staged(t, lambda x: None, operation="X", parameters={"a": object()}),
     "metrics": lambda t: _staged(t, lambda x: None, operation="X", metrics={5: 1}),
     "metrics that are none": lambda t: _staged(t, lambda x: None, operation="X", metrics=[1]),
-    "told no number": lambda t: _staged(t, lambda x: x.tell({"a": NAN})),
+    "annotation no number": lambda t: _staged(t, lambda x: x.set_commit_annotations({"a": NAN})),
     "protocol": lambda t: _staged(
         t, lambda x: x.set_protocol(Protocol(min_reader_version=True, min_writer_version="2"))  # type: ignore[arg-type]
     ),
