@@ -137,7 +137,7 @@ def test_the_caps_are_held_against_the_footer(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(ValueError, match=cap):
             check_footer(schema, rows, sizes)
     monkeypatch.setattr(limits, "MAX_CHECKPOINT_ROWS", 3)
-    with pytest.raises(InvalidCheckpointError, match=r"deltalog\.spec\.limits\.MAX_CHECKPOINT_ROWS higher"):
+    with pytest.raises(InvalidCheckpointError, match=r"deltalog\.protocol\.limits\.MAX_CHECKPOINT_ROWS higher"):
         DeltaTable.open(table_with_checkpoint())
 
 
