@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
-from deltalog.commit.loop import Environment
+from deltalog.environment import Environment
 from deltalog.errors import CallError, MissingRecordsError, NoSnapshotsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary
 from deltalog.log.reader import LogReader

@@ -65,10 +65,9 @@ where, and what to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from deltalog.commit.loop import CommitResult
+from deltalog.commit_result import CommitResult
 
 
 class DeltaLogError(Exception):

@@ -14,7 +14,9 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
 from deltalog.commit.conflicts import IsolationLevel
-from deltalog.commit.loop import CommitResult, Environment, unexpected_version
+from deltalog.commit.loop import unexpected_version
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
 from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError, VersionNotFoundError
 from deltalog.expressions.predicates import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel, write_checkpoint

@@ -13,7 +13,8 @@ import logging
 import weakref
 from collections.abc import Iterator
 
-from deltalog.commit.loop import CommitResult, Environment
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
 from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.checksum import encode_checksum

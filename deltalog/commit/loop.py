@@ -16,16 +16,14 @@ Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-i
 from __future__ import annotations
 
 import logging
-import math
-import random
-import time
-import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from deltalog.commit.conflicts import Base, Prepared, rebase, replace_configuration
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitStateUnknownError,
@@ -52,83 +50,6 @@ _MANY = 1000
 
 class ClockDriftWarning(UserWarning):
     """The last commit's in-commit timestamp is far ahead of this machine's clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often a commit tries, and how long it waits between: an exponential back-off in ms.
-
-    ``max_attempts``: versions tried in a row that other writers took. ``settle_attempts``: how often the store is
-    asked about a request it did not answer. ``retry_jitter``: the share of a wait that is left to chance, from 0
-    to 1 (full jitter). ``immediate``: tries that do not wait. ``race_max_delay_ms``: the longest wait after a lost
-    race, which is no sign of trouble: somebody got on. Waits that grow there starve whoever lost a few.
-    """
-
-    max_attempts: int = 1000
-    settle_attempts: int = 10
-    retry_base_delay_ms: float = 10.0
-    retry_max_delay_ms: float = 2000.0
-    retry_jitter: float = 1.0
-    immediate: int = 2
-    race_max_delay_ms: float = 5.0
-
-    def delay_ms(self, number: int, random: float, max_delay_ms: float = math.inf) -> float:
-        """The wait before try ``number``: none for 0 and below. ``random``: from 0 to 1."""
-        if number <= 0:
-            return 0.0
-        growing_ms: float = self.retry_base_delay_ms * 2 ** min(number, 30)
-        limit_ms = min(self.retry_max_delay_ms, growing_ms, max_delay_ms)
-        return limit_ms * (1 - self.retry_jitter * (1 - random))
-
-
-# By name, so that an environment can be pickled; the state of a generator would travel with it otherwise.
-def _share_of_chance() -> float:
-    return random.random()
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _random_uuid() -> str:
-    return str(uuid.uuid4())
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """Everything a commit takes from the outside world but the store. Tests pass their own."""
-
-    clock_ms: Callable[[], int] = _wall_clock_ms
-    new_uuid: Callable[[], str] = _random_uuid
-    sleep: Callable[[float], None] = time.sleep
-    random: Callable[[], float] = _share_of_chance
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    drift_warning_ms: int = 3_600_000
-
-    def back_off(self, number: int, max_delay_ms: float = math.inf) -> None:
-        """Wait before try ``number`` (from 0); the first ones go at once."""
-        delay_ms = self.retry.delay_ms(number, self.random(), max_delay_ms) if number > 0 else 0.0
-        if delay_ms:
-            self.sleep(delay_ms / 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """A commit that is in the log. ``attempts`` counts the versions tried; 0 when the call had nothing to do
-    and made no commit (``skipped``). ``operation_metrics``: as in its commitInfo, what it added and removed; a number
-    that is not known is not there."""
-
-    version: int
-    timestamp_ms: int
-    in_commit_timestamp_ms: int | None
-    attempts: int
-    txn_id: str
-    operation_metrics: Mapping[str, str] = field(default_factory=dict, compare=False)
-
-    @property
-    def skipped(self) -> bool:
-        """Whether no commit was made, because the table already is as asked."""
-        return self.attempts == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +210,7 @@ def parent_taken(parent: int, winner: CommitActions, table: str) -> SnapshotConf
     )
 
 
-class Committer:
+class CommitLoop:
     """Carries one prepared transaction through the loop. Used once."""
 
     def __init__(self, reader: LogReader, prepared: Prepared, base: Base, environment: Environment) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from deltalog.commit.loop import CommitResult
+from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.predicate_sql import sql_tree
 from deltalog.operations.rules import expression_of_invariant

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.commit.loop import CommitResult
+from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
 from deltalog.operations.rules import Rules, constraint
 from deltalog.operations.transaction import Transaction

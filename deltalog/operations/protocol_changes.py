@@ -16,7 +16,7 @@ import msgspec
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltalog.commit.loop import CommitResult
+from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, UnsupportedFeatureError
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import add_actions

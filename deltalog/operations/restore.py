@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.commit.loop import CommitResult
+from deltalog.commit_result import CommitResult
 from deltalog.errors import InvalidDataFileError
 from deltalog.log.replay import add_actions, files_without
 from deltalog.log.snapshot import Snapshot

@@ -27,8 +27,10 @@ from deltalog.commit.conflicts import (
     replace_configuration,
 )
 from deltalog.commit.hooks import after_commit, standing
-from deltalog.commit.loop import ClockDriftWarning, CommitResult, Committed, Committer, Environment, rebased_on
+from deltalog.commit.loop import ClockDriftWarning, CommitLoop, Committed, rebased_on
 from deltalog.commit.validate import adds_as_read_back, as_read_back, check_prepared
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
     CommitConflictError,
@@ -96,7 +98,7 @@ class Engine:
 
 
 def _commit_to_log(reader: LogReader, prepared: Prepared, base: Base, environment: Environment) -> Committed:
-    return Committer(reader, prepared, base, environment).run()
+    return CommitLoop(reader, prepared, base, environment).run()
 
 
 LOG = Engine(_commit_to_log, after_commit)
@@ -589,7 +591,7 @@ class Transaction:
         Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
         Raises with nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError,
         StoreError. Raises with the outcome open: CommitStateUnknownError, and then no file is removed.
-        Cost: 1 PUT and the ``.crc``; see Committer.run for conflicts and after_commit for checkpoints.
+        Cost: 1 PUT and the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
         """
         self._check_open()
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)

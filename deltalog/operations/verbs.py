@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.commit.loop import CommitResult, Environment
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
 from deltalog.errors import CallError
 from deltalog.expressions.predicate_sql import shown
 from deltalog.expressions.predicates import Predicate

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from deltalog.commit.loop import CommitResult, RetryPolicy
+from deltalog.commit_result import CommitResult
+from deltalog.environment import RetryPolicy
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Operation, Read, check
 from deltalog.testing.recording import (

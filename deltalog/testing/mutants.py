@@ -20,7 +20,7 @@ from typing import Any
 
 from deltalog.commit import conflicts, hooks
 from deltalog.commit import loop as commit_module
-from deltalog.commit.loop import Committer
+from deltalog.commit.loop import CommitLoop
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
 from deltalog.expressions.predicates import complement
 from deltalog.log.checkpoint import writer as checkpoint_module
@@ -50,7 +50,7 @@ rewrite: Any = rewrite_module
 operations: Any = operations_module
 scan: Any = scan_module
 # The library as it is, for mutants that change only a part of a call.
-REAL_SETTLE: Any = Committer._settle
+REAL_SETTLE: Any = CommitLoop._settle
 REAL_CHECK_ADDED: Any = conflicts._check_added
 REAL_CHECK_REMOVED: Any = conflicts._check_removed
 REAL_REBASE: Any = commit.rebase
@@ -133,7 +133,7 @@ def find(each: Mutant, max_seeds: int = MAX_SEEDS) -> tuple[int, list[Violation]
 
 @mutant("I5", "I6", "I10")
 def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
-    patch.setattr(Committer, "_is_ours", lambda self, occupant: False)
+    patch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
 
 
 def _answers(patch: Patch, mistaken: PutOutcome, answer: Callable[[Any], Any]) -> None:
@@ -142,7 +142,7 @@ def _answers(patch: Patch, mistaken: PutOutcome, answer: Callable[[Any], Any]) -
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         return answer(attempt) if outcome is mistaken else REAL_SETTLE(self, attempt, outcome)
 
-    patch.setattr(Committer, "_settle", settle)
+    patch.setattr(CommitLoop, "_settle", settle)
 
 
 def _conflict(attempt: Any) -> Any:
@@ -189,7 +189,7 @@ def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
             return dataclasses.replace(base, version=winner.version)
         return REAL_REBASE(prepared, base, winner, *rest)
 
-    patch.setattr(Committer, "_settle", settle)
+    patch.setattr(CommitLoop, "_settle", settle)
     patch.setattr(commit, "rebase", rebase)
 
 
@@ -200,12 +200,12 @@ def reads_back_once_and_believes_that_absent_is_for_ever(patch: Patch) -> None:
             raise StoreError("the store lost the request", path="")
         return REAL_SETTLE(self, attempt, outcome)
 
-    patch.setattr(Committer, "_settle", settle)
+    patch.setattr(CommitLoop, "_settle", settle)
 
 
 @mutant("I5")
 def gives_up_with_an_error_that_says_failed(patch: Patch) -> None:
-    patch.setattr(Committer, "_unknown", lambda self, attempt, cause: StoreError("the store is gone", path=""))
+    patch.setattr(CommitLoop, "_unknown", lambda self, attempt, cause: StoreError("the store is gone", path=""))
 
 
 @mutant("I5")
@@ -213,18 +213,18 @@ def gives_up_with_an_error_that_says_conflict(patch: Patch) -> None:
     def conflict(self: Any, attempt: Any, cause: Any) -> Any:
         return CommitConflictError("no more attempts", winning_version=attempt.actions.version)
 
-    patch.setattr(Committer, "_unknown", conflict)
+    patch.setattr(CommitLoop, "_unknown", conflict)
 
 
 @mutant("I6")
 def takes_a_new_txn_id_for_each_attempt(patch: Patch) -> None:
-    yield_to = Committer._yield_to
+    yield_to = CommitLoop._yield_to
 
     def renew(self: Any, winner: Any) -> Any:
         yield_to(self, winner)
         self._prepared = dataclasses.replace(self._prepared, txn_id=self._environment.new_uuid())
 
-    patch.setattr(Committer, "_yield_to", renew)
+    patch.setattr(CommitLoop, "_yield_to", renew)
 
 
 @mutant("I1")
@@ -356,7 +356,7 @@ def catches_up_without_looking(patch: Patch) -> None:
             blind = dataclasses.replace(winner, adds=[], removes=[], transactions=[])
             self._yield_to(blind)
 
-    patch.setattr(Committer, "_catch_up", catch_up)
+    patch.setattr(CommitLoop, "_catch_up", catch_up)
 
 
 # -------------------------------------------------------------------------------------- after and beside the commit

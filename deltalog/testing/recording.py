@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment, RetryPolicy
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitConflictError,

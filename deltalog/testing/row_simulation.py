@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from deltalog.commit.loop import CommitResult
+from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, MissingVersionError, NotFoundError, SchemaMismatchError, StoreError
 from deltalog.log.replay import add_actions
 from deltalog.operations import rewrite as rewrite_module

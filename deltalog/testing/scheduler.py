@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 
 import greenlet
 
-from deltalog.commit.loop import Environment, RetryPolicy
+from deltalog.environment import Environment, RetryPolicy
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Call, Decider, Fault, FaultyStore, SimulatedKill, no_faults
 

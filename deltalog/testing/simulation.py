@@ -22,7 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment, RetryPolicy
 from deltalog.errors import CommitStateUnknownError, StoreError, TableExistsError, TableNotFoundError
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable

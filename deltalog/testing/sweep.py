@@ -28,8 +28,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.commit.loop import CommitResult, Environment, RetryPolicy
+from deltalog.commit_result import CommitResult
 from deltalog.dataset import Dataset
+from deltalog.environment import Environment, RetryPolicy
 from deltalog.errors import CommitStateUnknownError, DeltaLogError, TableNotFoundError
 from deltalog.log.snapshot import Snapshot
 from deltalog.storage.base import LogStore

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Proposal, TransactionRecord, TransactionStatus
-from deltalog.commit.loop import Environment, RetryPolicy
+from deltalog.environment import Environment, RetryPolicy
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitConflictError,

@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from deltalog.commit.conflicts import Base, Prepared, Reads, rebase
-from deltalog.commit.loop import Attempt, CommitResult, Committed, Environment, build_attempt, parent_taken
+from deltalog.commit.loop import Attempt, Committed, build_attempt, parent_taken
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
     CommitConflictError,

@@ -22,7 +22,7 @@ from deltalog.catalog.records import (
     TransactionStatus,
     TransactionType,
 )
-from deltalog.commit.loop import Environment
+from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
     ConcurrentModificationError,

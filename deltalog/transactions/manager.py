@@ -33,7 +33,7 @@ from deltalog.catalog.records import (
     TransactionType,
 )
 from deltalog.commit.hooks import after_commit, standing
-from deltalog.commit.loop import Environment
+from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
     CommitConflictError,

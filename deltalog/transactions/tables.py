@@ -14,7 +14,7 @@ from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
 from deltalog.catalog.store import AdoptedStore, ManagedStore, publish
 from deltalog.commit.hooks import standing
-from deltalog.commit.loop import Environment
+from deltalog.environment import Environment
 from deltalog.errors import (
     ConcurrentModificationError,
     EntityNotFoundError,

@@ -13,7 +13,8 @@ import dataclasses
 from deltalog.catalog.records import Proposal, Ratification, TableRecord
 from deltalog.catalog.store import discard_commits, publish, stage
 from deltalog.commit.conflicts import Prepared, replace_configuration
-from deltalog.commit.loop import Attempt, Environment, build_attempt
+from deltalog.commit.loop import Attempt, build_attempt
+from deltalog.environment import Environment
 from deltalog.errors import CallError, ConcurrentModificationError, DeltaLogError, OperationTimeoutError
 from deltalog.log.snapshot import Snapshot
 from deltalog.operations.transaction import base_of

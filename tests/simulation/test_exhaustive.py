@@ -42,9 +42,9 @@ def test_all_lists_of_choices_are_tried_once():
 
 
 def test_a_broken_writer_is_found(monkeypatch):
-    from deltalog.commit.loop import Committer
+    from deltalog.commit.loop import CommitLoop
 
-    monkeypatch.setattr(Committer, "_is_ours", lambda self, occupant: False)
+    monkeypatch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
     _, bad = explore("plain", faults=1, max_switches=1)
     assert bad and "I5" in bad[0]  # a lost answer to its own commit looks like another's, which added the same file
 

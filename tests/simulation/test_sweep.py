@@ -87,9 +87,9 @@ def _names(function):
 
 
 def test_a_broken_writer_is_found(monkeypatch):
-    from deltalog.commit.loop import Committer
+    from deltalog.commit.loop import CommitLoop
     from deltalog.errors import StoreError
 
-    monkeypatch.setattr(Committer, "_unknown", lambda self, attempt, cause: StoreError("gone", path=""))
+    monkeypatch.setattr(CommitLoop, "_unknown", lambda self, attempt, cause: StoreError("gone", path=""))
     _, failures = sweep([next(o for o in OPERATIONS if o.name == "append")], HALF)
     assert any("I5" in failure for failure in failures)

@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 
 from deltalog.arguments import checked
 from deltalog.commit.conflicts import files_still_fit
-from deltalog.commit.loop import Environment, unexpected_version
+from deltalog.commit.loop import unexpected_version
+from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
     CommitConflictError,

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.commit.loop import Environment, RetryPolicy
+from deltalog.environment import Environment, RetryPolicy
 from deltalog.table import DeltaTable
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.transactions.manager import TransactionManager

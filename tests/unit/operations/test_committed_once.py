@@ -22,7 +22,7 @@ from deltalog import (
     StagedFiles,
     TransactionCanceledError,
 )
-from deltalog.commit.loop import RetryPolicy
+from deltalog.environment import RetryPolicy
 from deltalog.operations import known_files
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import commit_path

@@ -1,0 +1,68 @@
+"""What a commit takes from the outside world but the store: clock, ids, sleep, randomness; and how often it tries."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a commit tries, and how long it waits in between: an exponential back-off in ms.
+
+    ``max_attempts``: versions in a row that other writers may win. ``settle_attempts``: how often the store is
+    queried about a request that it did not answer. ``retry_jitter``: the random share of a wait, from 0 to 1 (full
+    jitter). ``immediate``: tries that do not wait. ``race_max_delay_ms``: the longest wait after a lost race, which
+    is no sign of trouble: another writer made progress. Growing waits there starve a writer that has lost a few.
+    """
+
+    max_attempts: int = 1000
+    settle_attempts: int = 10
+    retry_base_delay_ms: float = 10.0
+    retry_max_delay_ms: float = 2000.0
+    retry_jitter: float = 1.0
+    immediate: int = 2
+    race_max_delay_ms: float = 5.0
+
+    def delay_ms(self, number: int, random: float, max_delay_ms: float = math.inf) -> float:
+        """The wait before try ``number``: none for 0 and below. ``random``: from 0 to 1."""
+        if number <= 0:
+            return 0.0
+        growing_ms: float = self.retry_base_delay_ms * 2 ** min(number, 30)
+        limit_ms = min(self.retry_max_delay_ms, growing_ms, max_delay_ms)
+        return limit_ms * (1 - self.retry_jitter * (1 - random))
+
+
+# By name, so that an environment can be pickled; the state of a generator would travel with it otherwise.
+def _share_of_chance() -> float:
+    return random.random()
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _random_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a commit takes from the outside world but the store. Tests pass their own."""
+
+    clock_ms: Callable[[], int] = _wall_clock_ms
+    new_uuid: Callable[[], str] = _random_uuid
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = _share_of_chance
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    drift_warning_ms: int = 3_600_000
+
+    def back_off(self, number: int, max_delay_ms: float = math.inf) -> None:
+        """Wait before try ``number`` (from 0); the first ones go at once."""
+        delay_ms = self.retry.delay_ms(number, self.random(), max_delay_ms) if number > 0 else 0.0
+        if delay_ms:
+            self.sleep(delay_ms / 1000)
