@@ -81,17 +81,8 @@ from deltalog.operations.restore import RestoreResult
 from deltalog.operations.transaction import Transaction
 from deltalog.parquet.variant import variant_to_python
 from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
-from deltalog.protocol.schema import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-    holds_all,
-    merge_schemas,
-)
+from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from deltalog.protocol.schema_enforcement import holds_all, merge_schemas
 from deltalog.protocol.timestamps import CommitAt, Enablement
 from deltalog.read.changes import ChangeFile, Changes
 from deltalog.read.scan import Scan

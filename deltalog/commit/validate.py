@@ -20,7 +20,8 @@ from deltalog.protocol.codec import AnyAction, encode_action, sound_lines
 from deltalog.protocol.partitions import check_partition_columns, parse
 from deltalog.protocol.paths import Place, are_ordinary, locate, place_of
 from deltalog.protocol.properties import APPEND_ONLY
-from deltalog.protocol.schema import StructType, check_column_names
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema_enforcement import check_column_names
 
 A = TypeVar("A", bound=Action)
 _PARTITION_VALUES = operator.attrgetter("partition_values")

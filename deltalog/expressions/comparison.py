@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import array_of, combined, scalar
 from deltalog.errors import CallError, InvalidTimestampError
-from deltalog.protocol.arrow import type_to_arrow
-from deltalog.protocol.schema import DataType
+from deltalog.protocol.schema import DataType, type_to_arrow
 from deltalog.protocol.timestamps import parse_iso
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]

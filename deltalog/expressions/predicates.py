@@ -24,8 +24,8 @@ from deltalog.arrow_arrays import combined, scalar
 from deltalog.errors import CallError
 from deltalog.expressions.comparison import Operator, ValueSet, coerced, coerced_values, compare, plain, plain_values
 from deltalog.protocol.char_varchar import SIZED_KEY, char_length, has_char_inside, padded
+from deltalog.protocol.column_paths import parse_path, path_text
 from deltalog.protocol.schema import DataType, StructField, StructType
-from deltalog.protocol.schema_edits import parse_path, path_text
 
 _NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 

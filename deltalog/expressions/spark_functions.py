@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from deltalog.arrow_arrays import FALSE, scalar
 from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS, ValueSet
-from deltalog.protocol.arrow import type_to_arrow
 from deltalog.protocol.char_varchar import padded
-from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType
+from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_to_arrow
 from deltalog.protocol.timestamps import parse_iso
 
 BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string", "binary", "void"))

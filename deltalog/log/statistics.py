@@ -23,11 +23,11 @@ import pyarrow.json as pj
 from deltalog.arrow_arrays import array_of, combined, int64s, strings
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.protocol import column_mapping, partitions
-from deltalog.protocol.arrow import as_micros, type_to_arrow
+from deltalog.protocol.arrow_types import as_micros
 from deltalog.protocol.column_mapping import Mode
+from deltalog.protocol.column_paths import parse_paths
 from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, DATA_SKIPPING_STATS_COLUMNS_KEY
-from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
-from deltalog.protocol.schema_edits import parse_paths
+from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType, type_to_arrow
 from deltalog.protocol.timestamps import parse_iso
 
 Group = Literal["minValues", "maxValues", "nullCount"]

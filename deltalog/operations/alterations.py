@@ -18,21 +18,13 @@ from deltalog.expressions.predicate_sql import sql_tree
 from deltalog.operations.rules import expression_of_invariant
 from deltalog.operations.transaction import Transaction
 from deltalog.operations.verbs import UserMetadata, skipped
-from deltalog.protocol import column_mapping, schema_edits, widening
+from deltalog.protocol import column_mapping, column_paths, widening
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
+from deltalog.protocol.column_paths import Path, parse_path, parse_paths, path_text
 from deltalog.protocol.properties import CONSTRAINT_PREFIX, DATA_SKIPPING_STATS_COLUMNS_KEY, ENABLE_TYPE_WIDENING
-from deltalog.protocol.schema import (
-    DEFAULT_KEY,
-    GENERATION_KEY,
-    IDENTITY_KEY,
-    INVARIANT_KEY,
-    DataType,
-    StructField,
-    StructType,
-    columns_by_path,
-)
-from deltalog.protocol.schema_edits import Path, parse_path, parse_paths, path_text
+from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
 
 ColumnPath = str | Sequence[str]
 NewColumns: TypeAlias = StructType | pa.Schema | Iterable[StructField]
@@ -62,7 +54,7 @@ def add_columns(transaction: Transaction, columns: NewColumns, user_metadata: Us
     for column in wanted:
         *parent, name = parse_path(column.name)
         _check_addable(column)
-        schema = schema_edits.add(schema, tuple(parent), replace(column, name=name))
+        schema = column_paths.add(schema, tuple(parent), replace(column, name=name))
         logged.append({"column": _described((*parent, name), column)})
     transaction.set_schema(schema)
     return transaction.commit("ADD COLUMNS", {"columns": canonical_json(logged)}, user_metadata=user_metadata)
@@ -87,11 +79,11 @@ def rename_column(
     old = parse_path(path)
     new = (*old[:-1], new_name)
     _check_mapped(transaction.metadata, "Renaming")
-    column = schema_edits.find(transaction.schema, old)
+    column = column_paths.find(transaction.schema, old)
     if column.name == new_name:
         return skipped(transaction)
     _check_independent(transaction.metadata, old, "renamed")
-    schema = schema_edits.change(transaction.schema, old, lambda found: replace(found, name=new_name))
+    schema = column_paths.change(transaction.schema, old, lambda found: replace(found, name=new_name))
     partition_by = list(transaction.metadata.partition_columns)
     if len(old) == 1:
         partition_by = [new_name if name == column.name else name for name in partition_by]
@@ -109,12 +101,12 @@ def drop_columns(transaction: Transaction, paths: Sequence[ColumnPath], user_met
     metadata, schema = transaction.metadata, transaction.schema
     _check_mapped(metadata, "Dropping")
     for path in dropped:
-        column = schema_edits.find(transaction.schema, path)
+        column = column_paths.find(transaction.schema, path)
         if len(path) == 1 and column.name in metadata.partition_columns:
             raise SchemaMismatchError(f"Column {path[0]} partitions the table and cannot be dropped.")
         _check_not_clustering(transaction, path)
         _check_independent(metadata, path, "dropped")
-        schema = schema_edits.drop(schema, path)
+        schema = column_paths.drop(schema, path)
     if all(column.name in metadata.partition_columns for column in schema):
         raise SchemaMismatchError("Only partition columns would be left; a table needs another one for its data.")
     _rewrite_stats_columns(transaction, lambda each: None if any(_is_below(each, path) for path in dropped) else each)
@@ -133,7 +125,7 @@ def set_column(
 ) -> CommitResult:
     """Commit changes of one column: nulls allowed, a comment ("": none), a wider type. None: as it is."""
     where = parse_path(path)
-    column = schema_edits.find(transaction.schema, where)
+    column = column_paths.find(transaction.schema, where)
     changed = column
     if nullable is False and column.nullable:
         raise SchemaMismatchError(
@@ -149,7 +141,7 @@ def set_column(
         changed = _with_type(transaction.metadata, where, changed, _delta_type(data_type))
     if changed == column:
         return skipped(transaction)
-    schema = schema_edits.change(transaction.schema, where, lambda found: changed)
+    schema = column_paths.change(transaction.schema, where, lambda found: changed)
     transaction.set_schema(schema)
     parameters = {"column": canonical_json(_described(where, changed))}
     return transaction.commit("CHANGE COLUMN", parameters, user_metadata=user_metadata)

@@ -32,11 +32,10 @@ from deltalog.parquet import stats
 from deltalog.parquet.file_reader import EXACT, DataFile, FileLayout, conform, read_file, with_child
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata
-from deltalog.protocol.arrow import type_to_arrow
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
-from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
 from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles

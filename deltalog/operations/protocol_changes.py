@@ -27,6 +27,7 @@ from deltalog.operations.verbs import UserMetadata, skipped
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
 from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
 from deltalog.protocol.paths import LogFileKind, log_path
 from deltalog.protocol.properties import (
     APPEND_ONLY,
@@ -39,7 +40,7 @@ from deltalog.protocol.properties import (
     ENABLE_TYPE_WIDENING,
     Property,
 )
-from deltalog.protocol.schema import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY, uses_type
+from deltalog.protocol.schema import uses_type
 from deltalog.protocol.widening import TYPE_CHANGES_KEY
 
 _COMMITS_AT_ONCE = 256

@@ -24,9 +24,8 @@ from deltalog.log.snapshot import Snapshot
 from deltalog.log.statistics import live_rows_of_each
 from deltalog.operations.transaction import Transaction
 from deltalog.operations.verbs import UserMetadata, skipped
-from deltalog.protocol import column_mapping, deletion_vectors, features, row_tracking, timestamps
+from deltalog.protocol import column_mapping, deletion_vectors, features, metadata_update, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
-from deltalog.protocol.evolution import settled
 from deltalog.protocol.properties import (
     CATALOG_ID_KEY,
     ENABLE_IN_COMMIT_TIMESTAMPS,
@@ -174,17 +173,14 @@ def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) 
 
 
 def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> Metadata:
-    """The metadata with column mapping left on where it is, and the highest id that was ever given out."""
-    highest = max(column_mapping.highest_id(each.configuration) for each in (then, now))
-    if not highest:
-        return then
-    before = _with(then, {column_mapping.MAX_ID_KEY: str(highest)})
+    """The metadata with column mapping left on where it is, and maxColumnId kept."""
+    before = column_mapping.with_kept_max_column_id(then, now)
     mode = column_mapping.mode_of(now.configuration)
     if mode == "none" or column_mapping.mode_of(then.configuration) != "none":
         return before
     # It was turned on later: the files of then have the names of then.
     after = _with(before, {column_mapping.MODE_KEY: mode})
-    return settled(before, after, transaction.protocol, transaction.new_uuid)[1]
+    return metadata_update.complete(before, after, transaction.protocol, transaction.new_uuid)[1]
 
 
 def _with(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:

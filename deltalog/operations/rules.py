@@ -23,16 +23,9 @@ from deltalog.expressions.compile import Expression, compile_expression, equal_t
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
+from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, INVARIANT_KEY
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
-from deltalog.protocol.schema import (
-    DEFAULT_KEY,
-    GENERATION_KEY,
-    INVARIANT_KEY,
-    DataType,
-    StructField,
-    StructType,
-    columns_by_path,
-)
+from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
 
 _SHOWN = 100
 T = TypeVar("T")

@@ -67,7 +67,7 @@ from deltalog.operations.data_files import (
 from deltalog.operations.known_files import check_not_live
 from deltalog.operations.rules import Rules, rules_of
 from deltalog.operations.vectors import write_vectors
-from deltalog.protocol import column_mapping, features, row_tracking, timestamps
+from deltalog.protocol import column_mapping, features, metadata_update, row_tracking, timestamps
 from deltalog.protocol.actions import (
     AddCDCFile,
     AddFile,
@@ -80,10 +80,10 @@ from deltalog.protocol.actions import (
     plain,
 )
 from deltalog.protocol.codec import CommitActions, canonical_json, json_text
-from deltalog.protocol.evolution import settled
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, ISOLATION_LEVEL, check_assignment
-from deltalog.protocol.schema import PrimitiveType, StructField, StructType, check_column_names
+from deltalog.protocol.schema import PrimitiveType, StructField, StructType
+from deltalog.protocol.schema_enforcement import check_column_names
 from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.read.data_skipping import in_partitions, split
 
@@ -788,7 +788,9 @@ class Transaction:
 
     def _replace_metadata(self, **changes: Any) -> None:
         changed = msgspec.structs.replace(self.metadata, **changes)
-        self._protocol, self._metadata = settled(self.metadata, changed, self.protocol, self._environment.new_uuid)
+        self._protocol, self._metadata = metadata_update.complete(
+            self.metadata, changed, self.protocol, self._environment.new_uuid
+        )
 
     def _replace_configuration(self, configuration: Mapping[str, str]) -> None:
         self._replace_metadata(configuration=replace_configuration(self.metadata, configuration).configuration)

@@ -15,13 +15,13 @@ from deltalog.expressions.predicates import Predicate
 from deltalog.operations import rewrite
 from deltalog.operations.data_files import as_reader
 from deltalog.operations.transaction import Transaction
-from deltalog.protocol import column_mapping, features, widening
+from deltalog.protocol import column_mapping, features, metadata_update, widening
 from deltalog.protocol.actions import Format, Metadata, Protocol
 from deltalog.protocol.codec import canonical_json
-from deltalog.protocol.evolution import settled
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import ENABLE_TYPE_WIDENING, check_assignment
-from deltalog.protocol.schema import StructType, check_column_names, check_writable, merge_schemas
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema_enforcement import check_column_names, check_writable, merge_schemas
 
 UserMetadata = str | Mapping[str, Any] | None
 
@@ -50,7 +50,7 @@ def initial_state(
         created_time=environment.clock_ms(),
     )
     protocol = features.with_features(features.BASE_PROTOCOL, named)
-    return settled(None, metadata, protocol, environment.new_uuid)
+    return metadata_update.complete(None, metadata, protocol, environment.new_uuid)
 
 
 def table_schema(schema: object) -> StructType:

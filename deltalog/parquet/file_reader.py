@@ -18,11 +18,21 @@ from deltalog.parquet import datetime_rebase, variant
 from deltalog.parquet.datetime_rebase import Calendars
 from deltalog.protocol import column_mapping, deletion_vectors, partitions
 from deltalog.protocol.actions import DeletionVector
-from deltalog.protocol.arrow import VARIANT, VARIANT_TEXT, VOID, as_micros, plain_layout, type_to_arrow
+from deltalog.protocol.arrow_types import as_micros, plain_layout
 from deltalog.protocol.char_varchar import char_length, padded
 from deltalog.protocol.column_mapping import Lookup, Mode
 from deltalog.protocol.row_tracking import RowTrackingColumn
-from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.protocol.schema import (
+    VARIANT,
+    VARIANT_TEXT,
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    type_to_arrow,
+)
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 

@@ -1,4 +1,4 @@
-"""The actions of a commit, one type each.
+"""The actions of a commit, one type each. Pure.
 
 Spec: PROTOCOL.md#actions. Field names are the protocol's in snake case; ``from_json`` and ``to_json`` use the
 protocol's own. Fields that deltalog does not know are kept in ``extra`` and written back.

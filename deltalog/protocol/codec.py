@@ -1,4 +1,4 @@
-"""Bytes of a commit file to actions, and back.
+"""Bytes of a commit file to actions, and back. Pure.
 
 Spec: PROTOCOL.md#delta-log-entries. One JSON object a line, one action an object; ``commitInfo`` first.
 """

@@ -1,6 +1,6 @@
-"""Column mapping: under which name or id the columns of a table lie in its files. Pure.
+"""Column mapping: under which name or id the columns of a table lie in its files, and the ids of new columns. Pure.
 
-Spec: PROTOCOL.md#column-mapping.
+Spec: PROTOCOL.md#column-mapping, #writer-requirements-for-column-mapping.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import msgspec
+
 from deltalog.errors import CorruptTableError, InvalidPropertyError
+from deltalog.protocol.actions import Metadata
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, all_columns, in_step
 
 MODE_KEY = "delta.columnMapping.mode"
@@ -153,34 +156,85 @@ def _is_alike(one: DataType, other: DataType) -> bool:
     return one == other or (isinstance(one, StructType) and isinstance(other, StructType))
 
 
-def assigned(schema: StructType, highest_id: int, new_name: Callable[[StructField], str]) -> tuple[StructType, int]:
-    """The schema with an id and a physical name for each column that lacks them, and the highest id then.
-
-    ``highest_id``: delta.columnMapping.maxColumnId so far, or 0. ``new_name`` makes physical names, which must be
-    unique in all versions of the table.
-    """
-    used = (column.metadata.get(ID_KEY) for column in all_columns(schema))
-    highest = max([highest_id, *(each for each in used if isinstance(each, int))])
-
-    def change(column: StructField) -> StructField:
-        nonlocal highest
-        metadata = dict(column.metadata)
-        if ID_KEY not in metadata:
-            highest += 1
-            metadata[ID_KEY] = highest
-        if PHYSICAL_NAME_KEY not in metadata:
-            metadata[PHYSICAL_NAME_KEY] = new_name(column)
-        return replace(column, metadata=metadata)
-
-    return _each_column(schema, change), highest
+# ----------------------------------------------------- delta.columnMapping.maxColumnId, which never falls
 
 
-def highest_id(configuration: Mapping[str, str]) -> int:
+def max_column_id(configuration: Mapping[str, str]) -> int:
     """delta.columnMapping.maxColumnId, 0 where it is absent. Raises CorruptTableError."""
     text = configuration.get(MAX_ID_KEY, "0")
     if not text.isdecimal():
         raise CorruptTableError(f"The table property {MAX_ID_KEY} is {text!r}, which is no number.")
     return int(text)
+
+
+def with_kept_max_column_id(earlier: Metadata, now: Metadata) -> Metadata:
+    """The metadata of an earlier version with maxColumnId as it is ``now``: ids of columns that were dropped since are
+    never assigned again. Unchanged where neither has column ids. Raises CorruptTableError."""
+    highest = max(max_column_id(each.configuration) for each in (earlier, now))
+    return _with_max_column_id(earlier, highest) if highest else earlier
+
+
+def with_column_ids(metadata: Metadata, max_id: int, new_name: Callable[[StructField], str]) -> Metadata:
+    """The metadata with an id and a physical name for each column that lacks them, and maxColumnId to match.
+
+    ``max_id``: maxColumnId so far, or 0; new ids are above it and above every id in the schema. ``new_name`` makes
+    physical names, which must be unique in all versions of the table.
+    """
+    used = (column.metadata.get(ID_KEY) for column in all_columns(metadata.schema))
+    highest = max([max_id, *(each for each in used if isinstance(each, int))])
+
+    def change(column: StructField) -> StructField:
+        nonlocal highest
+        own = dict(column.metadata)
+        if ID_KEY not in own:
+            highest += 1
+            own[ID_KEY] = highest
+        if PHYSICAL_NAME_KEY not in own:
+            own[PHYSICAL_NAME_KEY] = new_name(column)
+        return replace(column, metadata=own)
+
+    return _with_max_column_id(_with_schema(metadata, _each_column(metadata.schema, change)), highest)
+
+
+def _with_max_column_id(metadata: Metadata, max_id: int) -> Metadata:
+    configuration = {**metadata.configuration, MAX_ID_KEY: str(max_id)}
+    return msgspec.structs.replace(metadata, configuration=configuration)
+
+
+def _with_schema(metadata: Metadata, schema: StructType) -> Metadata:
+    return msgspec.structs.replace(metadata, schema_string=schema.to_json())
+
+
+def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[], str]) -> Metadata:
+    """``after`` with an id and a physical name for every column, where it has column mapping on.
+
+    ``before``: the metadata as it was, whose columns keep theirs; None for a table that is created. In a table that
+    turns column mapping on, the names of the columns become their physical names: its files have those.
+
+    Raises InvalidPropertyError for a mode that cannot be changed to, CorruptTableError.
+    """
+    mode = mode_of(after.configuration)
+    old_mode = "none" if before is None else mode_of(before.configuration)
+    check_mode_change(old_mode, mode, before is None)
+    if mode == "none":
+        # Ids of another table in a schema that was copied from it.
+        stripped = unmapped(after.schema) if before is None else after.schema
+        return after if stripped == after.schema else _with_schema(after, stripped)
+
+    def fresh(column: StructField) -> str:
+        return f"col-{new_uuid()}"
+
+    if before is None:
+        return with_column_ids(_with_schema(after, unmapped(after.schema)), 0, fresh)
+    max_id = max_column_id(before.configuration)
+    if old_mode == "none":
+        return with_column_ids(_with_schema(after, unmapped(after.schema)), max_id, lambda column: column.name)
+    # Raises where a column lacks its name: a fresh one would lose the column's values.
+    physical_schema(before.schema, old_mode)
+    return with_column_ids(_with_schema(after, inherited(after.schema, before.schema)), max_id, fresh)
+
+
+# ----------------------------------------------------------------------------------- columns in files
 
 
 def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tuple[tuple[str, ...], ...]:

@@ -1,4 +1,4 @@
-"""The table features: one row each, and what deltalog may do with a table that lists them.
+"""The table features: one row each, and what deltalog may do with a table that lists them. Pure.
 
 Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features.
 """
@@ -13,16 +13,9 @@ from dataclasses import dataclass
 from deltalog.errors import InvalidPropertyError, UnsupportedFeatureError
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
 from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX
-from deltalog.protocol.schema import (
-    DEFAULT_KEY,
-    GENERATION_KEY,
-    IDENTITY_KEY,
-    INVARIANT_KEY,
-    StructType,
-    all_columns,
-    uses_type,
-)
+from deltalog.protocol.schema import StructType, all_columns, uses_type
 
 
 class Writes(enum.Enum):

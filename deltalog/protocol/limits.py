@@ -1,4 +1,4 @@
-"""Caps on what a table may ask of its reader. A table is untrusted, and a small file can claim a great deal.
+"""Caps on what a table may ask of its reader. A table is untrusted, and a small file can claim a great deal. Pure.
 
 No sound table comes near them. Where one does, set the attribute higher before opening it::
 

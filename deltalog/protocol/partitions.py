@@ -1,4 +1,4 @@
-"""Partition values: typed value, the text that ``partitionValues`` holds, and the directory name.
+"""Partition values: typed value, the text that ``partitionValues`` holds, and the directory name. Pure.
 
 Spec: PROTOCOL.md#partition-value-serialization. The empty string and an absent value both mean null.
 """

@@ -1,4 +1,4 @@
-"""Every name below ``_delta_log``, and the one decoding of the paths that a log contains.
+"""Every name below ``_delta_log``, and the one decoding of the paths that a log contains. Pure.
 
 Spec: PROTOCOL.md#delta-table-specification (file types), #add-file-and-remove-file (path).
 """

@@ -1,4 +1,4 @@
-"""Table properties: the ``delta.*`` keys of ``metaData.configuration`` that deltalog acts on.
+"""Table properties: the ``delta.*`` keys of ``metaData.configuration`` that deltalog acts on. Pure.
 
 Spec: PROTOCOL.md#table-properties (and the feature sections that name a property).
 """

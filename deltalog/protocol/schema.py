@@ -1,4 +1,4 @@
-"""Schema types, their JSON, and how schemas are compared and merged.
+"""The types of columns, and a schema as ``schemaString`` (JSON) and as an Arrow schema. Pure.
 
 Spec: PROTOCOL.md#schema-serialization-format. The JSON is the same as that of Spark's ``df.schema.json()``.
 """
@@ -12,18 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from deltalog.arguments import checked, shown
-from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError
-from deltalog.protocol import limits
+import pyarrow as pa
+from pyarrow import types as pt
 
-# Metadata of a column by which it concerns writers.
-INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
-IDENTITY_KEY = "delta.identity.start"
-# By these the writer makes values that the data lacks.
-FILLED_BY = (GENERATION_KEY, DEFAULT_KEY)
-_INTEGRAL = ("byte", "short", "integer", "long")
-_TEMPORAL = ("date", "timestamp", "timestamp_ntz")
-PRIMITIVES = frozenset((*_INTEGRAL, *_TEMPORAL, "string", "float", "double", "boolean", "binary", "variant", "void"))
+from deltalog.arguments import checked, shown
+from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError, UnsupportedFeatureError
+from deltalog.protocol import arrow_types, limits
+from deltalog.protocol.column_metadata import check_metadata, is_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +117,7 @@ class StructType:
 
     def to_json(self) -> str:
         """The text that ``metaData.schemaString`` holds. Raises SchemaMismatchError for what readers could not read."""
-        from deltalog.protocol.schema_values import check_values
-
-        check_values(self)
-        return json.dumps(_to_json(self), separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(_struct_to_json(self, "", 0), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     @checked
@@ -136,45 +128,85 @@ class StructType:
     @classmethod
     def from_arrow(cls, schema: Any) -> StructType:
         """The Delta schema of a pyarrow Schema. Raises SchemaMismatchError for types that Delta lacks."""
-        from deltalog.protocol.arrow import schema_from_arrow
-
-        return schema_from_arrow(schema)
+        if not isinstance(schema, pa.Schema):
+            raise CallError(f"The columns of a table are a pyarrow Schema or a StructType; got {shown(schema)}.")
+        return cls(tuple(_field_from_arrow(f, "") for f in schema))
 
     def to_arrow(self) -> Any:
         """The pyarrow Schema that scans of a table with this schema return."""
-        from deltalog.protocol.arrow import schema_to_arrow
-
-        return schema_to_arrow(self)
+        return pa.schema([_field_to_arrow(f) for f in self.fields])
 
 
 DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
 
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+VARIANT, VOID = PrimitiveType("variant"), PrimitiveType("void")
+# Not a type of any table: what a scan gives for a variant where JSON is asked for.
+VARIANT_TEXT = PrimitiveType("variant as json")
+
+# ------------------------------------------------------------------------------------------- to JSON
 
 
-def _to_json(data_type: DataType) -> Any:
+def _struct_to_json(struct: StructType, where: str, depth: int) -> dict[str, Any]:
+    """Raises SchemaMismatchError for what JSON does not hold or readers do not take: constructors check nothing."""
+    fields = []
+    for column in struct.fields:
+        if not isinstance(column.name, str) or not is_text(column.name):
+            inside = f" in {where[:-1]}" if where else ""
+            raise SchemaMismatchError(f"The name of a column is text; got {column.name!a}{inside}.")
+        name = f"{where}{column.name}"
+        nullable = _checked_flag(column.nullable, f"nullable of column {name}")
+        check_metadata(column.metadata, name)
+        data_type, metadata = _to_json(column.data_type, name, depth + 1), dict(column.metadata)
+        fields.append({"name": column.name, "type": data_type, "nullable": nullable, "metadata": metadata})
+    return {"type": "struct", "fields": fields}
+
+
+def _to_json(data_type: Any, name: str, depth: int) -> Any:
+    if depth > limits.MAX_SCHEMA_DEPTH:
+        raise SchemaMismatchError(f"Column {name[:200]}: the depth {limits.over('MAX_SCHEMA_DEPTH', depth)}.")
     if isinstance(data_type, StructType):
-        fields = [
-            {
-                "name": f.name,
-                "type": _to_json(f.data_type),
-                "nullable": f.nullable,
-                "metadata": dict(f.metadata),
-            }
-            for f in data_type.fields
-        ]
-        return {"type": "struct", "fields": fields}
+        if not data_type.fields:
+            raise SchemaMismatchError(f"Column {name} is a struct without fields, which Parquet files cannot hold.")
+        return _struct_to_json(data_type, f"{name}.", depth)
     if isinstance(data_type, ArrayType):
-        element = _to_json(data_type.element_type)
-        return {"type": "array", "elementType": element, "containsNull": data_type.contains_null}
+        _check_not_void(data_type, data_type.element_type, name=name)
+        contains_null = _checked_flag(data_type.contains_null, f"contains_null of {name}")
+        element = _to_json(data_type.element_type, f"{name}.element", depth + 1)
+        return {"type": "array", "elementType": element, "containsNull": contains_null}
     if isinstance(data_type, MapType):
-        return {
-            "type": "map",
-            "keyType": _to_json(data_type.key_type),
-            "valueType": _to_json(data_type.value_type),
-            "valueContainsNull": data_type.value_contains_null,
-        }
+        _check_not_void(data_type, data_type.key_type, data_type.value_type, name=name)
+        contains_null = _checked_flag(data_type.value_contains_null, f"value_contains_null of {name}")
+        key = _to_json(data_type.key_type, f"{name}.key", depth + 1)
+        value = _to_json(data_type.value_type, f"{name}.value", depth + 1)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": contains_null}
+    if isinstance(data_type, DecimalType):
+        precision, scale = data_type.precision, data_type.scale
+        if not (type(precision) is int and type(scale) is int and 0 <= scale <= precision <= 38 and precision > 0):
+            raise SchemaMismatchError(f"Column {name} is a {data_type}: precision is 1 to 38, scale 0 to precision.")
+    elif not (isinstance(data_type, PrimitiveType) and data_type.name in arrow_types.PRIMITIVES):
+        raise SchemaMismatchError(
+            f"Column {name} has the type {data_type!a}, which Delta does not have. Types are StructType, ArrayType, "
+            f"MapType, DecimalType, and PrimitiveType of one of {', '.join(sorted(arrow_types.PRIMITIVES))}."
+        )
     return str(data_type)
+
+
+def _check_not_void(data_type: DataType, *inside: DataType, name: str) -> None:
+    if VOID in inside:
+        raise SchemaMismatchError(
+            f"Column {name} is {data_type}, and Delta does not allow void in arrays and maps. Give the values a type."
+        )
+
+
+def _checked_flag(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise SchemaMismatchError(f"{what} is True or False; got {value!a}.")
+    return value
+
+
+# ----------------------------------------------------------------------------------------- from JSON
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
 @lru_cache(maxsize=64)
@@ -199,7 +231,7 @@ def _from_json(value: Any, depth: int) -> DataType:
     if depth > limits.MAX_SCHEMA_DEPTH:
         raise ValueError(f"the depth of its nesting {limits.over('MAX_SCHEMA_DEPTH', depth)}")
     if isinstance(value, str):
-        if value in PRIMITIVES:
+        if value in arrow_types.PRIMITIVES:
             return PrimitiveType(value)
         if value == "decimal":
             return DecimalType(10, 0)
@@ -242,6 +274,71 @@ def _flag(value: Any, key: str) -> bool:
     if not isinstance(flag, bool):
         raise ValueError(f"{key} is {flag!r}")
     return flag
+
+
+# ------------------------------------------------------------------------------------------ as Arrow
+
+
+def _field_to_arrow(column: StructField) -> pa.Field:
+    return _arrow_field(column.name, column.data_type, column.nullable)
+
+
+def _arrow_field(name: str, data_type: DataType, nullable: bool) -> pa.Field:
+    # Arrow has no field of nothing but nulls that is NOT NULL.
+    return pa.field(name, type_to_arrow(data_type), nullable or data_type == VOID)
+
+
+def type_to_arrow(data_type: DataType) -> pa.DataType:
+    """The Arrow type of a Delta type. Raises UnsupportedFeatureError for a type that has none."""
+    if isinstance(data_type, StructType):
+        return pa.struct([_field_to_arrow(f) for f in data_type.fields])
+    if isinstance(data_type, ArrayType):
+        return pa.list_(_arrow_field("element", data_type.element_type, data_type.contains_null))
+    if isinstance(data_type, MapType):
+        if data_type.key_type == VOID:
+            raise UnsupportedFeatureError(f"{data_type} is not read or written: its keys have no type.", features=())
+        value = _arrow_field("value", data_type.value_type, data_type.value_contains_null)
+        return pa.map_(type_to_arrow(data_type.key_type), value)
+    if isinstance(data_type, DecimalType):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if data_type == VARIANT_TEXT:
+        return pa.string()
+    arrow = arrow_types.PRIMITIVES.get(data_type.name)
+    if arrow is None:
+        raise UnsupportedFeatureError(
+            f"Columns of type {data_type.name} are not read or written yet.", features=(data_type.name,)
+        )
+    return arrow
+
+
+def _field_from_arrow(column: Any, where: str) -> StructField:
+    name = f"{where}{column.name}"
+    return StructField(column.name, _type_from_arrow(column.type, name), column.nullable)
+
+
+def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
+    if arrow_types.is_encoded(arrow):
+        return _type_from_arrow(arrow.value_type, name)
+    if pt.is_struct(arrow):
+        return StructType(tuple(_field_from_arrow(f, f"{name}.") for f in arrow.fields))
+    if pt.is_map(arrow):
+        value_nullable = arrow.item_field.nullable
+        key, value = _type_from_arrow(arrow.key_type, f"{name}.key"), _type_from_arrow(arrow.item_type, name)
+        return MapType(key, value, value_nullable)
+    if arrow_types.is_list(arrow):
+        return ArrayType(_type_from_arrow(arrow.value_type, f"{name}.element"), arrow.value_field.nullable)
+    if pt.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return DecimalType(arrow.precision, arrow.scale)
+    primitive = arrow_types.primitive_of(arrow)
+    if primitive is None:
+        raise SchemaMismatchError(
+            f"Column {name} has the Arrow type {arrow}, which Delta does not have. "
+            "Cast it: uint64 to int64 or decimal128(20, 0), time to string or int64, an extension type to its storage."
+        )
+    return PrimitiveType(primitive)
+
+
+# -------------------------------------------------------------------------------------------- walks
 
 
 def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
@@ -297,148 +394,20 @@ def uses_type(data_type: DataType, name: str) -> bool:
     return isinstance(data_type, PrimitiveType) and data_type.name == name
 
 
-def check_unique_names(schema: StructType, where: str = "") -> None:
-    """Refuse two columns of one struct whose names are the same, or differ in case only."""
-    seen: dict[str, str] = {}
-    for column in schema.fields:
-        folded = column.name.lower()
-        if folded in seen:
-            raise SchemaMismatchError(
-                f"Columns {where}{seen[folded]!r} and {where}{column.name!r} have the same name up to case. Rename one."
-            )
-        seen[folded] = column.name
+def variants_as_text(schema: StructType) -> StructType:
+    """The schema with JSON text in the place of every variant, also inside structs, arrays and maps."""
+    text = _variant_as_text(schema)
+    assert isinstance(text, StructType)
+    return text
 
 
-def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
-    """Refuse names that differ in case only, and characters that Parquet readers of tables refuse; these are
-    allowed where column mapping keeps the names out of the files (``mapped``)."""
-    check_unique_names(schema, where)
-    for column in schema.fields:
-        if not column.name:
-            raise SchemaMismatchError(f"A column{f' in {where[:-1]}' if where else ''} has an empty name. Rename it.")
-        if not mapped and re.search(r"[ ,;{}()\n\t=]", column.name):
-            raise SchemaMismatchError(
-                f"The column name {where}{column.name!r} has one of ' ,;{{}}()\\n\\t='. "
-                "Rename it, or turn column mapping on (delta.columnMapping.mode=name), which allows such names."
-            )
-        _check_nested_names(column.data_type, mapped, f"{where}{column.name}.")
-
-
-def _check_nested_names(data_type: DataType, mapped: bool, where: str) -> None:
+def _variant_as_text(data_type: DataType) -> DataType:
     if isinstance(data_type, StructType):
-        check_column_names(data_type, mapped, where)
-    elif isinstance(data_type, ArrayType):
-        _check_nested_names(data_type.element_type, mapped, f"{where}element.")
-    elif isinstance(data_type, MapType):
-        _check_nested_names(data_type.key_type, mapped, f"{where}key.")
-        _check_nested_names(data_type.value_type, mapped, f"{where}value.")
-
-
-def check_writable(table: StructType, data: StructType) -> None:
-    """Refuse data whose columns or types do not fit the table; absent nullable columns are allowed, and types of which
-    the table's hold every value.
-
-    Raises SchemaMismatchError that names the column, both types and what to do.
-    """
-    check_unique_names(data)
-    _check_struct(table, data, "")
-
-
-def _check_struct(table: StructType, data: StructType, where: str) -> None:
-    known = {f.name.lower() for f in table.fields}
-    unknown = [f.name for f in data.fields if f.name.lower() not in known]
-    if unknown:
-        raise SchemaMismatchError(
-            f"The data has columns that the table has not: {', '.join(where + n for n in unknown)}. "
-            f"The table has: {', '.join(table.names)}. Drop them, or write with mergeSchema (merge_schema=True)."
-        )
-    exact = {f.name: f for f in data.fields}
-    folded = {f.name.lower(): f for f in reversed(data.fields)}
-    for column in table.fields:
-        given = exact.get(column.name) or folded.get(column.name.lower())
-        if given is None:
-            if not (column.nullable or any(key in column.metadata for key in FILLED_BY)):
-                raise SchemaMismatchError(f"Column {where}{column.name} is NOT NULL and missing from the data.")
-            continue
-        _check_type(column.data_type, given.data_type, f"{where}{column.name}")
-
-
-def _check_type(table: DataType, data: DataType, name: str) -> None:
-    if isinstance(table, StructType) and isinstance(data, StructType):
-        _check_struct(table, data, f"{name}.")
-    elif isinstance(table, ArrayType) and isinstance(data, ArrayType):
-        _check_type(table.element_type, data.element_type, f"{name}.element")
-    elif isinstance(table, MapType) and isinstance(data, MapType):
-        _check_type(table.key_type, data.key_type, f"{name}.key")
-        _check_type(table.value_type, data.value_type, f"{name}.value")
-    elif table == PrimitiveType("void") and data != table:
-        raise SchemaMismatchError(
-            f"Column {name} has no type yet (void) in the table and is {data} in the data. Write with mergeSchema "
-            "(merge_schema=True), which gives it this type."
-        )
-    elif table != data and data != PrimitiveType("void") and not holds_all(table, data):
-        raise SchemaMismatchError(
-            f"Column {name} is {table} in the table and {data} in the data, and {table} cannot hold every {data}. "
-            f"Cast it to {table} before writing, or replace the schema with overwriteSchema (overwrite_schema=True)."
-        )
-
-
-# Of which types a type holds every value, exactly.
-_HELD: Mapping[str, tuple[str, ...]] = {
-    "short": ("byte",),
-    "integer": ("byte", "short"),
-    "long": ("byte", "short", "integer"),
-    "float": ("byte", "short"),
-    "double": ("byte", "short", "integer", "float"),
-    "timestamp_ntz": ("date",),
-}
-_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-
-
-def holds_all(wide: DataType, narrow: DataType) -> bool:
-    """Whether a column of the primitive type ``wide`` can hold every value of another one, ``narrow``, without loss.
-
-    These are the casts that a write makes by itself. False for equal types and for nested ones. Cost: none.
-    """
-    if not isinstance(wide, DecimalType):
-        return str(narrow) in _HELD.get(str(wide), ())
-    if isinstance(narrow, DecimalType):
-        return 0 <= wide.scale - narrow.scale <= wide.precision - narrow.precision
-    return wide.precision - wide.scale >= _DIGITS.get(str(narrow), 39)
-
-
-@checked
-def merge_schemas(
-    table: StructType, data: StructType, widens: Callable[[DataType, DataType], bool] | None = None
-) -> StructType:
-    """The table's schema with the columns that only ``data`` has added at the end, nullable, also in structs.
-
-    ``widens`` tells which types of the table may become those of the data. Raises SchemaMismatchError when a column
-    that both have differs in type otherwise.
-    """
-    merged = []
-    for column in table.fields:
-        given = data.find(column.name)
-        if given is None:
-            merged.append(column)
-            continue
-        merged_type = _merge_types(column.data_type, given.data_type, column.name, widens)
-        merged.append(StructField(column.name, merged_type, column.nullable, column.metadata))
-    added = [f for f in data.fields if table.find(f.name) is None]
-    return StructType((*merged, *(StructField(f.name, f.data_type, True, f.metadata) for f in added)))
-
-
-def _merge_types(
-    table: DataType, data: DataType, name: str, widens: Callable[[DataType, DataType], bool] | None
-) -> DataType:
-    if isinstance(table, StructType) and isinstance(data, StructType):
-        return merge_schemas(table, data, widens)
-    if isinstance(table, ArrayType) and isinstance(data, ArrayType):
-        return ArrayType(_merge_types(table.element_type, data.element_type, name, widens), table.contains_null)
-    if isinstance(table, MapType) and isinstance(data, MapType):
-        key = _merge_types(table.key_type, data.key_type, name, widens)
-        return MapType(key, _merge_types(table.value_type, data.value_type, name, widens), table.value_contains_null)
-    if table == PrimitiveType("void") or (widens is not None and widens(table, data)):
-        return data
-    _check_type(table, data, name)
-    return table
+        fields = (replace(f, data_type=_variant_as_text(f.data_type)) for f in data_type.fields)
+        return StructType(tuple(fields))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_variant_as_text(data_type.element_type), data_type.contains_null)
+    if isinstance(data_type, MapType):
+        key, value = _variant_as_text(data_type.key_type), _variant_as_text(data_type.value_type)
+        return MapType(key, value, data_type.value_contains_null)
+    return VARIANT_TEXT if data_type == VARIANT else data_type

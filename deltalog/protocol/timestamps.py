@@ -1,4 +1,4 @@
-"""The in-commit timestamp rules, and nothing else.
+"""The in-commit timestamp rules, and nothing else. Pure.
 
 Spec: PROTOCOL.md#in-commit-timestamps. All times are milliseconds since the Unix epoch.
 

@@ -18,7 +18,7 @@ from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, Sc
 from deltalog.log.snapshot import Snapshot
 from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
-from deltalog.protocol import column_mapping, schema_changes
+from deltalog.protocol import column_mapping, read_compatibility
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_name
@@ -181,7 +181,7 @@ class Changes:
                 f"{url}: the change data feed was off at version {version}. Read changes from a range of versions "
                 f"with {ENABLE_CHANGE_DATA_FEED.key}=true."
             )
-        why = schema_changes.incompatibility(metadata, self._read.metadata)
+        why = read_compatibility.incompatibility(metadata, self._read.metadata)
         if why is not None:
             raise SchemaMismatchError(
                 f"{url}: the changes have the columns of version {self._read.version}, and rows of version {version} "

@@ -35,10 +35,9 @@ from deltalog.expressions.predicates import (
 from deltalog.log import statistics
 from deltalog.log.statistics import Group, Leaf
 from deltalog.protocol import partitions
-from deltalog.protocol.arrow import type_to_arrow
 from deltalog.protocol.char_varchar import upper_bound
 from deltalog.protocol.column_mapping import Mode
-from deltalog.protocol.schema import DecimalType, StructField, StructType
+from deltalog.protocol.schema import DecimalType, StructField, StructType, type_to_arrow
 
 _NUMBER = "\0number"
 

@@ -20,9 +20,8 @@ from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import DeletionVector
-from deltalog.protocol.arrow import variants_as_text
 from deltalog.protocol.column_mapping import mode_of
-from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema import StructType, variants_as_text
 from deltalog.read.data_skipping import prune, statistics_leaves
 from deltalog.read.origin import Origin, place_of, tagged, text_of
 

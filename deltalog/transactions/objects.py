@@ -24,7 +24,6 @@ from deltalog.operations.known_files import live_rows
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import Metadata
-from deltalog.protocol.arrow import schema_from_arrow
 from deltalog.protocol.paths import canonical_url, encode_path, is_plain
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltalog.storage.base import LogStore
@@ -192,7 +191,7 @@ def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
     """
     where = f"{store.url}/{path}"
     with pq.ParquetFile(store.open_input(path)) as file:
-        found = schema_from_arrow(file.schema_arrow)
+        found = StructType.from_arrow(file.schema_arrow)
         for column in _checked_columns(metadata, found, where):
             stored = found.find(column.name)
             if stored is None or _has_nulls(file, stored.name):

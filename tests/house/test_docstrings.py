@@ -73,7 +73,7 @@ def test_every_module_has_a_docstring(name: str) -> None:
 
 
 # Neither Arrow nor our caps are in it, nor how Spark declares char(n).
-NOT_OF_THE_PROTOCOL = {"deltalog.protocol.arrow", "deltalog.protocol.limits", "deltalog.protocol.char_varchar"}
+NOT_OF_THE_PROTOCOL = {"deltalog.protocol.arrow_types", "deltalog.protocol.limits", "deltalog.protocol.char_varchar"}
 
 
 @pytest.mark.parametrize("name", [name for name in modules() if name.startswith("deltalog.protocol.")])

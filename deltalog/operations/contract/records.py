@@ -16,7 +16,8 @@ import pyarrow as pa
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.operations.data_files import as_reader
 from deltalog.operations.one_pass import read_once
-from deltalog.protocol.schema import StructType, check_writable
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema_enforcement import check_writable
 
 Records = Iterable[Mapping[str, Any] | pa.RecordBatch]
 _BATCH_BYTES = 4 << 20

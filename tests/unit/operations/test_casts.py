@@ -25,7 +25,7 @@ from deltalog import (
     StructType,
     UnsupportedFeatureError,
 )
-from deltalog.protocol.arrow import plain_layout
+from deltalog.protocol.arrow_types import plain_layout
 from tests.support.core import environment, tree
 
 UTC, LONG = "UTC", PrimitiveType("long")

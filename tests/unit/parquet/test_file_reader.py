@@ -26,8 +26,8 @@ from deltalog import (
     variant_to_python,
 )
 from deltalog.parquet.file_reader import DataFile, FileLayout, conform, read_file
-from deltalog.protocol.arrow import VARIANT, VOID, variants_as_text
 from deltalog.protocol.row_tracking import RowTrackingColumn
+from deltalog.protocol.schema import VARIANT, VOID, variants_as_text
 from deltalog.storage.base import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore

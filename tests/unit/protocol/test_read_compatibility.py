@@ -6,7 +6,7 @@ import pytest
 
 from deltalog import ArrayType, DecimalType, MapType, Metadata, PrimitiveType, StructField, StructType
 from deltalog.protocol.actions import Format
-from deltalog.protocol.schema_changes import incompatibility
+from deltalog.protocol.read_compatibility import incompatibility
 
 LONG, INT, TEXT, VOID = (PrimitiveType(name) for name in ("long", "integer", "string", "void"))
 

@@ -1,4 +1,4 @@
-"""Single columns of a schema added, changed and taken away, by path. Pure.
+"""Columns by their paths: parsed, looked up, added, changed and dropped. Pure.
 
 A path is the names from the top down to a column; ``element``, ``key`` and ``value`` lead into arrays and maps.
 

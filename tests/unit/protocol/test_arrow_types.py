@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from deltalog import DecimalType, PrimitiveType, SchemaMismatchError, StructField, StructType, UnsupportedFeatureError
-from deltalog.protocol import arrow
+from deltalog.protocol import schema
 from tests.support.core import strategies
 
 
@@ -80,16 +80,16 @@ def test_nullability_goes_all_the_way_down() -> None:
 def test_scans_return_these_types() -> None:
     table = StructType(tuple(StructField(n, PrimitiveType(n)) for n in ("timestamp", "timestamp_ntz", "string")))
     assert table.to_arrow().types == [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.string()]
-    assert arrow.type_to_arrow(DecimalType(38, 10)) == pa.decimal128(38, 10)
+    assert schema.type_to_arrow(DecimalType(38, 10)) == pa.decimal128(38, 10)
 
 
 def test_variant_has_an_arrow_type_and_void_too() -> None:
-    variant = arrow.type_to_arrow(PrimitiveType("variant"))
+    variant = schema.type_to_arrow(PrimitiveType("variant"))
     assert [f.name for f in variant.fields] == ["metadata", "value"]
-    assert arrow.type_to_arrow(PrimitiveType("void")) == pa.null()
+    assert schema.type_to_arrow(PrimitiveType("void")) == pa.null()
 
 
 def test_a_type_without_an_arrow_type_is_named() -> None:
     with pytest.raises(UnsupportedFeatureError, match="geometry") as caught:
-        arrow.type_to_arrow(PrimitiveType("geometry"))
+        schema.type_to_arrow(PrimitiveType("geometry"))
     assert caught.value.features == ("geometry",)

@@ -1,4 +1,4 @@
-"""Whether rows of an older version of a table can be read with the columns of a newer one. Pure.
+"""Whether rows written under an older schema can be read with the columns of a newer one. Pure.
 
 The rules are those of Spark's change data feed: columns may have been added, and nothing else may have changed.
 
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Metadata
-from deltalog.protocol.arrow import VOID
 from deltalog.protocol.column_mapping import Mode
-from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructField, StructType
 
 
 def incompatibility(old: Metadata, new: Metadata) -> str | None:

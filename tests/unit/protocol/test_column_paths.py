@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from deltalog import CallError
-from deltalog.protocol.schema_edits import parse_path, path_text
+from deltalog.protocol.column_paths import parse_path, path_text
 
 
 @pytest.mark.parametrize(

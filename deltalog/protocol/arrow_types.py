@@ -1,0 +1,101 @@
+"""Which Arrow type a primitive Delta type has, and Arrow values brought into these types. Pure.
+
+Timestamps are ``timestamp[us, UTC]``, timestamp_ntz is ``timestamp[us]``; both as Spark and delta-rs have them.
+Whole schemas are converted by ``StructType.to_arrow`` and ``StructType.from_arrow``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+# By the protocol's names.
+PRIMITIVES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    # The binary encoding of the Parquet format, as files hold it.
+    "variant": pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), True)]),
+}
+
+
+def primitive_of(arrow: pa.DataType) -> str | None:
+    """The name of the primitive Delta type that holds every value of an Arrow type; None where there is none.
+
+    Decimals, which have parameters, are no primitive types here.
+    """
+    if pt.is_timestamp(arrow):
+        return "timestamp_ntz" if arrow.tz is None else "timestamp"
+    if pt.is_large_string(arrow) or str(arrow) == "string_view":
+        return "string"
+    if pt.is_large_binary(arrow) or pt.is_fixed_size_binary(arrow) or str(arrow) == "binary_view":
+        return "binary"
+    if pt.is_date(arrow):
+        return "date"
+    if pt.is_float16(arrow):
+        return "float"
+    if arrow in _SIGNED:
+        return _SIGNED[arrow]
+    return next((name for name, candidate in PRIMITIVES.items() if candidate == arrow), None)
+
+
+def is_encoded(arrow: pa.DataType) -> bool:
+    """Whether values are stored as a dictionary or as runs; their type is ``value_type``."""
+    return bool(pt.is_dictionary(arrow) or pt.is_run_end_encoded(arrow))
+
+
+def is_list(arrow: pa.DataType) -> bool:
+    """Whether it is a list in any of Arrow's layouts."""
+    return any(is_one(arrow) for is_one in _LISTS)
+
+
+_LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
+# The narrowest type of Delta that holds every value.
+_SIGNED = {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}
+_VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
+
+
+def plain_layout(values: Any) -> Any:
+    """The same values in the layout that Delta's types have in Arrow, at the top: neither dictionaries nor runs, and
+    lists with 32-bit offsets. Raises pyarrow.ArrowInvalid where these are too short."""
+    kind = values.type
+    if pt.is_dictionary(kind):
+        if str(kind.value_type) in _VIEWS:  # which Arrow cannot take by index
+            words = values.dictionary.cast(_VIEWS[str(kind.value_type)])
+            values = pa.DictionaryArray.from_arrays(values.indices, words)
+        return plain_layout(values.dictionary_decode())
+    if pt.is_run_end_encoded(kind):
+        return plain_layout(pc.run_end_decode(values))
+    if pt.is_list_view(kind) or pt.is_large_list_view(kind):
+        # Arrow's cast makes an invalid list where the views have nulls.
+        lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int32())
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+        return pa.ListArray.from_arrays(offsets, pc.list_flatten(values), mask=values.is_null())
+    if pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return values.cast(pa.list_(kind.value_field))
+    return values
+
+
+def as_micros(values: Any, exact: bool) -> Any:
+    """Timestamps of any unit in microseconds. What is below one is an error when they are to be ``exact``, else rounded
+    down. Raises pyarrow.ArrowInvalid for that, and for what is too large."""
+    wanted = pa.timestamp("us", values.type.tz)
+    if exact or values.type.unit != "ns":
+        return values.cast(wanted)
+    nanos = values.cast(pa.int64())
+    micros = pc.divide(nanos, 1000)  # towards zero
+    return pc.subtract(micros, pc.greater(pc.multiply(micros, 1000), nanos).cast(pa.int64())).cast(wanted)

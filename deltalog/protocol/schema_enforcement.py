@@ -1,0 +1,170 @@
+"""What a write asks of columns: names that files can hold, data that fits the table, and the schema that has the
+columns of both (mergeSchema). Pure.
+
+Spec: PROTOCOL.md#column-metadata, #schema-serialization-format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from deltalog.arguments import checked
+from deltalog.errors import SchemaMismatchError
+from deltalog.protocol.column_metadata import FILLED_BY
+from deltalog.protocol.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
+
+
+def check_unique_names(schema: StructType, where: str = "") -> None:
+    """Refuse two columns of one struct whose names are the same, or differ in case only."""
+    seen: dict[str, str] = {}
+    for column in schema.fields:
+        folded = column.name.lower()
+        if folded in seen:
+            raise SchemaMismatchError(
+                f"Columns {where}{seen[folded]!r} and {where}{column.name!r} have the same name up to case. Rename one."
+            )
+        seen[folded] = column.name
+
+
+def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
+    """Refuse names that differ in case only, and characters that Parquet readers of tables refuse; these are
+    allowed where column mapping keeps the names out of the files (``mapped``)."""
+    check_unique_names(schema, where)
+    for column in schema.fields:
+        if not column.name:
+            raise SchemaMismatchError(f"A column{f' in {where[:-1]}' if where else ''} has an empty name. Rename it.")
+        if not mapped and re.search(r"[ ,;{}()\n\t=]", column.name):
+            raise SchemaMismatchError(
+                f"The column name {where}{column.name!r} has one of ' ,;{{}}()\\n\\t='. "
+                "Rename it, or turn column mapping on (delta.columnMapping.mode=name), which allows such names."
+            )
+        _check_nested_names(column.data_type, mapped, f"{where}{column.name}.")
+
+
+def _check_nested_names(data_type: DataType, mapped: bool, where: str) -> None:
+    if isinstance(data_type, StructType):
+        check_column_names(data_type, mapped, where)
+    elif isinstance(data_type, ArrayType):
+        _check_nested_names(data_type.element_type, mapped, f"{where}element.")
+    elif isinstance(data_type, MapType):
+        _check_nested_names(data_type.key_type, mapped, f"{where}key.")
+        _check_nested_names(data_type.value_type, mapped, f"{where}value.")
+
+
+def check_writable(table: StructType, data: StructType) -> None:
+    """Refuse data whose columns or types do not fit the table; absent nullable columns are allowed, and types of which
+    the table's hold every value.
+
+    Raises SchemaMismatchError that names the column, both types and what to do.
+    """
+    check_unique_names(data)
+    _check_struct(table, data, "")
+
+
+def _check_struct(table: StructType, data: StructType, where: str) -> None:
+    known = {f.name.lower() for f in table.fields}
+    unknown = [f.name for f in data.fields if f.name.lower() not in known]
+    if unknown:
+        raise SchemaMismatchError(
+            f"The data has columns that the table has not: {', '.join(where + n for n in unknown)}. "
+            f"The table has: {', '.join(table.names)}. Drop them, or write with mergeSchema (merge_schema=True)."
+        )
+    exact = {f.name: f for f in data.fields}
+    folded = {f.name.lower(): f for f in reversed(data.fields)}
+    for column in table.fields:
+        given = exact.get(column.name) or folded.get(column.name.lower())
+        if given is None:
+            if not (column.nullable or any(key in column.metadata for key in FILLED_BY)):
+                raise SchemaMismatchError(f"Column {where}{column.name} is NOT NULL and missing from the data.")
+            continue
+        _check_type(column.data_type, given.data_type, f"{where}{column.name}")
+
+
+def _check_type(table: DataType, data: DataType, name: str) -> None:
+    if isinstance(table, StructType) and isinstance(data, StructType):
+        _check_struct(table, data, f"{name}.")
+    elif isinstance(table, ArrayType) and isinstance(data, ArrayType):
+        _check_type(table.element_type, data.element_type, f"{name}.element")
+    elif isinstance(table, MapType) and isinstance(data, MapType):
+        _check_type(table.key_type, data.key_type, f"{name}.key")
+        _check_type(table.value_type, data.value_type, f"{name}.value")
+    elif table == PrimitiveType("void") and data != table:
+        raise SchemaMismatchError(
+            f"Column {name} has no type yet (void) in the table and is {data} in the data. Write with mergeSchema "
+            "(merge_schema=True), which gives it this type."
+        )
+    elif table != data and data != PrimitiveType("void") and not holds_all(table, data):
+        raise SchemaMismatchError(
+            f"Column {name} is {table} in the table and {data} in the data, and {table} cannot hold every {data}. "
+            f"Cast it to {table} before writing, or replace the schema with overwriteSchema (overwrite_schema=True)."
+        )
+
+
+# Of which types a type holds every value, exactly.
+_HELD: Mapping[str, tuple[str, ...]] = {
+    "short": ("byte",),
+    "integer": ("byte", "short"),
+    "long": ("byte", "short", "integer"),
+    "float": ("byte", "short"),
+    "double": ("byte", "short", "integer", "float"),
+    "timestamp_ntz": ("date",),
+}
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+
+
+def holds_all(wide: DataType, narrow: DataType) -> bool:
+    """Whether a column of the primitive type ``wide`` can hold every value of another one, ``narrow``, without loss.
+
+    These are the casts that a write makes by itself. False for equal types and for nested ones. Cost: none.
+    """
+    if not isinstance(wide, DecimalType):
+        return str(narrow) in _HELD.get(str(wide), ())
+    if isinstance(narrow, DecimalType):
+        return 0 <= wide.scale - narrow.scale <= wide.precision - narrow.precision
+    return wide.precision - wide.scale >= _DIGITS.get(str(narrow), 39)
+
+
+@checked
+def merge_schemas(
+    table: StructType, data: StructType, widens: Callable[[DataType, DataType], bool] | None = None
+) -> StructType:
+    """The table's schema with the columns that only ``data`` has added at the end, nullable, also in structs.
+
+    ``widens`` tells which types of the table may become those of the data. Raises SchemaMismatchError when a column
+    that both have differs in type otherwise.
+    """
+    merged = []
+    for column in table.fields:
+        given = data.find(column.name)
+        if given is None:
+            merged.append(column)
+            continue
+        merged_type = _merge_types(column.data_type, given.data_type, column.name, widens)
+        merged.append(StructField(column.name, merged_type, column.nullable, column.metadata))
+    added = [f for f in data.fields if table.find(f.name) is None]
+    return StructType((*merged, *(StructField(f.name, f.data_type, True, f.metadata) for f in added)))
+
+
+def _merge_types(
+    table: DataType, data: DataType, name: str, widens: Callable[[DataType, DataType], bool] | None
+) -> DataType:
+    if isinstance(table, StructType) and isinstance(data, StructType):
+        return merge_schemas(table, data, widens)
+    if isinstance(table, ArrayType) and isinstance(data, ArrayType):
+        return ArrayType(_merge_types(table.element_type, data.element_type, name, widens), table.contains_null)
+    if isinstance(table, MapType) and isinstance(data, MapType):
+        key = _merge_types(table.key_type, data.key_type, name, widens)
+        return MapType(key, _merge_types(table.value_type, data.value_type, name, widens), table.value_contains_null)
+    if table == PrimitiveType("void") or (widens is not None and widens(table, data)):
+        return data
+    _check_type(table, data, name)
+    return table
