@@ -25,8 +25,8 @@ from deltalog.cli.output import (
     plural,
     table_of,
 )
+from deltalog.log.file_statistics import live_rows
 from deltalog.log.history import LogHistory
-from deltalog.log.statistics import live_rows
 from deltalog.protocol.timestamps import describe, to_iso
 
 if TYPE_CHECKING:

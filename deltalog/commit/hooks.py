@@ -18,11 +18,12 @@ from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
 from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.checksum import encode_checksum
-from deltalog.log.cleanup import DAY_MS, clean_up
+from deltalog.log.cleanup import clean_up
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.paths import checksum_path
-from deltalog.protocol.properties import CHECKPOINT_INTERVAL, ENABLE_EXPIRED_LOG_CLEANUP, LOG_RETENTION_MS
+from deltalog.protocol.properties import CHECKPOINT_INTERVAL, ENABLE_EXPIRED_LOG_CLEANUP
+from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +64,11 @@ def after_commit(snapshot: Snapshot, result: CommitResult, environment: Environm
 def _clean_up(snapshot: Snapshot, clock_ms: int) -> None:
     """Delete expired log files, at most once a day for each table handle: the cut-off is a midnight."""
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
-    today_ms = clock_ms // DAY_MS * DAY_MS
+    today_ms = midnight_ms(clock_ms)
     enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
-    # A table that is younger than the retention has nothing to lose, and is not asked.
-    young = created_ms is not None and created_ms > today_ms - LOG_RETENTION_MS.read(configuration)
-    if enabled and not young and _cleaned.get(snapshot.reader) != today_ms:
+    # Nothing of a table that was created after the cut-off can have expired, so its log is not listed.
+    is_young = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
+    if enabled and not is_young and _cleaned.get(snapshot.reader) != today_ms:
         clean_up(snapshot.reader, clock_ms)
         _cleaned[snapshot.reader] = today_ms
 

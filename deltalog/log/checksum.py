@@ -14,7 +14,7 @@ import msgspec
 
 from deltalog.errors import CorruptTableError, InvalidCommitError
 from deltalog.log.replay import PartialState, State, advance
-from deltalog.log.totals import DELETED_BINS, SIZE_BINS, Deletions, FileSizes, Totals
+from deltalog.log.table_totals import DELETED_BINS, SIZE_BINS, Deletions, FileSizes, Totals
 from deltalog.protocol import features, limits
 from deltalog.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.protocol.codec import CommitActions

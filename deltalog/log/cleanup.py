@@ -22,11 +22,11 @@ from deltalog.protocol.paths import (
     log_path,
     parse_log_file,
 )
-from deltalog.protocol.properties import CHECKPOINT_PROTECTION_BEFORE, LOG_RETENTION_MS
+from deltalog.protocol.properties import CHECKPOINT_PROTECTION_BEFORE
+from deltalog.protocol.retention import DAY_MS, log_cutoff_ms, midnight_ms
 from deltalog.protocol.timestamps import describe, monotonised, resolve, timeline
 from deltalog.storage.base import FileMeta
 
-DAY_MS = 86_400_000
 _NOT_OURS = "not one of the files that clean-up is about"
 
 
@@ -123,9 +123,7 @@ def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_ru
     history = LogHistory(reader)
     latest = history.latest
     features.check_writable(latest.protocol, latest.metadata, latest.schema, reader.store.url)
-    if retention_ms is None:
-        retention_ms = LOG_RETENTION_MS.read(latest.metadata.configuration)
-    cutoff_ms = (clock_ms - retention_ms) // DAY_MS * DAY_MS
+    cutoff_ms = log_cutoff_ms(latest.metadata.configuration, clock_ms, retention_ms)
     decision = _decide(history, cutoff_ms)
     names = reader.store.list_names(LOG_DIRECTORY)
     fates = fates_of(names, decision.first_version)
@@ -284,7 +282,7 @@ def _fates_of_sidecars(
         except InvalidCheckpointError:
             reason = f"the checkpoint {checkpoint.names[0]} cannot be read, and may name it"
             return [CleanupDecision(_sidecar(meta), False, reason) for meta in metas]
-    young_ms = clock_ms // DAY_MS * DAY_MS - DAY_MS
+    young_ms = midnight_ms(clock_ms) - DAY_MS
     return sorted((_fate_of_sidecar(meta, named, young_ms) for meta in metas), key=lambda fate: not fate.deleted)
 
 

@@ -16,7 +16,7 @@ from deltalog.errors import (
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
-from deltalog.log.bulk import without_collector
+from deltalog.log.commit_decoder import garbage_collection_paused
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Listing, recreatable_versions
 from deltalog.log.snapshot import Snapshot, load
@@ -193,7 +193,7 @@ class LogHistory:
         self._stat_all(chosen)
         entries = []
         newest_first = chosen[::-1]
-        with without_collector():
+        with garbage_collection_paused():
             for version, info in zip(newest_first, self.reader.commit_infos(newest_first), strict=True):
                 in_ict_era = log.ict_from is not None and version >= log.ict_from
                 size_bytes, file_time_ms = self._file_meta(version)

@@ -21,11 +21,11 @@ from deltalog.errors import (
     ObjectNotFoundError,
     StoreError,
 )
-from deltalog.log.bulk import decode_commits
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_actions
 from deltalog.log.checksum import VersionChecksum, decode_checksum
+from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, PartialState, advance, files_table, tombstones_table
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, parse_listing, parse_names
 from deltalog.parallel import in_order
@@ -257,7 +257,7 @@ class LogReader:
         checkpoint: Checkpoint,
         wanted: Wanted,
         convert: Callable[[pa.Table], Piece],
-        pace: ReadParallelism = FAST,
+        parallelism: ReadParallelism = FAST,
     ) -> Iterator[Piece]:
         """The file actions of a checkpoint in order, some ten thousand at a time, each piece through ``convert``.
 
@@ -268,20 +268,22 @@ class LogReader:
         sidecars: list[str] = []
         with contextlib.ExitStack() as stack:
             if checkpoint.is_json:
-                manifest = self._json_checkpoint(checkpoint)
-                sources.append(lambda: iter([convert(_of_json(manifest, wanted))]))
-                sidecars = [sidecar.path for sidecar in manifest.sidecars]
+                top_level = self._json_checkpoint(checkpoint)
+                sources.append(lambda: iter([convert(_of_json(top_level, wanted))]))
+                sidecars = [sidecar.path for sidecar in top_level.sidecars]
             else:
                 for name in checkpoint.names:
                     file = self._open(log_path(name), checkpoint, stack)
-                    read = partial(self._file_actions, file, checkpoint, wanted, convert, pace)
+                    read = partial(self._file_actions, file, checkpoint, wanted, convert, parallelism)
                     groups = range(file.footer.num_row_groups)
                     # Threads take longer to begin than one piece takes to read.
-                    parts = [list(groups)] if file.footer.num_rows <= pace.rows else [[group] for group in groups]
+                    parts = (
+                        [list(groups)] if file.footer.num_rows <= parallelism.rows else [[group] for group in groups]
+                    )
                     sources.extend(partial(read, part) for part in parts)
                     sidecars += self._sidecars(file, checkpoint)
-            sources.extend(partial(self._sidecar, name, checkpoint, wanted, convert, pace) for name in sidecars)
-            yield from in_order(sources, pace.threads, pace.ahead)
+            sources.extend(partial(self._sidecar, name, checkpoint, wanted, convert, parallelism) for name in sidecars)
+            yield from in_order(sources, parallelism.threads, parallelism.ahead)
 
     def _sidecar(
         self,
@@ -289,11 +291,11 @@ class LogReader:
         checkpoint: Checkpoint,
         wanted: Wanted,
         convert: Callable[[pa.Table], Piece],
-        pace: ReadParallelism,
+        parallelism: ReadParallelism,
     ) -> Iterator[Piece]:
         with contextlib.ExitStack() as stack:
             file = self._open(self.files.find_sidecar(named)[1], checkpoint, stack)
-            yield from self._file_actions(file, checkpoint, wanted, convert, pace, None)
+            yield from self._file_actions(file, checkpoint, wanted, convert, parallelism, None)
 
     def _file_actions(
         self,
@@ -301,10 +303,10 @@ class LogReader:
         checkpoint: Checkpoint,
         wanted: Wanted,
         convert: Callable[[pa.Table], Piece],
-        pace: ReadParallelism,
+        parallelism: ReadParallelism,
         groups: Sequence[int] | None,
     ) -> Iterator[Piece]:
-        for piece in self._parquet(file, checkpoint, wanted.stored(file.paths), groups, pace.rows):
+        for piece in self._parquet(file, checkpoint, wanted.stored(file.paths), groups, parallelism.rows):
             with self._reading(file.path, checkpoint):
                 rows = file_actions(piece, wanted)
             yield convert(rows)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import STRINGS_MAP, ZERO, booleans, int64s, strings, strings_map
+from deltalog.arrow_arrays import STRINGS_MAP, booleans, int64s, strings, strings_map
 from deltalog.errors import CorruptTableError
 from deltalog.protocol.actions import (
     AddFile,
@@ -25,6 +25,7 @@ from deltalog.protocol.actions import (
     SetTransaction,
 )
 from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.retention import unexpired_tombstones
 
 DELETION_VECTOR = pa.struct(
     [
@@ -160,9 +161,9 @@ class Tail:
         dead = pc.is_in(_keys(files), value_set=self._keys)
         return files.filter(pc.invert(dead)) if pc.any(dead).as_py() else files
 
-    def tombstones(self, keep_after_ms: int) -> pa.Table:
-        """The removes that are younger than a time (schema TOMBSTONES)."""
-        return tombstones_table([r for r in self.removes if (r.deletion_timestamp or 0) > keep_after_ms])
+    def tombstones(self, cutoff_ms: int) -> pa.Table:
+        """The removes that had not expired at a cut-off (schema TOMBSTONES)."""
+        return unexpired_tombstones(tombstones_table(self.removes), cutoff_ms)
 
 
 def tail(commits: Commits) -> Tail:
@@ -207,12 +208,6 @@ def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Ta
         return after.files
     live = after.on(base)
     return pa.concat_tables([live, after.files]) if after.files.num_rows else live
-
-
-def younger(tombstones: pa.Table, than_ms: int) -> pa.Table:
-    """The tombstones whose file was removed after a time; one without a time was removed before any."""
-    limit = int64s([max(than_ms, -(2**63))])[0]
-    return tombstones.filter(pc.greater(pc.fill_null(tombstones["deletion_timestamp"], ZERO), limit))
 
 
 def files_without(files: pa.Table, *others: pa.Table) -> pa.Table:

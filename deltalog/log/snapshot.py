@@ -12,20 +12,21 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
-from deltalog.log import statistics
+from deltalog.log import file_statistics
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checksum import check_against
 from deltalog.log.commit_summary import CommitSummary, summary_of
+from deltalog.log.file_statistics import Leaf
 from deltalog.log.reader import FAST, LEAN, LogReader, ReadParallelism
-from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail, younger
+from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
-from deltalog.log.statistics import Leaf
-from deltalog.log.totals import Totals, totals_after, totals_of
+from deltalog.log.table_totals import Totals, totals_after, totals_of
 from deltalog.parallel import Lazy, in_order
 from deltalog.protocol import column_mapping, features, timestamps
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path
+from deltalog.protocol.retention import unexpired_tombstones
 from deltalog.protocol.schema import StructType
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ class Snapshot:
         names = self.schema.names if columns is None else columns
         fields = [self.schema.field(name) for name in names if name not in self.partition_columns]
         mapping = column_mapping.mode_of(self.metadata.configuration)
-        leaves = statistics.leaves_of(StructType(tuple(fields)), mapping)
+        leaves = file_statistics.leaves_of(StructType(tuple(fields)), mapping)
         pieces = self.file_pieces(lambda piece: _statistics_table(piece, leaves), (), leaves)
         return pa.concat_tables([_statistics_table(_NO_FILES, leaves), *pieces])
 
@@ -312,7 +313,7 @@ class Snapshot:
         """``convert`` of the live files, some ten thousand rows at a time: large tables need not be held whole.
 
         ``convert`` gets the columns named, path and deletion_vector in any case, and where ``leaves`` is given
-        what deltalog.log.statistics.of_files reads them from. It is called by threads. Cost: as ``files``.
+        what deltalog.log.file_statistics.of_files reads them from. It is called by threads. Cost: as ``files``.
         """
         try:
             return list(self.stream_files(convert, columns, leaves))
@@ -324,7 +325,7 @@ class Snapshot:
         convert: Callable[[pa.Table], Piece],
         columns: Sequence[str] = tuple(FILES.names),
         leaves: Sequence[Leaf] | None = None,
-        pace: ReadParallelism = FAST,
+        parallelism: ReadParallelism = FAST,
     ) -> Iterator[Piece]:
         """As ``file_pieces``, one after the other.
 
@@ -338,29 +339,29 @@ class Snapshot:
         after = tail(self._tail())
         checkpoint = self._segment.checkpoint
         if checkpoint is not None:
-            yield from self._reader.file_pieces(checkpoint, wanted, lambda piece: convert(after.on(piece)), pace)
+            yield from self._reader.file_pieces(checkpoint, wanted, lambda piece: convert(after.on(piece)), parallelism)
         if after.files.num_rows:
             yield from in_order(_slices(after.files, convert))
 
-    def tombstones(self, keep_after_ms: int) -> pa.Table:
-        """Removes younger than a time, for checkpoints; columns as deltalog.log.replay.TOMBSTONES."""
+    def tombstones(self, cutoff_ms: int) -> pa.Table:
+        """Tombstones that had not expired at a cut-off, for checkpoints; columns as deltalog.log.replay.TOMBSTONES."""
         try:
-            return pa.concat_tables([empty(TOMBSTONES), *self.stream_tombstones(keep_after_ms)])
+            return pa.concat_tables([empty(TOMBSTONES), *self.stream_tombstones(cutoff_ms)])
         except InvalidCheckpointError as error:
-            return self.passing_over(error).tombstones(keep_after_ms)
+            return self.passing_over(error).tombstones(cutoff_ms)
 
-    def stream_tombstones(self, keep_after_ms: int) -> Iterator[pa.Table]:
+    def stream_tombstones(self, cutoff_ms: int) -> Iterator[pa.Table]:
         """As ``tombstones``, some ten thousand at a time. Raises InvalidCheckpointError, as ``stream_files``."""
         after = tail(self._tail())
         checkpoint = self._segment.checkpoint
         if self._tombstones is not None:
-            yield after.on(younger(self._tombstones, keep_after_ms))
+            yield after.on(unexpired_tombstones(self._tombstones, cutoff_ms))
         elif checkpoint is not None:
             wanted = Wanted("remove", TOMBSTONES)
             yield from self._reader.file_pieces(
-                checkpoint, wanted, lambda piece: after.on(younger(piece, keep_after_ms)), LEAN
+                checkpoint, wanted, lambda piece: after.on(unexpired_tombstones(piece, cutoff_ms)), LEAN
             )
-        yield after.tombstones(keep_after_ms)
+        yield after.tombstones(cutoff_ms)
 
     def passing_over(self, error: InvalidCheckpointError) -> Snapshot:
         """This version without the checkpoint that ``error`` is about: from an older one or from the commits alone.
@@ -507,8 +508,8 @@ def _converted(files: pa.Table, convert: Callable[[pa.Table], Piece]) -> Iterato
 
 
 def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    flat = statistics.of_files(files, leaves)
-    groups = statistics.nested(flat, leaves, lambda leaf: leaf.path)
+    flat = file_statistics.of_files(files, leaves)
+    groups = file_statistics.nested(flat, leaves, lambda leaf: leaf.path)
     columns = {"num_records": flat.column("numRecords"), "tight_bounds": flat.column("tightBounds")}
     names = {"minValues": "min_values", "maxValues": "max_values", "nullCount": "null_count"}
     nothing = pa.nulls(flat.num_rows, pa.struct([]))

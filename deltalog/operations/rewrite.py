@@ -20,9 +20,9 @@ from deltalog.arrow_arrays import FALSE, booleans
 from deltalog.errors import CallError, InvalidActionError, SchemaMismatchError
 from deltalog.expressions.predicate_sql import as_predicate, shown
 from deltalog.expressions.predicates import Predicate, bind, columns_of, matches
+from deltalog.log.file_statistics import live_rows
 from deltalog.log.replay import add_actions
 from deltalog.log.snapshot import Snapshot
-from deltalog.log.statistics import live_rows
 from deltalog.operations.data_files import conformed
 from deltalog.operations.one_pass import read_once
 from deltalog.operations.transaction import Transaction

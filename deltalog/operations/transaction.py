@@ -47,12 +47,12 @@ from deltalog.errors import (
 )
 from deltalog.expressions.predicate_sql import as_predicate, shown
 from deltalog.expressions.predicates import Predicate, bind, columns_of
+from deltalog.log.file_statistics import live_rows
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import FILES, Commits, PartialState, advance, files_table, remove_actions
 from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot, UnreadSnapshot
-from deltalog.log.statistics import live_rows
-from deltalog.log.totals import NO_FILES, totals_after
+from deltalog.log.table_totals import NO_FILES, totals_after
 from deltalog.operations.data_files import (
     Checksum,
     Examine,

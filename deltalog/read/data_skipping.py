@@ -32,8 +32,8 @@ from deltalog.expressions.predicates import (
     find,
     matches,
 )
-from deltalog.log import statistics
-from deltalog.log.statistics import Group, Leaf
+from deltalog.log import file_statistics
+from deltalog.log.file_statistics import Group, Leaf
 from deltalog.protocol import partitions
 from deltalog.protocol.char_varchar import upper_bound
 from deltalog.protocol.column_mapping import Mode
@@ -56,7 +56,7 @@ def prune(
 ) -> pa.Table:
     """The rows of ``files`` that may hold a matching row. ``predicate`` is bound to ``schema``.
 
-    ``files``: partition_values, and what deltalog.log.statistics.of_files reads. Partition values are judged
+    ``files``: partition_values, and what deltalog.log.file_statistics.of_files reads. Partition values are judged
     first; statistics are parsed only for the files that remain, and only the columns that the predicate names.
     """
     partitioned = set(partition_columns)
@@ -137,7 +137,7 @@ class _PartitionJudge:
     def values(self, name: str) -> Any:
         """Typed values of a partition column, one for each file."""
         if name not in self._values:
-            self._values[name] = statistics.partition_values(self.files, self.schema.field(name), self.mapping)
+            self._values[name] = file_statistics.partition_values(self.files, self.schema.field(name), self.mapping)
         return self._values[name]
 
 
@@ -150,7 +150,7 @@ class _StatisticsJudge(_PartitionJudge):
         super().__init__(files, schema, partitioned, mapping)
         self.leaves = {leaf.path: leaf for leaf in leaves}
         self.unknown = pa.nulls(files.num_rows, pa.bool_())
-        self.statistics = statistics.of_files(files, leaves)
+        self.statistics = file_statistics.of_files(files, leaves)
 
     def leaf(self, predicate: Predicate) -> Any:
         columns = columns_of(predicate)
@@ -233,7 +233,7 @@ class _StatisticsJudge(_PartitionJudge):
         if leaf is None or group not in leaf.groups:
             kind = pa.int64() if group == "nullCount" else type_to_arrow(find(column, self.schema).data_type)
             return pa.nulls(len(self.unknown), kind)
-        return self.statistics.column(statistics.column_name(group, leaf)).combine_chunks()
+        return self.statistics.column(file_statistics.column_name(group, leaf)).combine_chunks()
 
 
 # In microseconds; later ones have no room above them. Not Arrow scalars: making one imports pandas.

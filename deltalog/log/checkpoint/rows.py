@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, empty
-from deltalog.log import statistics
+from deltalog.log import file_statistics
 from deltalog.log.checkpoint.footer import check_file_rows
-from deltalog.log.statistics import Leaf
+from deltalog.log.file_statistics import Leaf
 
 _FEW_ACTIONS = 16
 _PARSED = "stats_parsed"
@@ -116,7 +116,7 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
         arrays[name] = pa.nulls(rows, kind) if index is None else _cast(children[index], kind)
     if _PARSED in stored and "stats" in columns and "stats" not in stored:
         parsed = children[stored[_PARSED]]
-        arrays["stats"] = statistics.as_json(parsed)
+        arrays["stats"] = file_statistics.as_json(parsed)
     if wanted.leaves is not None:
         name = _PARSED if _PARSED in stored else "stats"
         found = children[stored[name]] if name in stored else pa.nulls(rows, pa.string())

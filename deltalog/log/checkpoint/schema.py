@@ -13,17 +13,17 @@ import msgspec
 import pyarrow as pa
 
 from deltalog.arrow_arrays import FALSE, booleans, combined, empty, int64s, strings, strings_map
-from deltalog.log import statistics
+from deltalog.log import file_statistics
 from deltalog.log.checkpoint.rows import camel
+from deltalog.log.file_statistics import Leaf
 from deltalog.log.replay import FILES, TOMBSTONES, State
-from deltalog.log.statistics import Leaf
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Sidecar
 from deltalog.protocol.properties import (
     CHECKPOINT_STATS_AS_JSON,
     CHECKPOINT_STATS_AS_STRUCT,
-    SET_TRANSACTION_RETENTION_MS,
 )
+from deltalog.protocol.retention import transaction_cutoff_ms, unexpired_transactions
 from deltalog.protocol.schema import StructType
 
 _STRING_LIST = pa.list_(pa.field("element", pa.string()))
@@ -52,10 +52,9 @@ class CheckpointSchema:
         data_schema = StructType(tuple(column for column in schema if column not in self._partitioned))
         self._as_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
         self._as_struct = CHECKPOINT_STATS_AS_STRUCT.read(configuration)
-        indexed = statistics.indexed_leaves(data_schema, self._mapping, configuration)
+        indexed = file_statistics.indexed_leaves(data_schema, self._mapping, configuration)
         self.leaves: Sequence[Leaf] | None = indexed if self._as_struct else None
-        retention_ms = SET_TRANSACTION_RETENTION_MS.read(configuration)
-        self._oldest_ms = None if retention_ms is None else now_ms - retention_ms
+        self._transaction_cutoff_ms = transaction_cutoff_ms(configuration, now_ms)
 
     @property
     def file_columns(self) -> list[str]:
@@ -82,7 +81,7 @@ class CheckpointSchema:
         if self.leaves is not None:
             found["stats_parsed"] = _parsed_statistics(files, self.leaves)
             values = {
-                column_mapping.physical_name(column, self._mapping): statistics.partition_values(
+                column_mapping.physical_name(column, self._mapping): file_statistics.partition_values(
                     files, column, self._mapping
                 )
                 for column in self._partitioned
@@ -114,11 +113,7 @@ class CheckpointSchema:
         }
 
     def _transactions(self) -> pa.StructArray:
-        rows = [
-            t
-            for t in self._state.transactions.values()
-            if self._oldest_ms is None or t.last_updated is None or t.last_updated > self._oldest_ms
-        ]
+        rows = unexpired_transactions(self._state.transactions.values(), self._transaction_cutoff_ms)
         return _struct(
             {
                 "appId": strings([t.app_id for t in rows]),
@@ -210,9 +205,9 @@ def _camel_struct(values: Any) -> Any:
 
 def _parsed_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> pa.StructArray:
     source = _best_statistics(files, leaves)
-    flat = statistics.of_files(files.select([source]), leaves)
+    flat = file_statistics.of_files(files.select([source]), leaves)
     columns = {name: combined(flat.column(name)) for name in ("numRecords", "tightBounds")}
-    columns |= statistics.nested(flat, leaves, lambda leaf: leaf.physical)
+    columns |= file_statistics.nested(flat, leaves, lambda leaf: leaf.physical)
     absent = combined(files.column(source)).is_null()
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=absent)
 
@@ -224,7 +219,7 @@ def _best_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> str:
         return "stats_parsed" if "stats_parsed" in names else "stats"
     parsed, text = files.column("stats_parsed"), files.column("stats")
     complete = all(
-        statistics.has_field(parsed.type, (group, *leaf.physical)) for leaf in leaves for group in leaf.groups
+        file_statistics.has_field(parsed.type, (group, *leaf.physical)) for leaf in leaves for group in leaf.groups
     )
     return "stats_parsed" if complete and parsed.null_count <= text.null_count else "stats"
 
@@ -252,7 +247,7 @@ def json_lines(rows: pa.Table) -> Iterator[bytes]:
         parsed = columns.pop("stats_parsed", None)
         columns.pop("partitionValues_parsed", None)
         if parsed is not None and "stats" not in columns:
-            columns["stats"] = statistics.as_json(parsed)
+            columns["stats"] = file_statistics.as_json(parsed)
         maps = [key for key, values in columns.items() if pa.types.is_map(values.type)]
         for body in pa.table(columns).to_pylist():
             body.update((key, dict(body[key])) for key in maps if body[key] is not None)

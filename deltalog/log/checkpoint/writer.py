@@ -23,12 +23,13 @@ from deltalog.log.reader import LEAN, THREADS
 from deltalog.log.replay import TOMBSTONES
 from deltalog.log.segment import Checkpoint
 from deltalog.log.snapshot import FEW_FILES, NewCheckpoint, Snapshot
-from deltalog.log.totals import NO_FILES, Totals, totals_of
+from deltalog.log.table_totals import NO_FILES, Totals, totals_of
 from deltalog.parallel import mapped
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol, Sidecar
 from deltalog.protocol.paths import LAST_CHECKPOINT, LogFileKind, checkpoint_path, log_path, new_sidecar_path
-from deltalog.protocol.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION_MS
+from deltalog.protocol.properties import CHECKPOINT_POLICY
+from deltalog.protocol.retention import tombstone_cutoff_ms
 from deltalog.storage.base import LogStore, PutOutcome
 
 TopLevel = Literal["parquet", "json"]
@@ -127,9 +128,9 @@ class _Writing:
         for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
             counted += totals
             yield rows
-        retention_ms = DELETED_FILE_RETENTION_MS.read(self._snapshot.metadata.configuration)
+        cutoff_ms = tombstone_cutoff_ms(self._snapshot.metadata.configuration, self._clock_ms)
         kept: list[pa.Table] | None = []
-        for tombstones in self._snapshot.stream_tombstones(self._clock_ms - retention_ms):
+        for tombstones in self._snapshot.stream_tombstones(cutoff_ms):
             kept = _kept(kept, tombstones)
             yield schema.removes(tombstones)
         self.counted = counted

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from deltalog import DeltaTable, UnsupportedFeatureError
-from deltalog.log.cleanup import DAY_MS, CleanupReport, clean_up, fates_of
+from deltalog.log.cleanup import CleanupReport, clean_up, fates_of
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import LOG_DIRECTORY, checksum_path, commit_name, compaction_name, log_path
+from deltalog.protocol.retention import DAY_MS
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, nth
 from tests.support.core import ICT, NOW, SCHEMA, Clock, environment, ids, memory, objects, rows

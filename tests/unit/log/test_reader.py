@@ -16,10 +16,10 @@ from deltalog import (
     MissingVersionError,
 )
 from deltalog.log.checkpoint.rows import Wanted
+from deltalog.log.file_statistics import of_files
 from deltalog.log.reader import HEAD_BYTES, LogReader
 from deltalog.log.replay import FILES, TOMBSTONES
 from deltalog.log.segment import Checkpoint
-from deltalog.log.statistics import of_files
 from deltalog.protocol.paths import LogFileKind, checkpoint_path
 from deltalog.testing.stores import CountingStore
 from tests.support.core import (

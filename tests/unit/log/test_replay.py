@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from deltalog import AddFile, CorruptTableError, Metadata, Protocol
 from deltalog.log import replay
-from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, advance, file_key, live_files, younger
+from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, advance, file_key, live_files
 from deltalog.protocol.actions import DeletionVector, DomainMetadata, RemoveFile, SetTransaction
 from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.retention import unexpired_tombstones
 from tests.support.core import metadata_action, protocol_action
 
 VECTORS = [
@@ -110,7 +111,7 @@ def test_replay_agrees_with_one_action_after_the_other(
 
     base_dead = replay.tail(Commits(head)).tombstones(-(2**62))
     after = replay.tail(Commits(tail))
-    kept = pa.concat_tables([after.on(younger(base_dead, keep_after_ms)), after.tombstones(keep_after_ms)])
+    kept = pa.concat_tables([after.on(unexpired_tombstones(base_dead, keep_after_ms)), after.tombstones(keep_after_ms)])
     assert kept.schema == TOMBSTONES
     expected = {key: each for key, each in dead.items() if (each.deletion_timestamp or 0) > keep_after_ms}
     assert _keyed(kept).keys() == expected.keys()

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, StructType
-from deltalog.log import statistics
+from deltalog.log import file_statistics
 from tests.support.core import environment, memory
 
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
@@ -68,8 +68,8 @@ def test_a_checkpoint_says_what_the_commits_said(properties: dict[str, str]) -> 
 
 def read(texts: list[str | None], kind: str = "long") -> list[dict[str, Any]]:
     fields = [{"name": "x", "type": kind, "nullable": True, "metadata": {}}]
-    leaves = statistics.leaves_of(StructType.from_json(json.dumps({"type": "struct", "fields": fields})), "none")
-    flat = statistics.of_files(pa.table({"stats": pa.array(texts, pa.string())}), leaves)
+    leaves = file_statistics.leaves_of(StructType.from_json(json.dumps({"type": "struct", "fields": fields})), "none")
+    flat = file_statistics.of_files(pa.table({"stats": pa.array(texts, pa.string())}), leaves)
     names = {"numRecords": "rows", "tightBounds": "tight", "minValues\0x": "low", "maxValues\0x": "high"}
     return flat.rename_columns([names.get(n, n) for n in flat.schema.names]).to_pylist()
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deltalog.errors import InvalidCommitError
-from deltalog.log import bulk
-from deltalog.log.bulk import decode_commits
+from deltalog.log import commit_decoder
+from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, tail
 from deltalog.protocol.codec import decode_commit
 
@@ -34,8 +34,8 @@ def log(odd: bytes | None = None, commits: int = 40) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "_MIN_BYTES", 1)
-    monkeypatch.setattr(bulk, "_BLOCK_BYTES", 4000)
+    monkeypatch.setattr(commit_decoder, "_MIN_BYTES", 1)
+    monkeypatch.setattr(commit_decoder, "_BLOCK_BYTES", 4000)
 
 
 def one_by_one(data: list[bytes]) -> Commits:
@@ -130,9 +130,9 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 def test_the_collector_is_left_as_it_was() -> None:
-    with bulk.without_collector():
+    with commit_decoder.garbage_collection_paused():
         assert not gc.isenabled()
-        with bulk.without_collector():
+        with commit_decoder.garbage_collection_paused():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
@@ -141,7 +141,7 @@ def test_the_collector_is_left_as_it_was() -> None:
     assert gc.isenabled()
     gc.disable()
     try:
-        with bulk.without_collector():
+        with commit_decoder.garbage_collection_paused():
             pass
         assert not gc.isenabled()
     finally:

@@ -1,4 +1,4 @@
-"""Runs of commits that only add files, decoded as columns: a long log costs a fraction of its actions one by one. Pure.
+"""Runs of commits that only add files, decoded as columns: a long log costs a fraction of its actions one by one.
 
 A run is taken only where it must mean the same as the actions would: every line after ``commitInfo`` an add, no
 field that this does not know, nothing said twice, nothing missing. Everything else is decoded as actions, and
@@ -39,9 +39,9 @@ _OPTIONAL = {
 
 
 @contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """While very many objects without cycles are made: looking through them again and again for what could be freed
-    takes longer than making them. Threads may nest it; a collector that the caller turned off stays off."""
+def garbage_collection_paused() -> Iterator[None]:
+    """Turns the garbage collector off while very many objects without cycles are made: its passes over them take longer
+    than making them. Threads may nest it; a collector that the caller turned off stays off."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -60,7 +60,7 @@ def decode_commits(versions: Sequence[int], data: Sequence[bytes]) -> Commits:
             for block in in_order(partial(_decode_block, block) for block in _blocks(files)):
                 commits += block
         else:
-            with without_collector():
+            with garbage_collection_paused():
                 commits += Commits([decode_commit(each, version) for version, each in files])
     return commits
 

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from deltalog import DeltaTable
 from deltalog.log.checksum import decode_checksum, encode_checksum
 from deltalog.log.replay import files_table
-from deltalog.log.totals import DELETED_BINS, NO_FILES, SIZE_BINS, Deletions, FileSizes, Totals, totals_after, totals_of
+from deltalog.log.table_totals import (
+    DELETED_BINS,
+    NO_FILES,
+    SIZE_BINS,
+    Deletions,
+    FileSizes,
+    Totals,
+    totals_after,
+    totals_of,
+)
 from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path

@@ -1,0 +1,61 @@
+"""When tombstones, transaction identifiers and commits expire: cut-off times, and the comparison with them. Pure.
+
+All times are milliseconds since the Unix epoch. What happened at a cut-off or before it has expired.
+
+Spec: PROTOCOL.md#add-file-and-remove-file, #transaction-identifiers, #metadata-cleanup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import ZERO, int64s
+from deltalog.protocol.actions import SetTransaction
+from deltalog.protocol.properties import (
+    DELETED_FILE_RETENTION_MS,
+    LOG_RETENTION_MS,
+    SET_TRANSACTION_RETENTION_MS,
+)
+
+DAY_MS = 86_400_000
+_SMALLEST = -(2**63)
+
+
+def tombstone_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int:
+    """By delta.deletedFileRetentionDuration."""
+    return now_ms - DELETED_FILE_RETENTION_MS.read(configuration)
+
+
+def unexpired_tombstones(tombstones: pa.Table, cutoff_ms: int) -> pa.Table:
+    """The rows whose ``deletion_timestamp`` (int64) is after the cut-off; null is the epoch."""
+    cutoff = int64s([max(cutoff_ms, _SMALLEST)])[0]
+    is_unexpired = pc.greater(pc.fill_null(tombstones["deletion_timestamp"], ZERO), cutoff)
+    return tombstones.filter(is_unexpired)
+
+
+def transaction_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int | None:
+    """By delta.setTransactionRetentionDuration; None: transaction identifiers never expire."""
+    retention_ms = SET_TRANSACTION_RETENTION_MS.read(configuration)
+    return None if retention_ms is None else now_ms - retention_ms
+
+
+def unexpired_transactions(transactions: Iterable[SetTransaction], cutoff_ms: int | None) -> list[SetTransaction]:
+    """Those that were recorded after the cut-off; one without a time never expires."""
+    if cutoff_ms is None:
+        return list(transactions)
+    return [each for each in transactions if each.last_updated is None or each.last_updated > cutoff_ms]
+
+
+def log_cutoff_ms(configuration: Mapping[str, str], now_ms: int, retention_ms: int | None = None) -> int:
+    """The last midnight UTC before the retention: ``retention_ms``, by default delta.logRetentionDuration."""
+    if retention_ms is None:
+        retention_ms = LOG_RETENTION_MS.read(configuration)
+    return midnight_ms(now_ms - retention_ms)
+
+
+def midnight_ms(at_ms: int) -> int:
+    """The last midnight UTC at a time or before it."""
+    return at_ms // DAY_MS * DAY_MS
