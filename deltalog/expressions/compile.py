@@ -19,10 +19,22 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.expressions import spark_functions
+from deltalog.expressions.functions import (
+    arithmetic,
+    casts,
+    coercion,
+    comparisons,
+    conditional,
+    logic,
+    nodes,
+    registry,
+    text,
+    types,
+)
+from deltalog.expressions.functions.nodes import Node, Rows
+from deltalog.expressions.functions.types import refuse
 from deltalog.expressions.predicate_sql import sql_tree
 from deltalog.expressions.predicates import Column, comparable, find, values_of
-from deltalog.expressions.spark_functions import Node, Rows, refuse
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
@@ -66,7 +78,7 @@ def compile_expression(
         compiler = _Compiler(schema, now)
         node = compiler.node(_parse(text))
         if wanted is not None:
-            node = spark_functions.cast(node, wanted)
+            node = casts.cast(node, wanted)
         if node.steps > limits.MAX_EXPRESSION_STEPS:
             raise CallError(f"the number of its steps {limits.over('MAX_EXPRESSION_STEPS', node.steps)}")
     except RecursionError:
@@ -81,8 +93,8 @@ def equal_to_column(expression: Expression, column: StructField) -> Expression:
     be compared."""
     path, char = (column.name,), char_length([column])
     # What is generated for a char(n) is padded when it is stored.
-    generated = expression._node if char is None else spark_functions.as_char(expression._node, char)
-    condition = spark_functions.compare("<=>", spark_functions.column(path, column.data_type, char), generated)
+    generated = expression._node if char is None else comparisons.as_char(expression._node, char)
+    condition = comparisons.compare("<=>", nodes.column(path, column.data_type, char), generated)
     paths = tuple(dict.fromkeys((path, *expression.columns)))
     return Expression(expression.text, condition.data_type, paths, condition)
 
@@ -135,7 +147,7 @@ class _Compiler:
                 return moment
         bound = comparable(find(Column(path), self._schema))
         self.columns.setdefault(bound.column.path)
-        return spark_functions.column(bound.column.path, bound.data_type, bound.char_length)
+        return nodes.column(bound.column.path, bound.data_type, bound.char_length)
 
     def call(self, tree: Any) -> Node:
         name = str(tree.this)
@@ -143,7 +155,7 @@ class _Compiler:
             moment = self._moment(name)
             if moment is not None:
                 return moment
-        return spark_functions.call(name, [self.node(each) for each in tree.expressions])
+        return registry.call(name, [self.node(each) for each in tree.expressions])
 
     def _moment(self, name: str) -> Node | None:
         """CURRENT_TIMESTAMP and its like, if ``name`` is one of them."""
@@ -153,32 +165,30 @@ class _Compiler:
         if self._now is None:
             raise refuse(f"The function {name}, whose value is another one each time,")
         if folded in ("current_timestamp", "now"):
-            return spark_functions.literal(self._now, spark_functions.TIMESTAMP)
-        return spark_functions.literal(self._now.date(), spark_functions.DATE)
+            return nodes.literal(self._now, types.TIMESTAMP)
+        return nodes.literal(self._now.date(), types.DATE)
 
     def in_list(self, tree: Any) -> Node:
-        return spark_functions.is_in(self.node(tree.this), [self.node(each) for each in tree.expressions])
+        return comparisons.is_in(self.node(tree.this), [self.node(each) for each in tree.expressions])
 
     def between(self, tree: Any) -> Node:
         value, low, high = self.node(tree.this), self.node(tree.args["low"]), self.node(tree.args["high"])
-        spark_functions.without_char("BETWEEN", value, low, high)
-        return spark_functions.conjunction(
-            spark_functions.compare(">=", value, low), spark_functions.compare("<=", value, high)
-        )
+        comparisons.without_char("BETWEEN", value, low, high)
+        return logic.conjunction(comparisons.compare(">=", value, low), comparisons.compare("<=", value, high))
 
     def is_(self, tree: Any) -> Node:
         from sqlglot import exp
 
         value, what = self.node(tree.this), tree.expression
         if isinstance(what, exp.Null):
-            return spark_functions.is_null(value)
+            return logic.is_null(value)
         if isinstance(what, exp.Boolean):
-            return spark_functions.is_boolean(value, bool(what.this))
+            return logic.is_boolean(value, bool(what.this))
         raise refuse(_words(tree))
 
     def like(self, tree: Any) -> Node:
-        found = spark_functions.like(self.node(tree.this), self.node(tree.expression))
-        return spark_functions.negation(found) if tree.args.get("negate") else found
+        found = comparisons.like(self.node(tree.this), self.node(tree.expression))
+        return logic.negation(found) if tree.args.get("negate") else found
 
     def case(self, tree: Any) -> Node:
         subject = None if tree.this is None else self.node(tree.this)
@@ -186,25 +196,25 @@ class _Compiler:
         for branch in tree.args["ifs"]:
             condition = self.node(branch.this)
             if subject is not None:
-                condition = spark_functions.compare("=", subject, condition)
+                condition = comparisons.compare("=", subject, condition)
             branches.append((condition, self.node(branch.args["true"])))
         default = tree.args.get("default")
-        return spark_functions.case(branches, spark_functions.NULL if default is None else self.node(default))
+        return conditional.case(branches, nodes.NULL if default is None else self.node(default))
 
     def if_(self, tree: Any) -> Node:
         default = tree.args.get("false")
         if default is None:
             raise refuse("IF with two arguments")
-        return spark_functions.case([(self.node(tree.this), self.node(tree.args["true"]))], self.node(default))
+        return conditional.case([(self.node(tree.this), self.node(tree.args["true"]))], self.node(default))
 
     def negative(self, tree: Any) -> Node:
         # Spark reads the sign with the number: the least of a type has no positive counterpart.
-        return self._number(tree.this, "-") or spark_functions.negative(self.node(tree.this))
+        return self._number(tree.this, "-") or arithmetic.negative(self.node(tree.this))
 
     def literal(self, tree: Any) -> Node:
         if tree.is_string:
-            return spark_functions.literal(str(tree.this), spark_functions.STRING)
-        return spark_functions.number(str(tree.this))
+            return nodes.literal(str(tree.this), types.STRING)
+        return nodes.number(str(tree.this))
 
     def cast(self, tree: Any) -> Node:
         from sqlglot import exp
@@ -215,11 +225,11 @@ class _Compiler:
         wanted, inner = _data_type(tree.to), tree.this
         # DATE '2026-01-01' arrives as a cast, like CAST('2026-01-01' AS DATE).
         if isinstance(inner, exp.Literal) and inner.is_string:
-            if wanted in (spark_functions.DATE, spark_functions.TIMESTAMP, spark_functions.TIMESTAMP_NTZ):
-                return spark_functions.moment(str(inner.this), wanted)
+            if wanted in (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ):
+                return coercion.moment(str(inner.this), wanted)
             if isinstance(wanted, DecimalType) and _NUMBER.fullmatch(str(inner.this)):
-                return spark_functions.cast(spark_functions.number(str(inner.this)), wanted)
-        return spark_functions.cast(self.node(inner), wanted)
+                return casts.cast(nodes.number(str(inner.this)), wanted)
+        return casts.cast(self.node(inner), wanted)
 
     def _number(self, tree: Any, sign: str) -> Node | None:
         """A number as it is written, after a sign; with a suffix such as 5L, which arrives as a cast."""
@@ -230,12 +240,12 @@ class _Compiler:
             return None
         text = f"{sign}{inner.this}"
         if inner is tree:
-            return spark_functions.number(text)
+            return nodes.number(text)
         wanted = _data_type(tree.to)
-        if wanted in spark_functions.INTEGRAL and _WHOLE.fullmatch(text):
-            return spark_functions.literal(int(text), wanted)
-        if wanted in spark_functions.FLOATING:
-            return spark_functions.literal(float(text), wanted)
+        if wanted in types.INTEGRAL and _WHOLE.fullmatch(text):
+            return nodes.literal(int(text), wanted)
+        if wanted in types.FLOATING:
+            return nodes.literal(float(text), wanted)
         return None
 
 
@@ -296,19 +306,19 @@ def _data_type(tree: Any) -> DataType:
 
 
 _TYPES: Mapping[str, DataType] = {
-    "BOOLEAN": spark_functions.BOOLEAN,
-    "TINYINT": spark_functions.BYTE,
-    "SMALLINT": spark_functions.SHORT,
-    "INT": spark_functions.INTEGER,
-    "BIGINT": spark_functions.LONG,
-    "FLOAT": spark_functions.FLOAT,
-    "DOUBLE": spark_functions.DOUBLE,
-    "TEXT": spark_functions.STRING,
-    "DATE": spark_functions.DATE,
-    "TIMESTAMP": spark_functions.TIMESTAMP,
-    "TIMESTAMPTZ": spark_functions.TIMESTAMP,
-    "TIMESTAMPLTZ": spark_functions.TIMESTAMP,
-    "TIMESTAMPNTZ": spark_functions.TIMESTAMP_NTZ,
+    "BOOLEAN": types.BOOLEAN,
+    "TINYINT": types.BYTE,
+    "SMALLINT": types.SHORT,
+    "INT": types.INTEGER,
+    "BIGINT": types.LONG,
+    "FLOAT": types.FLOAT,
+    "DOUBLE": types.DOUBLE,
+    "TEXT": types.STRING,
+    "DATE": types.DATE,
+    "TIMESTAMP": types.TIMESTAMP,
+    "TIMESTAMPTZ": types.TIMESTAMP,
+    "TIMESTAMPLTZ": types.TIMESTAMP,
+    "TIMESTAMPNTZ": types.TIMESTAMP_NTZ,
 }
 
 _Make = Callable[[_Compiler, Any], Node]
@@ -323,17 +333,17 @@ def _kinds() -> Mapping[type, tuple[frozenset[str], _Make]]:
         return lambda compiler, tree: make(compiler.node(tree.this), compiler.node(tree.expression))
 
     def comparison(operator: str) -> _Make:
-        return binary(functools.partial(spark_functions.compare, operator))
+        return binary(functools.partial(comparisons.compare, operator))
 
-    def arithmetic(operator: str) -> _Make:
-        return binary(functools.partial(spark_functions.arithmetic, operator))
+    def of_numbers(operator: str) -> _Make:
+        return binary(functools.partial(arithmetic.arithmetic, operator))
 
     two = ("this", "expression")
     found: dict[str, tuple[tuple[str, ...], _Make]] = {
         "Paren": (("this",), lambda compiler, tree: compiler.node(tree.this)),
-        "And": (two, binary(spark_functions.conjunction)),
-        "Or": (two, binary(spark_functions.disjunction)),
-        "Not": (("this",), lambda compiler, tree: spark_functions.negation(compiler.node(tree.this))),
+        "And": (two, binary(logic.conjunction)),
+        "Or": (two, binary(logic.disjunction)),
+        "Not": (("this",), lambda compiler, tree: logic.negation(compiler.node(tree.this))),
         "EQ": (two, comparison("=")),
         "NEQ": (two, comparison("!=")),
         "LT": (two, comparison("<")),
@@ -345,20 +355,20 @@ def _kinds() -> Mapping[type, tuple[frozenset[str], _Make]]:
         "In": (("this", "expressions"), _Compiler.in_list),
         "Between": (("this", "low", "high"), _Compiler.between),
         "Like": ((*two, "negate"), _Compiler.like),
-        "Add": (two, arithmetic("+")),
-        "Sub": (two, arithmetic("-")),
-        "Mul": (two, arithmetic("*")),
-        "Div": ((*two, "safe", "typed"), arithmetic("/")),
-        "IntDiv": (two, arithmetic("DIV")),
-        "Mod": (two, arithmetic("%")),
-        "DPipe": ((*two, "safe"), binary(spark_functions.concat)),
+        "Add": (two, of_numbers("+")),
+        "Sub": (two, of_numbers("-")),
+        "Mul": (two, of_numbers("*")),
+        "Div": ((*two, "safe", "typed"), of_numbers("/")),
+        "IntDiv": (two, of_numbers("DIV")),
+        "Mod": (two, of_numbers("%")),
+        "DPipe": ((*two, "safe"), binary(text.concat)),
         "Neg": (("this",), _Compiler.negative),
         "Literal": (("this", "is_string"), _Compiler.literal),
         "Boolean": (
             ("this",),
-            lambda compiler, tree: spark_functions.literal(bool(tree.this), spark_functions.BOOLEAN),
+            lambda compiler, tree: nodes.literal(bool(tree.this), types.BOOLEAN),
         ),
-        "Null": ((), lambda compiler, tree: spark_functions.NULL),
+        "Null": ((), lambda compiler, tree: nodes.NULL),
         "Cast": (("this", "to"), _Compiler.cast),
         "Case": (("this", "ifs", "default"), _Compiler.case),
         "If": (("this", "true", "false"), _Compiler.if_),

@@ -1,0 +1,134 @@
+"""Operators and functions of numbers. Pure."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import scalar
+from deltalog.expressions.functions.casts import finite
+from deltalog.expressions.functions.coercion import decimal_literal_as_double, widened
+from deltalog.expressions.functions.nodes import Node, any_true, check_type, literal, made
+from deltalog.expressions.functions.types import (
+    BOOLEAN,
+    BY_WIDTH,
+    DIGITS,
+    DOUBLE,
+    FLOATING,
+    INTEGRAL,
+    LONG,
+    decimal_of,
+    decimal_type,
+    is_number,
+    refuse,
+    widest,
+)
+from deltalog.protocol.schema import DecimalType, type_to_arrow
+
+
+def arithmetic(operator: str, left: Node, right: Node) -> Node:
+    """``+ - * / % DIV`` of numbers."""
+    for node in (left, right):
+        if not is_number(node.data_type):
+            raise refuse(f"{operator} of {left.data_type} and {right.data_type}")
+    kinds = {left.data_type, right.data_type}
+    if any(isinstance(k, DecimalType) for k in kinds):
+        if not kinds & set(FLOATING):
+            return _decimal_arithmetic(operator, left, right)
+        left, right = decimal_literal_as_double(left), decimal_literal_as_double(right)
+    wide = widest(operator, {left.data_type, right.data_type})
+    if operator == "/":
+        return made(DOUBLE, _divide, widened(left, DOUBLE), widened(right, DOUBLE), can_fail=True)
+    if wide in FLOATING:
+        if operator not in _FLOAT_KERNELS:
+            raise refuse(f"{operator} of {left.data_type} and {right.data_type}")
+        return made(wide, _FLOAT_KERNELS[operator], widened(left, wide), widened(right, wide))
+    if operator == "DIV":
+        return made(LONG, pc.divide_checked, widened(left, LONG), widened(right, LONG), can_fail=True)
+    return made(wide, _INTEGER_KERNELS[operator], widened(left, wide), widened(right, wide), can_fail=True)
+
+
+def _decimal_arithmetic(operator: str, left: Node, right: Node) -> Node:
+    if operator not in ("+", "-", "*"):
+        raise refuse(f"{operator} of {left.data_type} and {right.data_type}")
+    left, right = _as_decimal(left), _as_decimal(right)
+    one, other = left.data_type, right.data_type
+    assert isinstance(one, DecimalType) and isinstance(other, DecimalType)
+    if operator == "*":
+        result = decimal_type(one.precision + other.precision + 1, one.scale + other.scale)
+    else:
+        scale = max(one.scale, other.scale)
+        result = decimal_type(max(one.precision - one.scale, other.precision - other.scale) + scale + 1, scale)
+    arrow, kernel = type_to_arrow(result), _INTEGER_KERNELS[operator]
+    return made(result, lambda a, b: kernel(a, b).cast(arrow), left, right)
+
+
+def _as_decimal(node: Node) -> Node:
+    if isinstance(node.data_type, DecimalType):
+        return node
+    if node.is_literal:
+        value = decimal.Decimal(node.value)
+        return literal(value, decimal_of(value))
+    return widened(node, DecimalType(DIGITS[node.data_type], 0))
+
+
+def _divide(left: Any, right: Any) -> Any:
+    if any_true(pc.and_kleene(pc.equal(right, 0.0), pc.is_valid(left))):
+        raise pa.ArrowInvalid("divide by zero")
+    return pc.divide(left, right)
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    """With the sign of the dividend. By -1 it is 0, which the quotient of the least number would hide."""
+    one = scalar(1, right.type)
+    right = pc.if_else(pc.equal(right, scalar(-1, right.type)), one, right)
+    return pc.subtract(left, pc.multiply(pc.divide_checked(left, right), right))
+
+
+def _positive_remainder(left: Any, right: Any) -> Any:
+    found = _remainder(left, right)
+    return pc.if_else(pc.less(found, scalar(0, found.type)), _remainder(pc.add(found, right), right), found)
+
+
+_FLOAT_KERNELS: Mapping[str, Callable[[Any, Any], Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+_INTEGER_KERNELS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": pc.add_checked,
+    "-": pc.subtract_checked,
+    "*": pc.multiply_checked,
+    "%": _remainder,
+    "PMOD": _positive_remainder,
+}
+
+
+def negative(node: Node) -> Node:
+    """The minus sign before a value."""
+    if not is_number(node.data_type):
+        raise refuse(f"- of {node.data_type}")
+    kernel = pc.negate if node.data_type in FLOATING else pc.negate_checked
+    return made(node.data_type, kernel, node, can_fail=node.data_type in INTEGRAL)
+
+
+def absolute(name: str, node: Node) -> Node:
+    if not is_number(node.data_type):
+        raise refuse(f"The function {name} of {node.data_type}")
+    integral = node.data_type in INTEGRAL
+    return made(node.data_type, pc.abs_checked if integral else pc.abs, node, can_fail=integral)
+
+
+def rounded(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
+    def make(name: str, node: Node) -> Node:
+        check_type(name, node, *BY_WIDTH)
+        if node.data_type in INTEGRAL:
+            return widened(node, LONG)
+        return made(LONG, lambda values: finite(kernel(values)).cast(pa.int64()), node, can_fail=True)
+
+    return make
+
+
+def is_nan(name: str, node: Node) -> Node:
+    check_type(name, node, *FLOATING)
+    return made(BOOLEAN, lambda values: pc.fill_null(pc.is_nan(values), False), node)

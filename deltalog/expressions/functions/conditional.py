@@ -1,0 +1,62 @@
+"""CASE, COALESCE and NULLIF. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import FALSE
+from deltalog.expressions.functions.coercion import common, widened
+from deltalog.expressions.functions.comparisons import compare, without_char
+from deltalog.expressions.functions.logic import is_null, negation
+from deltalog.expressions.functions.nodes import Node, Rows, fits, literal, made, run_where, steps_of
+from deltalog.expressions.functions.types import BOOLEAN, VOID, refuse
+from deltalog.protocol.schema import DataType, DecimalType, type_to_arrow
+
+
+def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
+    """CASE WHEN; a value is looked at only where its condition is the first that is true."""
+    conditions = [condition for condition, _ in branches]
+    for condition in conditions:
+        if not fits(condition, BOOLEAN):  # not even NULL
+            raise refuse(f"CASE WHEN of {condition.data_type}")
+    *values, data_type = common("CASE", *(value for _, value in branches), otherwise)
+    values = [_as_type(value, data_type) for value in values]
+
+    def run(rows: Rows) -> Any:
+        todo: Any = pa.repeat(FALSE, rows.length)
+        todo = pc.invert(todo)
+        result: Any = pa.nulls(rows.length, type_to_arrow(data_type))
+        for condition, value in zip(conditions, values, strict=False):
+            here = pc.and_(todo, pc.fill_null(rows.array(run_where(condition, rows, todo)), False))
+            result = pc.if_else(here, run_where(value, rows, here), result)
+            todo = pc.and_not(todo, here)
+        return pc.if_else(todo, run_where(values[-1], rows, todo), result)
+
+    inner = (*conditions, *values)
+    constant = all(node.is_constant for node in inner)
+    return Node(data_type, run, any(node.can_fail for node in inner), steps=steps_of(*inner), is_constant=constant)
+
+
+def coalesce(*nodes: Node) -> Node:
+    """The first value that is not null; later ones are looked at only where it is needed."""
+    first, *others = nodes
+    return case([(negation(is_null(node)), node) for node in (first, *others[:-1])], others[-1]) if others else first
+
+
+def null_if(left: Node, right: Node) -> Node:
+    """The first value, or null where both are equal."""
+    without_char("NULLIF", left, right)
+    return case([(compare("=", left, right), literal(None, left.data_type))], left)
+
+
+def _as_type(node: Node, data_type: DataType) -> Node:
+    if node.data_type == VOID and data_type != VOID:
+        return literal(None, data_type)
+    if isinstance(data_type, DecimalType) and node.data_type != data_type:
+        arrow = type_to_arrow(data_type)
+        return made(data_type, lambda values: values.cast(arrow), node)
+    return widened(node, data_type)

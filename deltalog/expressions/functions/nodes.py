@@ -1,0 +1,132 @@
+"""Typed expressions over Arrow columns, which agree with Spark's to the last bit. Pure.
+
+A ``Node`` gives values for rows. The types of results are Spark's, in ANSI mode as Spark 4 has it: overflow, division
+by zero and a cast that loses are errors of the row. What Arrow cannot compute exactly so is refused with CallError
+when the node is made, never approximated. Timestamps count in UTC.
+"""
+
+from __future__ import annotations
+
+import decimal
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import scalar
+from deltalog.errors import CallError
+from deltalog.expressions.functions.types import DOUBLE, INTEGER, LONG, VOID, decimal_of, refuse
+from deltalog.protocol.char_varchar import padded
+from deltalog.protocol.schema import DataType, type_to_arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The leaf columns that an expression looks at, by path of names, and the number of rows."""
+
+    columns: Mapping[tuple[str, ...], Any]
+    length: int
+
+    def where(self, chosen: Any) -> Rows:
+        """The rows for which a boolean array is true."""
+        kept = {path: values.filter(chosen) for path, values in self.columns.items()}
+        return Rows(kept, pc.sum(chosen, min_count=0).as_py() or 0)
+
+    def array(self, values: Any) -> Any:
+        """Values of these rows as an array; a scalar is that of every row."""
+        return pa.repeat(values, self.length) if isinstance(values, pa.Scalar) else values
+
+
+NO_ROWS = Rows({}, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A typed expression. ``run`` gives an array, or a scalar for all rows; it raises pyarrow.ArrowInvalid for a row
+    that has no value, which only nodes that ``can_fail`` do."""
+
+    data_type: DataType
+    run: Callable[[Rows], Any]
+    can_fail: bool = False
+    value: Any = None  # of a literal
+    is_literal: bool = False
+    steps: int = 1  # kernels that run, those of other nodes included as often as they are used
+    char: int | None = None  # n of a column char(n), whose values are padded to n characters
+    is_constant: bool = False  # of literals only
+
+
+def literal(value: Any, data_type: DataType) -> Node:
+    """A constant. Raises CallError for a value outside its type."""
+    arrow = type_to_arrow(data_type)
+    try:
+        held = pa.nulls(1, arrow)[0] if value is None else scalar(value, arrow)
+    except (pa.ArrowException, OverflowError, ValueError):
+        raise CallError(f"the literal {value} is no {data_type}") from None
+    return Node(data_type, lambda rows: held, value=value, is_literal=True, is_constant=True)
+
+
+NULL = literal(None, VOID)
+
+
+def number(text: str) -> Node:
+    """A numeric literal without suffix: integer, long or decimal by its digits; double with an exponent."""
+    if "e" in text.lower():
+        return literal(float(text), DOUBLE)
+    value = decimal.Decimal(text)
+    if re.fullmatch(r"-?\d+", text) and -(2**63) <= value < 2**63:
+        whole = int(text)
+        return literal(whole, INTEGER if -(2**31) <= whole < 2**31 else LONG)
+    return literal(value, decimal_of(value))
+
+
+def column(path: tuple[str, ...], data_type: DataType, char: int | None = None) -> Node:
+    """The values of a column; ``char``: n, of a column char(n)."""
+    if char is not None:
+        return Node(data_type, lambda rows: padded(rows.columns[path], char), char=char)
+    return Node(data_type, lambda rows: rows.columns[path])
+
+
+def made(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fail: bool = False) -> Node:
+    """A kernel over the values of nodes."""
+    fails = can_fail or any(node.can_fail for node in nodes)
+    constant = all(node.is_constant for node in nodes)
+    steps = steps_of(*nodes)
+    return Node(data_type, lambda rows: kernel(*(n.run(rows) for n in nodes)), fails, steps=steps, is_constant=constant)
+
+
+def steps_of(*nodes: Node) -> int:
+    return 1 + sum(node.steps for node in nodes)
+
+
+def run_where(node: Node, rows: Rows, chosen: Any) -> Any:
+    """Values of a node that other rows than the chosen ones do not need, and must not fail for."""
+    if not node.can_fail:
+        return node.run(rows)
+    mask = pc.fill_null(rows.array(chosen), False)
+    some = rows.where(mask)
+    return pc.replace_with_mask(pa.nulls(rows.length, type_to_arrow(node.data_type)), mask, some.array(node.run(some)))
+
+
+def fits(node: Node, *kinds: DataType) -> bool:
+    return node.data_type in kinds
+
+
+def any_true(found: Any) -> bool:
+    """Whether one of the values, or the only one, is true."""
+    if isinstance(found, pa.Scalar):
+        return found.as_py() is True
+    return bool(pc.any(found, min_count=0).as_py())
+
+
+def check_type(name: str, node: Node, *kinds: DataType) -> None:
+    if not fits(node, *kinds):
+        raise refuse(f"The function {name} of {node.data_type}")
+
+
+def constant(name: str, node: Node, kind: DataType) -> Any:
+    if not (node.is_literal and node.data_type == kind) or node.value is None:
+        raise refuse(f"The function {name} with an argument that is no {kind} literal")
+    return node.value

@@ -1,0 +1,101 @@
+"""The functions by their names in SQL. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow.compute as pc
+
+from deltalog.expressions.functions.arithmetic import absolute, arithmetic, is_nan, rounded
+from deltalog.expressions.functions.casts import cast
+from deltalog.expressions.functions.conditional import coalesce, null_if
+from deltalog.expressions.functions.dates import date_format, date_trunc, day_of_week, part, trunc
+from deltalog.expressions.functions.logic import is_null, negation
+from deltalog.expressions.functions.nodes import Node
+from deltalog.expressions.functions.text import ascii_only, concat, left, length, right, substring, trim
+from deltalog.expressions.functions.types import (
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    refuse,
+)
+from deltalog.protocol.schema import DataType
+
+
+def call(name: str, arguments: Sequence[Node]) -> Node:
+    """A function by its name in SQL. Raises CallError for one that is not supported, and for wrong arguments."""
+    function = _FUNCTIONS.get(name.lower())
+    if function is None:
+        raise refuse(f"The function {name}")
+    low, high, make = function
+    if not low <= len(arguments) <= high:
+        raise refuse(f"The function {name} with {len(arguments)} arguments")
+    return make(name.lower(), *arguments)
+
+
+def _cast_to(data_type: DataType) -> tuple[int, int, Callable[..., Node]]:
+    return 1, 1, lambda name, node: cast(node, data_type)
+
+
+_ALL_PARTS = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+_CLOCK = (TIMESTAMP, TIMESTAMP_NTZ)
+# The least and the greatest number of arguments, and what makes the node.
+_FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Node]]] = {
+    "year": (1, 1, part(pc.year, *_ALL_PARTS)),
+    "month": (1, 1, part(pc.month, *_ALL_PARTS)),
+    "day": (1, 1, part(pc.day, *_ALL_PARTS)),
+    "dayofmonth": (1, 1, part(pc.day, *_ALL_PARTS)),
+    "dayofweek": (1, 1, part(day_of_week, *_ALL_PARTS)),
+    "dayofyear": (1, 1, part(pc.day_of_year, *_ALL_PARTS)),
+    "weekofyear": (1, 1, part(pc.iso_week, *_ALL_PARTS)),
+    "quarter": (1, 1, part(pc.quarter, *_ALL_PARTS)),
+    "hour": (1, 1, part(pc.hour, *_CLOCK)),
+    "minute": (1, 1, part(pc.minute, *_CLOCK)),
+    "second": (1, 1, part(pc.second, *_CLOCK)),
+    "date_trunc": (2, 2, date_trunc),
+    "trunc": (2, 2, trunc),
+    "date_format": (2, 2, date_format),
+    "to_date": _cast_to(DATE),
+    "upper": (1, 1, ascii_only(pc.utf8_upper)),
+    "ucase": (1, 1, ascii_only(pc.utf8_upper)),
+    "lower": (1, 1, ascii_only(pc.utf8_lower)),
+    "lcase": (1, 1, ascii_only(pc.utf8_lower)),
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), (1, 1, length)),
+    "trim": (1, 1, trim(pc.utf8_trim)),
+    "ltrim": (1, 1, trim(pc.utf8_ltrim)),
+    "rtrim": (1, 1, trim(pc.utf8_rtrim)),
+    "substring": (2, 3, substring),
+    "substr": (2, 3, substring),
+    "left": (2, 2, left),
+    "right": (2, 2, right),
+    "concat": (1, 100, lambda name, *nodes: concat(*nodes)),
+    "abs": (1, 1, absolute),
+    "floor": (1, 1, rounded(pc.floor)),
+    "ceil": (1, 1, rounded(pc.ceil)),
+    "ceiling": (1, 1, rounded(pc.ceil)),
+    "mod": (2, 2, lambda name, left, right: arithmetic("%", left, right)),
+    "pmod": (2, 2, lambda name, left, right: arithmetic("PMOD", left, right)),
+    "coalesce": (1, 100, lambda name, *nodes: coalesce(*nodes)),
+    "nvl": (2, 2, lambda name, *nodes: coalesce(*nodes)),
+    "ifnull": (2, 2, lambda name, *nodes: coalesce(*nodes)),
+    "nullif": (2, 2, lambda name, left, right: null_if(left, right)),
+    "isnull": (1, 1, lambda name, node: is_null(node)),
+    "isnotnull": (1, 1, lambda name, node: negation(is_null(node))),
+    "isnan": (1, 1, is_nan),
+    "date": _cast_to(DATE),
+    "timestamp": _cast_to(TIMESTAMP),
+    "string": _cast_to(STRING),
+    "tinyint": _cast_to(BYTE),
+    "smallint": _cast_to(SHORT),
+    "int": _cast_to(INTEGER),
+    "bigint": _cast_to(LONG),
+    "float": _cast_to(FLOAT),
+    "double": _cast_to(DOUBLE),
+}

@@ -1,0 +1,63 @@
+"""The types of values, and the one type that holds several. Pure."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from deltalog.errors import CallError
+from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType
+
+BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string", "binary", "void"))
+BYTE, SHORT, INTEGER, LONG = (PrimitiveType(n) for n in ("byte", "short", "integer", "long"))
+FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
+DATE, TIMESTAMP, TIMESTAMP_NTZ = (PrimitiveType(n) for n in ("date", "timestamp", "timestamp_ntz"))
+INTEGRAL: tuple[DataType, ...] = (BYTE, SHORT, INTEGER, LONG)
+FLOATING: tuple[DataType, ...] = (FLOAT, DOUBLE)
+BY_WIDTH = (*INTEGRAL, *FLOATING)
+TEMPORAL: tuple[DataType, ...] = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+DIGITS: Mapping[DataType, int] = {BYTE: 3, SHORT: 5, INTEGER: 10, LONG: 20}
+_MAX_PRECISION = 38
+MICROS = pa.timestamp("us")
+
+
+def refuse(what: str) -> CallError:
+    """The error for what is not supported."""
+    return CallError(f"{what} is not supported")
+
+
+def is_number(data_type: DataType) -> bool:
+    return data_type in BY_WIDTH or isinstance(data_type, DecimalType)
+
+
+def decimal_of(value: decimal.Decimal) -> DecimalType:
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -int(exponent))
+    return decimal_type(max(len(digits), scale), scale)
+
+
+def decimal_type(precision: int, scale: int) -> DecimalType:
+    """Above 38 digits Spark gives up some of the scale, or the value: refused."""
+    if precision > _MAX_PRECISION:
+        raise refuse(f"decimal({precision},{scale}), of more than {_MAX_PRECISION} digits,")
+    return DecimalType(precision, scale)
+
+
+def widest(what: str, kinds: set[DataType]) -> DataType:
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    if not kinds:
+        return VOID
+    if kinds <= set(BY_WIDTH):
+        widest = max(kinds, key=BY_WIDTH.index)
+        # An integer has more digits than a float.
+        return DOUBLE if widest == FLOAT else widest
+    if kinds <= {DATE, TIMESTAMP, TIMESTAMP_NTZ}:
+        return TIMESTAMP if TIMESTAMP in kinds else TIMESTAMP_NTZ
+    if kinds <= {*INTEGRAL} | {k for k in kinds if isinstance(k, DecimalType)}:
+        sizes = [(k.precision, k.scale) if isinstance(k, DecimalType) else (DIGITS[k], 0) for k in kinds]
+        scale = max(s for _, s in sizes)
+        return decimal_type(max(p - s for p, s in sizes) + scale, scale)
+    raise refuse(f"{what} of {' and '.join(sorted(map(str, kinds)))} together")
