@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
 from deltalog.environment import Environment
-from deltalog.errors import CallError, MissingRecordsError, NoSnapshotsError, TableNotFoundError, VersionNotFoundError
+from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot
@@ -67,14 +67,14 @@ class Dataset:
         return self._reader.store.url
 
     def table(self) -> DeltaTable:
-        """The table. Raises NoSnapshotsError before the first write. Cost: as DeltaTable.open, once."""
+        """The table. Raises EmptyDatasetError before the first write. Cost: as DeltaTable.open, once."""
         found = self._look()
         if found is None:
-            raise NoSnapshotsError(f"Nothing has been written to {self.url} yet, so there is no snapshot of it.")
+            raise EmptyDatasetError(f"Nothing has been written to {self.url} yet, so there is no snapshot of it.")
         return found
 
     def latest(self) -> Snapshot:
-        """The latest version. Raises NoSnapshotsError before the first write. Cost: as DeltaTable.snapshot."""
+        """The latest version. Raises EmptyDatasetError before the first write. Cost: as DeltaTable.snapshot."""
         return self.table().latest()
 
     def snapshots(self) -> list[CommitSummary]:

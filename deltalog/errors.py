@@ -9,14 +9,14 @@
     │   ├── InvalidActionError              an action that must not be committed
     │   │   └── FilesCommittedError         the files are the table's already
     │   ├── UnsafeStoreError                the store cannot promise exclusive creation
-    │   ├── BlobTableRequiredError            a stream of bytes, for a table of rows
-    │   ├── RowTableRequiredError         a stream of rows, for a table of blobs
-    │   ├── MissingRecordsError                no records at all, where an empty stream was perhaps meant
-    │   └── PartitioningNotSupportedError   a stream of records, for a partitioned table
+    │   ├── BlobTableRequiredError          a stream of bytes, for a table of rows
+    │   ├── RowTableRequiredError           a stream of records, for a table of blobs
+    │   ├── MissingRecordsError             no records at all, where an empty stream was perhaps meant
+    │   └── UnpartitionedTableRequiredError  a stream of records, for a partitioned table
     ├── NotFoundError (LookupError)         ask for something else
     │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
     │   ├── TableNotFoundError
-    │   │   └── NoSnapshotsError            nothing was written there yet
+    │   │   └── EmptyDatasetError           nothing was written there yet
     │   ├── VersionNotFoundError
     │   └── TimestampOutOfRangeError
     ├── TableExistsError
@@ -37,7 +37,7 @@
     │   ├── ConcurrentDeleteReadError
     │   ├── ConcurrentDeleteDeleteError
     │   ├── ConcurrentTransactionError
-    │   └── SnapshotConflictError           somebody committed since the parent was named
+    │   └── VersionConflictError            another version than the expected one is the latest
     ├── TransactionStateError               the transaction is past what was asked of it
     │   ├── TransactionCanceledError        start another one; has the conflicts, where these were the reason
     │   │   └── TransactionAbortedError
@@ -166,10 +166,10 @@ class MissingRecordsError(CallError):
     code = "MISSING_RECORDS"
 
 
-class PartitioningNotSupportedError(CallError):
-    """A stream of records cannot be split into partitions in one pass without holding it."""
+class UnpartitionedTableRequiredError(CallError):
+    """A stream of records was to be written to a partitioned table, which would take more than one pass."""
 
-    code = "PARTITIONING_NOT_SUPPORTED"
+    code = "UNPARTITIONED_TABLE_REQUIRED"
 
 
 class NotFoundError(DeltaLogError, LookupError):
@@ -190,10 +190,10 @@ class TableNotFoundError(NotFoundError):
     code = "TABLE_NOT_FOUND"
 
 
-class NoSnapshotsError(TableNotFoundError):
-    """Nothing has been written to the location yet, so it has no latest version."""
+class EmptyDatasetError(TableNotFoundError):
+    """A ``Dataset`` has no version yet: nothing was written to its location."""
 
-    code = "NO_SNAPSHOTS"
+    code = "EMPTY_DATASET"
 
 
 class VersionNotFoundError(NotFoundError):
@@ -337,13 +337,13 @@ class ConcurrentTransactionError(CommitConflictError):
     code = "CONCURRENT_TRANSACTION"
 
 
-class SnapshotConflictError(CommitConflictError):
-    """Another writer committed since the parent of this commit was named. ``expected_parent`` is that version.
+class VersionConflictError(CommitConflictError):
+    """The version that this commit was to follow, ``expected_parent``, is not the latest: another writer committed.
 
-    ``winning_version`` is the version that is there instead of ours, or the latest one.
+    ``winning_version`` is the version that the other writer took, or the latest one.
     """
 
-    code = "SNAPSHOT_CONFLICT"
+    code = "VERSION_CONFLICT"
     expected_parent: int | None
 
 

@@ -332,7 +332,7 @@ class DeltaTable:
         that covers the rows used; origins in other tables are ignored. The transaction begins on the earliest of these
         versions and counts the rows as read, so commits since then are checked for conflicts like concurrent ones.
         ``expected_version``: the version that must still be the latest at the commit; ``reads`` are then ignored.
-        Raises CommitConflictError, or SnapshotConflictError for ``expected_version``; both have both versions.
+        Raises CommitConflictError, or VersionConflictError for ``expected_version``; both have both versions.
 
         ``isolation_level``: ``Serializable`` counts every row that another writer adds meanwhile among those read;
         ``WriteSerializable`` not those of blind appends, which may be thought to come later; ``SnapshotIsolation``
@@ -478,7 +478,7 @@ class DeltaTable:
     ) -> Snapshot:
         """Add rows (or, to a table of blobs, bytes) as the version after the latest one, with its author's metadata.
 
-        Unlike ``append``, which follows whatever others commit meanwhile, this names its parent: SnapshotConflictError
+        Unlike ``append``, which follows whatever others commit meanwhile, this names its parent: VersionConflictError
         when another writer takes that version, unless ``retry_count`` lets the commit be made again on top.
         ``metadata`` is any JSON object, and is kept as given in the commit; None is ``{}``. Options: ``WriteOptions``.
         Raises CallError before any I/O, and as ``append``. Cost: as ``append``, on a local disk 2 HEADs more.
@@ -504,7 +504,7 @@ class DeltaTable:
 
         They become files of about 128 MiB of rows, which is what is held in memory. An iterator is read once: passing
         it again is a CallError. When the iterator or anything else raises, there is no version and the files are
-        removed. Raises MissingRecordsError for None, PartitioningNotSupportedError, RowTableRequiredError for a table
+        removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a table
         of blobs, SchemaMismatchError.
         """
         return stream.write_records(self.target, records, metadata, staging.options_of(options))
@@ -525,7 +525,7 @@ class DeltaTable:
         or given to ``discard_staged``; and when a transaction over several tables that has them is cancelled: they are
         those of whoever staged them. Files are committed once: FilesCommittedError if a version has already added one,
         from any process, live or removed since. So after a CommitStateUnknownError the same call is safe: it commits,
-        or that error has the version. Raises SnapshotConflictError, MetadataChangedError where the table has other
+        or that error has the version. Raises VersionConflictError, MetadataChangedError where the table has other
         columns now, and as Transaction.commit. Cost: 1 PUT, and 1 GET for each version since they were staged (where
         these are more than a hundred, the live files instead)."""
         given = list(staged)
@@ -599,7 +599,7 @@ class DeltaTable:
         If ``data`` is a Scan of this table, or the Arrow data that one returned, commits of others since the version
         that it read are checked for conflicts too. Data that has lost the schema metadata (pandas, polars and duckdb
         drop it) does not carry that version: pass it as ``expected_version``, and any other commit since is a
-        SnapshotConflictError. ``expected_version`` takes precedence over the metadata of ``data``. Rows of a version
+        VersionConflictError. ``expected_version`` takes precedence over the metadata of ``data``. Rows of a version
         that the caller named, ``snapshot(version=3)``, are not checked.
         Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
         """
@@ -630,7 +630,7 @@ class DeltaTable:
         matches there is no commit, and the result's ``skipped`` is true; with ``txn`` the run is recorded in any case.
 
         Conflicts with other writers' changes of files that may hold matching rows. ``expected_version``: what must be
-        the latest version, or SnapshotConflictError. Raises CallError,
+        the latest version, or VersionConflictError. Raises CallError,
         InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns that ``where`` looks
         at of each file it leaves open, all columns of the files to be rewritten and 1 PUT for each new one; with
         deletion vectors at most 1 PUT; then the commit.

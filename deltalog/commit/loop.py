@@ -30,8 +30,8 @@ from deltalog.errors import (
     InvalidActionError,
     InvalidCommitError,
     ObjectNotFoundError,
-    SnapshotConflictError,
     StoreError,
+    VersionConflictError,
 )
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader
@@ -174,9 +174,9 @@ def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int 
     return info
 
 
-def unexpected_version(expected: int, latest: int | None, table: str) -> SnapshotConflictError:
+def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
     """The error of a write when the latest version (None: there is none) is not the one that its caller expects."""
-    return SnapshotConflictError(
+    return VersionConflictError(
         f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
         "Read the table again, and write again.",
         expected_parent=expected,
@@ -197,10 +197,10 @@ def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: Log
     return rebase(prepared, base, winner, file_time_ms, store.url)
 
 
-def parent_taken(parent: int, winner: CommitActions, table: str) -> SnapshotConflictError:
+def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConflictError:
     """What a commit that must follow ``parent`` (-1: no version) meets when another one does."""
     expected = parent if parent >= 0 else None
-    return SnapshotConflictError(
+    return VersionConflictError(
         f"{table}: version {winner.version}, which was to follow {expected}, was taken by another writer. "
         "Nothing was committed. Look at latest(), and write again; or let retry_count do so.",
         expected_parent=expected,

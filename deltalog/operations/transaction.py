@@ -133,7 +133,7 @@ class Transaction:
     ) -> None:
         """``refresh``: the latest version, where ``snapshot`` may be an older one that nobody looked behind.
         ``latest``: the latest version, where ``snapshot`` is the earlier one that was read.
-        ``is_strict``: SnapshotConflictError when the attempts of ``environment`` are lost to other writers."""
+        ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers."""
         check_isolation_level(isolation_level)
         self.snapshot = snapshot
         self.latest = snapshot if latest is None else latest

@@ -21,10 +21,10 @@ from deltalog import (
     DeltaTable,
     LogStore,
     MetadataChangedError,
-    SnapshotConflictError,
     StagedFiles,
     TransactionCanceledError,
     TransactionManager,
+    VersionConflictError,
 )
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, FaultyStore
@@ -64,7 +64,7 @@ def place() -> MemoryStore:
 def test_a_version_that_another_writer_took_is_a_conflict(any_store: LogStore, verb: str) -> None:
     DeltaTable.create(any_store, SCHEMA, properties=ICT, environment=environment())
     table = DeltaTable.open(rivals(any_store, 1), environment=environment())
-    with pytest.raises(SnapshotConflictError) as caught:
+    with pytest.raises(VersionConflictError) as caught:
         if verb == "write":
             table.write(rows(1))
         elif verb == "records":
@@ -82,7 +82,7 @@ def test_a_version_that_another_writer_took_is_a_conflict(any_store: LogStore, v
 
 def test_look_at_the_latest_version_and_write_again(place: MemoryStore) -> None:
     table = DeltaTable.open(rivals(place, 1), environment=environment())
-    with pytest.raises(SnapshotConflictError):
+    with pytest.raises(VersionConflictError):
         table.write(rows(1))
     assert table.latest().version == 1
     assert table.write(rows(1), expected_parent=1).version == 2
@@ -97,7 +97,7 @@ def test_a_handle_that_lost_looks_again_even_where_looking_costs_a_request() -> 
     clock = Clock()
     table = DeltaTable.create(store, SCHEMA, environment=environment(clock))
     DeltaTable.open(store, environment=environment(clock)).append(rows(100))
-    with pytest.raises(SnapshotConflictError):
+    with pytest.raises(VersionConflictError):
         table.write(rows(1))
     assert table.write(rows(2)).version == 2 and ids(table) == [2, 100]
 
@@ -107,7 +107,7 @@ def test_an_expected_parent_that_is_not_the_latest_is_a_conflict_before_data_is_
     store = CountingStore(place)
     table = DeltaTable.open(store, environment=environment())
     for parent in (0, 2):
-        with store.counted() as calls, pytest.raises(SnapshotConflictError) as caught:
+        with store.counted() as calls, pytest.raises(VersionConflictError) as caught:
             table.write(rows(2), expected_parent=parent)
         assert caught.value.expected_parent == parent and caught.value.winning_version == 1
         assert {method for method, _ in calls} == {"head"}
@@ -121,7 +121,7 @@ def test_an_expected_parent_that_is_gone_by_the_time_of_the_commit_is_a_conflict
         yield {"id": 1}
         appended(place, 100)()
 
-    with pytest.raises(SnapshotConflictError):
+    with pytest.raises(VersionConflictError):
         table.stream_write_records(interrupted(), expected_parent=0)
     assert ids(table) == [100]
 
@@ -147,7 +147,7 @@ def waiting(sleeps: list[float], draw: float = 1.0, **changes: Any) -> Any:
 
 def test_nothing_is_retried_unless_asked_for(place: MemoryStore) -> None:
     sleeps: list[float] = []
-    with pytest.raises(SnapshotConflictError):
+    with pytest.raises(VersionConflictError):
         DeltaTable.open(rivals(place, 1), environment=waiting(sleeps)).write(rows(1))
     assert sleeps == []
 
@@ -214,7 +214,7 @@ def test_waits_grow_to_their_limit_with_a_share_of_chance(
 def test_when_retries_are_exhausted_it_is_the_same_conflict(place: MemoryStore, retry_count: int) -> None:
     store = CountingStore(place)
     table = DeltaTable.open(rivals_on(store, place, 10), environment=environment())
-    with store.counted() as calls, pytest.raises(SnapshotConflictError) as caught:
+    with store.counted() as calls, pytest.raises(VersionConflictError) as caught:
         table.write(rows(1), retry_count=retry_count)
     assert calls.of("put_if_absent") == retry_count + 1
     assert caught.value.winning_version == retry_count + 1
@@ -226,7 +226,7 @@ def test_an_expected_parent_that_is_old_takes_one_retry(place: MemoryStore) -> N
     table = DeltaTable.open(place, environment=environment())
     assert table.write(rows(1), expected_parent=0, retry_count=1).commit_summary.parent == 1
     table = DeltaTable.open(rivals(place, 1), environment=environment())
-    with pytest.raises(SnapshotConflictError):
+    with pytest.raises(VersionConflictError):
         table.write(rows(2), expected_parent=0, retry_count=1)
 
 
@@ -361,7 +361,7 @@ def test_after_a_conflict_what_is_staged_is_committed_again_for_one_request(plac
     store = CountingStore(place)
     table = DeltaTable.open(rivals_on(store, place, 1), environment=environment())
     staged = table.stage(rows(1))
-    with pytest.raises(SnapshotConflictError):
+    with pytest.raises(VersionConflictError):
         table.commit_staged([staged])
     with store.counted() as calls:
         assert table.commit_staged([staged]).version == 2
@@ -436,5 +436,5 @@ def test_inside_a_transaction_over_tables_the_parent_is_strict_too(tmp_path: Pat
         catalog.table("db.t").append(pa.table({"id": [1]}))
         with pytest.raises(TransactionCanceledError) as caught:
             transaction.commit()
-    assert [type(conflict) for conflict in caught.value.conflicts] == [SnapshotConflictError]
+    assert [type(conflict) for conflict in caught.value.conflicts] == [VersionConflictError]
     assert catalog.table("db.t").snapshot().version == 1

@@ -14,15 +14,15 @@ from deltalog import (
     CallError,
     Dataset,
     DeltaTable,
+    EmptyDatasetError,
     LogStore,
     MissingRecordsError,
     MissingVersionError,
-    NoSnapshotsError,
     NotFoundError,
     RowTableRequiredError,
-    SnapshotConflictError,
     StoreError,
     TableNotFoundError,
+    VersionConflictError,
     VersionNotFoundError,
 )
 from deltalog.protocol.paths import commit_path
@@ -36,7 +36,7 @@ def empty(any_store: LogStore) -> Dataset:
 
 
 def test_an_empty_dataset_has_no_latest_version(empty: Dataset) -> None:
-    with pytest.raises(NoSnapshotsError) as caught:
+    with pytest.raises(EmptyDatasetError) as caught:
         empty.latest()
     assert isinstance(caught.value, TableNotFoundError) and isinstance(caught.value, LookupError)
 
@@ -163,7 +163,7 @@ def test_the_first_write_of_two_is_the_parent_of_the_other(retry_count: int) -> 
     mine = overtaken(store, lambda: Dataset(store, schema=SCHEMA, environment=environment()).write(rows(1)))
     dataset = Dataset(mine, schema=SCHEMA, environment=environment())
     if not retry_count:
-        with pytest.raises(SnapshotConflictError) as caught:
+        with pytest.raises(VersionConflictError) as caught:
             dataset.write(rows(2))
         assert (caught.value.expected_parent, caught.value.winning_version) == (None, 0)
         assert ids(dataset.table()) == [1]
@@ -184,7 +184,7 @@ def test_bytes_that_were_sent_before_another_writer_was_first_are_not_sent_again
 
 
 def test_a_first_write_that_names_a_parent_is_refused(empty: Dataset) -> None:
-    with pytest.raises(SnapshotConflictError, match="version 3 was expected"):
+    with pytest.raises(VersionConflictError, match="version 3 was expected"):
         empty.write(rows(1), expected_parent=3)
     assert empty.snapshots() == []
 

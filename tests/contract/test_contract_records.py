@@ -20,14 +20,14 @@ from deltalog import (
     DeltaTable,
     LogStore,
     MissingRecordsError,
-    PartitioningNotSupportedError,
     PrimitiveType,
     RowTableRequiredError,
     SchemaMismatchError,
-    SnapshotConflictError,
     StoreError,
     StructField,
     StructType,
+    UnpartitionedTableRequiredError,
+    VersionConflictError,
 )
 from deltalog.operations import data_files as data_files_module
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
@@ -105,7 +105,7 @@ def test_a_table_of_blobs_has_no_form_for_records(blobs: DeltaTable) -> None:
 def test_a_partitioned_table_is_refused_before_a_record_is_taken(store: LogStore) -> None:
     table = DeltaTable.create(store, SCHEMA, partition_by=["name"])
     stream = records(1)
-    with pytest.raises(PartitioningNotSupportedError, match="name"):
+    with pytest.raises(UnpartitionedTableRequiredError, match="name"):
         table.stream_write_records(stream)
     assert next(stream)["id"] == 0 and data_files(store) == []
 
@@ -305,7 +305,7 @@ def test_files_of_a_commit_that_failed_go_unless_a_version_may_name_them(store: 
     else:
         mine = overtaken(store, lambda: DeltaTable.open(store).append(rows()))
     table = DeltaTable.open(mine, environment=environment())
-    with pytest.raises(CommitStateUnknownError if keeps else SnapshotConflictError):
+    with pytest.raises(CommitStateUnknownError if keeps else VersionConflictError):
         table.stream_write_records(records(10))
     assert len(data_files(store)) == int(keeps)
 

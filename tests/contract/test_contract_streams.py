@@ -24,10 +24,10 @@ from deltalog import (
     LogStore,
     MetadataChangedError,
     PathExistsError,
-    SnapshotConflictError,
     StoreError,
     StreamWriter,
     UnsafePathError,
+    VersionConflictError,
 )
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.fs import LocalStore
@@ -280,7 +280,7 @@ def test_a_commit_that_fails_for_sure_leaves_nothing(store: LogStore) -> None:
 def test_a_lost_race_leaves_nothing(store: LogStore) -> None:
     DeltaTable.create_for_blobs(store)
     mine = overtaken(store, lambda: DeltaTable.open(store).write(b"first"))
-    with pytest.raises(SnapshotConflictError), streamed(DeltaTable.open(mine)) as writer:
+    with pytest.raises(VersionConflictError), streamed(DeltaTable.open(mine)) as writer:
         writer.commit()
     assert DeltaTable.open(store).open_blob().read() == b"first"
     assert len(left(store)) == 1  # the winner's

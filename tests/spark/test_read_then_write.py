@@ -163,7 +163,7 @@ def test_the_version_that_a_caller_expects(spark: Any, start: str) -> None:
     kept = spark.createDataFrame(load(spark, start).collect(), "id long, p string, d date")
     others_append(start)
     write = spark_ext.write(kept).mode("overwrite")
-    with pytest.raises(deltalog.SnapshotConflictError, match="version 0 was expected"):
+    with pytest.raises(deltalog.VersionConflictError, match="version 0 was expected"):
         write.option("expectedVersion", 0).save(start)
     assert write.option("expectedVersion", 1).save(start).version == 2
     assert ids(start) == [1, 2]

@@ -31,9 +31,9 @@ from deltalog.errors import (
     DeltaLogError,
     MetadataChangedError,
     MissingRecordsError,
-    PartitioningNotSupportedError,
     RowTableRequiredError,
     TableExistsError,
+    UnpartitionedTableRequiredError,
 )
 from deltalog.operations.contract.records import Records, record_batches
 from deltalog.operations.data_files import Checksum, check_checksum, discard
@@ -58,7 +58,7 @@ BLOBS_PROPERTY = "deltalog.blobs"
 class WriteOptions(TypedDict, total=False):
     """What every verb of the write contract can be told besides its data and metadata.
 
-    ``expected_parent``: the version that must be latest; SnapshotConflictError otherwise. None: the one that is when
+    ``expected_parent``: the version that must be latest; VersionConflictError otherwise. None: the one that is when
     the files are written. ``retry_count`` (0): how often the commit, and only that, is made again on top of another
     writer's, after waits that grow from ``retry_base_delay_ms`` (10) to ``retry_max_delay_ms`` (2000), of which the
     share ``retry_jitter`` (1.0) is left to chance. ``checksum="sha256"``: kept of each file. ``timestamp_column``: of
@@ -104,7 +104,7 @@ class Options:
     def environment(self, environment: Environment, parent: int | None, table: str) -> Environment:
         """The environment of a commit that is to follow ``parent`` (None: version 0).
 
-        Raises SnapshotConflictError when that is not the parent that was expected, and no retry may take it.
+        Raises VersionConflictError when that is not the parent that was expected, and no retry may take it.
         """
         tries = 1 + self.retry_count
         if self.expected_parent is not None and self.expected_parent != parent:
@@ -238,7 +238,7 @@ def stage_records(target: Target, records: Records | None, options: Options) -> 
     with target.begin(options) as transaction:
         _check_has_rows(transaction.metadata, "records")
         if transaction.metadata.partition_columns:
-            raise PartitioningNotSupportedError(
+            raise UnpartitionedTableRequiredError(
                 f"{target.store.url} is partitioned by {', '.join(transaction.metadata.partition_columns)}: a stream "
                 "of records goes into one file at a time. write(data) takes rows for partitioned tables."
             )

@@ -135,7 +135,7 @@ class StreamWriter:
     def commit(self) -> Snapshot:
         """Make the bytes the next version, of one row.
 
-        On an error, none of them stays, unless it is CommitStateUnknownError. Raises SnapshotConflictError and as
+        On an error, none of them stays, unless it is CommitStateUnknownError. Raises VersionConflictError and as
         Transaction.commit. Cost: 1 PUT of the row, and the commit.
         """
         self._check_open()

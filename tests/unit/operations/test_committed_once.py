@@ -18,9 +18,9 @@ from deltalog import (
     FilesCommittedError,
     InvalidActionError,
     LogStore,
-    SnapshotConflictError,
     StagedFiles,
     TransactionCanceledError,
+    VersionConflictError,
 )
 from deltalog.environment import RetryPolicy
 from deltalog.operations import known_files
@@ -112,7 +112,7 @@ def test_two_writers_that_commit_the_same_files_at_once_do_not_both_succeed() ->
     table = DeltaTable.open(
         overtaken(inner, lambda: rival.commit_staged([staged]), lambda: rival.delete()), environment=environment()
     )
-    with pytest.raises(SnapshotConflictError):
+    with pytest.raises(VersionConflictError):
         table.commit_staged([staged])
     with pytest.raises(FilesCommittedError):
         table.commit_staged([staged], retry_count=5)

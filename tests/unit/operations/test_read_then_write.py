@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import deltalog
-from deltalog import CallError, CommitConflictError, ConcurrentAppendError, DeltaTable, SnapshotConflictError
+from deltalog import CallError, CommitConflictError, ConcurrentAppendError, DeltaTable, VersionConflictError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int64())])
 
@@ -130,17 +130,17 @@ def test_the_version_that_a_caller_expects(url: str) -> None:
     data = pa.table(table.snapshot().scan().to_arrow().to_pydict(), SCHEMA)
     others_append(url, day=1)
     for write in (table.overwrite, table.append):
-        with pytest.raises(SnapshotConflictError, match=r"version 2 was expected .* version 3 is") as e:
+        with pytest.raises(VersionConflictError, match=r"version 2 was expected .* version 3 is") as e:
             write(data, expected_version=2)
         assert (e.value.expected_parent, e.value.winning_version, e.value.read_version) == (2, 3, 2)
-    with pytest.raises(SnapshotConflictError):
+    with pytest.raises(VersionConflictError):
         table.delete("day = 1", expected_version=2)
     with pytest.raises(CallError, match="expected_version"):
         table.append(data, expected_version="2")  # type: ignore[arg-type]
     with table.transaction(expected_version=3) as transaction:
         transaction.write(data.to_batches())
         others_append(url, day=7)
-        with pytest.raises(SnapshotConflictError, match="was taken by another writer") as e:
+        with pytest.raises(VersionConflictError, match="was taken by another writer") as e:
             transaction.commit()
     assert e.value.winning_version == 4
     read = table.snapshot().scan().to_arrow()
