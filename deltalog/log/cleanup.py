@@ -212,8 +212,8 @@ def _is_followed(listing: Listing, version: int) -> bool:
 def _is_sound(reader: LogReader, checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint can be read, as far as its small actions and the names of its sidecars tell."""
     try:
-        reader.checkpoint_state(checkpoint)
-        named = {reader.files.find_sidecar(name)[1] for name in reader.sidecars_of(checkpoint)}
+        reader.checkpoint(checkpoint).state()
+        named = {reader.files.find_sidecar(name)[1] for name in reader.checkpoint(checkpoint).sidecars()}
     except (InvalidCheckpointError, CorruptTableError):
         return False
     return all(reader.store.head(path) is not None for path in named)
@@ -278,7 +278,7 @@ def _fates_of_sidecars(
         if log_path(checkpoint.names[0]) in going or checkpoint.kind is LogFileKind.MULTI_PART_CHECKPOINT:
             continue
         try:
-            named |= {reader.files.find_sidecar(name)[1] for name in reader.sidecars_of(checkpoint)}
+            named |= {reader.files.find_sidecar(name)[1] for name in reader.checkpoint(checkpoint).sidecars()}
         except InvalidCheckpointError:
             reason = f"the checkpoint {checkpoint.names[0]} cannot be read, and may name it"
             return [CleanupDecision(_sidecar(meta), False, reason) for meta in metas]

@@ -13,11 +13,12 @@ from deltalog.arguments import checked
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log import file_statistics
+from deltalog.log.checkpoint.reader import FAST, LEAN, ReadParallelism
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checksum import check_against
 from deltalog.log.commit_summary import CommitSummary, summary_of
 from deltalog.log.file_statistics import Leaf
-from deltalog.log.reader import FAST, LEAN, LogReader, ReadParallelism
+from deltalog.log.reader import LogReader
 from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, State, advance, live_files, tail
 from deltalog.log.segment import Checkpoint, Listing, Segment, choose_segment
 from deltalog.log.table_totals import Totals, totals_after, totals_of
@@ -339,7 +340,9 @@ class Snapshot:
         after = tail(self._tail())
         checkpoint = self._segment.checkpoint
         if checkpoint is not None:
-            yield from self._reader.file_pieces(checkpoint, wanted, lambda piece: convert(after.on(piece)), parallelism)
+            yield from self._reader.checkpoint(checkpoint).file_pieces(
+                wanted, lambda piece: convert(after.on(piece)), parallelism
+            )
         if after.files.num_rows:
             yield from in_order(_slices(after.files, convert))
 
@@ -358,8 +361,8 @@ class Snapshot:
             yield after.on(unexpired_tombstones(self._tombstones, cutoff_ms))
         elif checkpoint is not None:
             wanted = Wanted("remove", TOMBSTONES)
-            yield from self._reader.file_pieces(
-                checkpoint, wanted, lambda piece: after.on(unexpired_tombstones(piece, cutoff_ms)), LEAN
+            yield from self._reader.checkpoint(checkpoint).file_pieces(
+                wanted, lambda piece: after.on(unexpired_tombstones(piece, cutoff_ms)), LEAN
             )
         yield after.tombstones(cutoff_ms)
 
@@ -570,7 +573,7 @@ def _load_segment(reader: LogReader, segment: Segment) -> Snapshot:
     if from_checksum is not None:
         features.check_reached(from_checksum.protocol, reader.store.url, reader.store.catalog)
         return from_checksum
-    base = PartialState() if segment.checkpoint is None else reader.checkpoint_state(segment.checkpoint)
+    base = PartialState() if segment.checkpoint is None else reader.checkpoint(segment.checkpoint).state()
     commits = reader.segment_commits(segment)
     state = advance(base, commits.actions).complete(reader.store.url, segment.version)
     features.check_reached(state.protocol, reader.store.url, reader.store.catalog)

@@ -24,6 +24,7 @@ from deltalog.commit.loop import CommitLoop
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
 from deltalog.expressions.predicates import complement
 from deltalog.log.checkpoint import writer as checkpoint_module
+from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.reader import LogReader
 from deltalog.operations import rewrite as rewrite_module
 from deltalog.operations import transaction as transaction_module
@@ -405,12 +406,12 @@ def names_the_checkpoint_after_the_next_version(patch: Patch) -> None:
 
 @mutant("I9", "I14", kinds={**KINDS, "application": 150, "checkpoint": 30}, checkpoints=1.0)
 def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
-    real: Any = LogReader.checkpoint_state
+    real: Any = CheckpointReader.state
 
-    def forget(self: Any, read: Any) -> Any:
-        return dataclasses.replace(real(self, read), transactions={})
+    def forget(self: Any) -> Any:
+        return dataclasses.replace(real(self), transactions={})
 
-    patch.setattr(LogReader, "checkpoint_state", forget)
+    patch.setattr(CheckpointReader, "state", forget)
     patch.setattr(hooks, "_write_checksum", lambda *args: None)  # which would tell them too
 
 

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError, InvalidCheckpointError, StoreError
 from deltalog.log.checkpoint.last_checkpoint import encode_hint
+from deltalog.log.checkpoint.reader import LEAN, THREADS
 from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
-from deltalog.log.reader import LEAN, THREADS
 from deltalog.log.replay import TOMBSTONES
 from deltalog.log.segment import Checkpoint
 from deltalog.log.snapshot import FEW_FILES, NewCheckpoint, Snapshot

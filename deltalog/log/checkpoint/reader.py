@@ -1,0 +1,260 @@
+"""Reads one checkpoint: its small actions, its file actions in pieces, and the sidecars that it names.
+
+Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-schema. A top-level file is Parquet, or JSON as a
+commit is; sidecars are Parquet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltalog.errors import (
+    CorruptTableError,
+    InvalidCheckpointError,
+    InvalidCommitError,
+    ObjectNotFoundError,
+    StoreError,
+)
+from deltalog.log.checkpoint.footer import check_footer
+from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_actions
+from deltalog.log.replay import PartialState, advance, files_table, tombstones_table
+from deltalog.log.segment import Checkpoint
+from deltalog.parallel import in_order
+from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+from deltalog.protocol.codec import CommitActions, decode_commit
+from deltalog.protocol.paths import log_path
+from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
+
+# Decoding is the processor's work: more threads than it has cores only hold more pieces.
+THREADS = min(4, os.cpu_count() or 4)
+# The small actions, and a field of each that is never null.
+_SINGLETONS = {
+    "protocol": "protocol.minReaderVersion",
+    "metaData": "metaData.id",
+    "txn": "txn.appId",
+    "domainMetadata": "domainMetadata.domain",
+}
+Piece = TypeVar("Piece")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadParallelism:
+    """How file actions are read: so many at a time, by so many threads, each so many pieces ahead of the caller."""
+
+    rows: int = 32_768
+    threads: int = THREADS
+    ahead: int = 4
+
+
+FAST, LEAN = ReadParallelism(), ReadParallelism(16_384, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    """A Parquet file with its footer and the dotted paths of its columns. Threads may share it."""
+
+    path: str
+    source: Any
+    footer: pq.FileMetaData
+    paths: frozenset[str]
+
+
+class CheckpointReader:
+    """Reads ``checkpoint`` from the log of ``store``; ``files`` are those that this log names.
+
+    Raises InvalidCheckpointError for a checkpoint that is damaged or gone, CorruptTableError where a sidecar is gone.
+    """
+
+    def __init__(self, store: LogStore, files: TableFiles, checkpoint: Checkpoint) -> None:
+        self._store = store
+        self._files = files
+        self._checkpoint = checkpoint
+
+    def state(self) -> PartialState:
+        """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError where one of the first two is absent.
+        Cost: some ranged GETs for each part."""
+        checkpoint = self._checkpoint
+        if checkpoint.is_json:
+            return advance(PartialState(), [self._json_file()])
+        protocol: Protocol | None = None
+        metadata: Metadata | None = None
+        transactions: dict[str, SetTransaction] = {}
+        domains: dict[str, DomainMetadata] = {}
+        for name in checkpoint.names:
+            for key, body in self._small_actions(log_path(name)):
+                if key == "protocol":
+                    protocol = Protocol.from_json(body)
+                elif key == "metaData":
+                    metadata = Metadata.from_json(body)
+                elif key == "txn":
+                    transaction = SetTransaction.from_json(body)
+                    transactions[transaction.app_id] = transaction
+                elif not body.get("removed"):
+                    domain = DomainMetadata.from_json({"removed": False, **body})
+                    domains[domain.domain] = domain
+        if protocol is None or metadata is None:
+            missing = "protocol" if protocol is None else "metaData"
+            # Not InvalidCheckpointError: this file is whole, so what it lacks was never in the table's state.
+            raise CorruptTableError(
+                f"{self._store.url}: checkpoint {checkpoint.names[0]} has no {missing} action. If the commits before "
+                "it are all there, delete it and the state is rebuilt from them."
+            )
+        return PartialState(protocol, metadata, transactions, domains)
+
+    def sidecars(self) -> list[str]:
+        """The paths of the sidecars, as the checkpoint spells them. Cost: a ranged GET or two for each part."""
+        if self._checkpoint.is_json:
+            return [sidecar.path for sidecar in self._json_file().sidecars]
+        found: list[str] = []
+        for name in self._checkpoint.names:
+            with contextlib.ExitStack() as stack:
+                found += self._sidecars_in(self._open(log_path(name), stack))
+        return found
+
+    def _sidecars_in(self, file: _OpenFile) -> list[str]:
+        pieces = self._parquet(file, ["sidecar.path"])
+        return [body["path"] for piece in pieces for _, body in small_actions(piece, ["sidecar"])]
+
+    def _small_actions(self, path: str) -> list[tuple[str, dict[str, Any]]]:
+        """The few rows that are no file actions. One column of each kind tells which row groups have them."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        with contextlib.ExitStack() as stack:
+            file = self._open(path, stack)
+            for group in range(file.footer.num_row_groups):
+                required = self._parquet(file, list(_SINGLETONS.values()), [group])
+                if any(column.null_count < len(column) for piece in required for column in piece.flatten().columns):
+                    for piece in self._parquet(file, list(_SINGLETONS), [group]):
+                        found.extend(small_actions(piece, _SINGLETONS))
+        return found
+
+    def file_pieces(
+        self, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism = FAST
+    ) -> Iterator[Piece]:
+        """The file actions in order, some ten thousand at a time, each piece through ``convert``.
+
+        ``convert`` is called by threads that read and decode side by side. What a piece drops makes room for the
+        next one, so less memory is touched. Cost: the columns, in ranged GETs.
+        """
+        checkpoint = self._checkpoint
+        sources: list[Callable[[], Iterator[Piece]]] = []
+        sidecars: list[str] = []
+        with contextlib.ExitStack() as stack:
+            if checkpoint.is_json:
+                top_level = self._json_file()
+                sources.append(lambda: iter([convert(_of_json(top_level, wanted))]))
+                sidecars = [sidecar.path for sidecar in top_level.sidecars]
+            else:
+                for name in checkpoint.names:
+                    file = self._open(log_path(name), stack)
+                    read = partial(self._file_actions, file, wanted, convert, parallelism)
+                    groups = range(file.footer.num_row_groups)
+                    # Threads take longer to begin than one piece takes to read.
+                    parts = (
+                        [list(groups)] if file.footer.num_rows <= parallelism.rows else [[group] for group in groups]
+                    )
+                    sources.extend(partial(read, part) for part in parts)
+                    sidecars += self._sidecars_in(file)
+            sources.extend(partial(self._sidecar, name, wanted, convert, parallelism) for name in sidecars)
+            yield from in_order(sources, parallelism.threads, parallelism.ahead)
+
+    def _sidecar(
+        self, named: str, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
+    ) -> Iterator[Piece]:
+        with contextlib.ExitStack() as stack:
+            file = self._open(self._files.find_sidecar(named)[1], stack)
+            yield from self._file_actions(file, wanted, convert, parallelism, None)
+
+    def _file_actions(
+        self,
+        file: _OpenFile,
+        wanted: Wanted,
+        convert: Callable[[pa.Table], Piece],
+        parallelism: ReadParallelism,
+        groups: Sequence[int] | None,
+    ) -> Iterator[Piece]:
+        for piece in self._parquet(file, wanted.stored(file.paths), groups, parallelism.rows):
+            with self._reading(file.path):
+                rows = file_actions(piece, wanted)
+            yield convert(rows)
+
+    def _open(self, path: str, stack: contextlib.ExitStack) -> _OpenFile:
+        """Open a Parquet file of a checkpoint for as long as ``stack`` lasts, and look at its footer."""
+        with self._reading(path):
+            source = self._store.open_input(path)
+            stack.callback(source.close)
+            with pq.ParquetFile(source) as file:
+                footer, schema = file.metadata, file.schema_arrow
+            groups = map(footer.row_group, range(footer.num_row_groups))
+            check_footer(schema, footer.num_rows, (group.total_byte_size for group in groups))
+            # The metadata of column chunks could tell those that are null throughout, but where a footer lies about
+            # a chunk, pyarrow ends the process.
+            paths = frozenset(footer.schema.column(leaf).path for leaf in range(footer.num_columns))
+            return _OpenFile(path, source, footer, paths)
+
+    def _parquet(
+        self,
+        file: _OpenFile,
+        columns: Sequence[str],
+        groups: Sequence[int] | None = None,
+        rows: int = FAST.rows,
+    ) -> Iterator[pa.Table]:
+        """The rows of those of ``columns`` that the file has, ``rows`` at a time."""
+        columns = present(columns, file.paths)
+        if not columns:
+            return
+        with (
+            self._reading(file.path),
+            pq.ParquetFile(
+                file.source,
+                metadata=file.footer,
+                page_checksum_verification=True,
+                coerce_int96_timestamp_unit="us",
+            ) as parquet,
+        ):
+            for batch in parquet.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False):
+                yield pa.Table.from_batches([batch])
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        """Turns what fails while a file of the checkpoint is read into an error that names the file."""
+        try:
+            yield
+        except ObjectNotFoundError as error:
+            if path in map(log_path, self._checkpoint.names):
+                raise self._unreadable(path, error) from error
+            raise CorruptTableError(
+                f"{self._store.url}: checkpoint {self._checkpoint.version} is there, but its sidecar {path} is "
+                "missing; something deletes files of the log. Restore it from a copy."
+            ) from error
+        except StoreError:
+            raise  # the store failed, which says nothing about the checkpoint
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._unreadable(path, error) from error
+
+    def _json_file(self) -> CommitActions:
+        """The actions of a top-level file that is JSON."""
+        path = log_path(self._checkpoint.names[0])
+        try:
+            return decode_commit(self._store.get(path), self._checkpoint.version)
+        except (InvalidCommitError, ObjectNotFoundError) as error:
+            raise self._unreadable(path, error) from error
+
+    def _unreadable(self, path: str, error: Exception) -> InvalidCheckpointError:
+        return InvalidCheckpointError(
+            f"{self._store.url}: {path} of checkpoint {self._checkpoint.version} cannot be read: {error}",
+            version=self._checkpoint.version,
+        )
+
+
+def _of_json(actions: CommitActions, wanted: Wanted) -> pa.Table:
+    table = files_table(actions.adds) if wanted.action == "add" else tombstones_table(actions.removes)
+    return table.select(wanted.text_schema.names)
