@@ -347,9 +347,9 @@ class Writer:
             raise
         rows, size = sum(rows_of(add) for add in adds), sum(add.size for add in adds)
         metrics = {"numFiles": str(len(adds)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
-        gone = plan.transaction.removed_rows
+        gone = plan.transaction.staged.removed_rows
         if removed:
-            metrics = {**plan.transaction.staged_metrics(), **metrics}
+            metrics = {**plan.transaction.staged.metrics(), **metrics}
             if gone is not None:
                 metrics["numDeletedRows"] = str(gone)
         parameters: dict[str, Any] = {
@@ -412,7 +412,7 @@ class Writer:
 
     def _write_parquet(self, plan: _Plan, directory: str) -> int:
         """The number of rows written, as the job counted them."""
-        demands = plan.transaction.rules()
+        demands = plan.transaction.row_writer.rules()
         frame = conformed(self._df, plan.data, plan.target, plan.partition_columns, demands)
         if plan.is_mapped:
             frame = mapped.under_stored_names(frame, plan.target)

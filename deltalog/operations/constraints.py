@@ -33,7 +33,7 @@ def add_constraint(
     transaction.read_whole_table()
     scan = snapshot.scan(columns=added.columns)
     added.check_all(pa.Table.from_batches([batch]) for batch in scan.batches())
-    transaction.set_constraint(name, expression)
+    transaction.metadata_changes.set_constraint(name, expression)
     parameters: Mapping[str, Any] = {"name": name, "expr": expression}
     return transaction.commit("ADD CONSTRAINT", parameters, user_metadata=user_metadata)
 
@@ -51,7 +51,7 @@ def drop_constraint(
         raise CallError(
             f"{transaction.reader.store.url} has no constraint {name!r}. It has: {', '.join(names) or 'none'}."
         )
-    transaction.set_constraint(name, None)
+    transaction.metadata_changes.set_constraint(name, None)
     parameters = {"name": name, "expr": found, "existed": "true"}
     return transaction.commit("DROP CONSTRAINT", parameters, user_metadata=user_metadata)
 

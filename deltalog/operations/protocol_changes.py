@@ -56,7 +56,7 @@ def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata
     protocol = features.with_features(transaction.protocol, [name])
     if protocol == transaction.protocol:
         return skipped(transaction)
-    transaction.set_protocol(protocol)
+    transaction.metadata_changes.set_protocol(protocol)
     parameters = {"newProtocol": canonical_json(protocol.to_json())}
     return transaction.commit("UPGRADE PROTOCOL", parameters, user_metadata=user_metadata)
 
@@ -93,7 +93,7 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
         transaction.read_whole_table()
         if name == row_tracking.FEATURE:
             _forget_row_ids(transaction, snapshot)
-        transaction.set_protocol(features.without_feature(transaction.protocol, name))
+        transaction.metadata_changes.set_protocol(features.without_feature(transaction.protocol, name))
         parameters = {"featureName": name, "truncateHistory": "false"}
         return transaction.commit("DROP FEATURE", parameters, user_metadata=user_metadata)
 
@@ -112,7 +112,7 @@ def _forget_row_ids(transaction: Transaction, snapshot: Snapshot) -> None:
         transaction.add(msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None))
     for domain in snapshot.domain_metadata:
         if domain.domain == row_tracking.DOMAIN:
-            transaction.stage_domain(msgspec.structs.replace(domain, removed=True))
+            transaction.metadata_changes.stage_domain(msgspec.structs.replace(domain, removed=True))
 
 
 # -------------------------------------------------------------------------------------- what holds a feature

@@ -98,14 +98,14 @@ def restore(
         return result
     if result.changes_nothing:
         return replace(result, commit=skipped(transaction))
-    transaction.require_serializable()
+    transaction.staged.require_serializable()
     transaction.read_whole_table()
-    transaction.read_all_domains()
+    transaction.staged.read_all_domains()
     transaction.remove_files(gone)
     transaction.add(*back, known=True)
     for domain in domains:
-        transaction.stage_domain(domain)
-    transaction.stage_state(protocol, metadata)
+        transaction.metadata_changes.stage_domain(domain)
+    transaction.metadata_changes.set_state(protocol, metadata)
     parameters = {"version": None if timestamp is not None else target.version, "timestamp": timestamp}
     metrics = {**_metrics(result), **_rows_metrics(_without(to_add, lost), gone)}
     commit = transaction.commit("RESTORE", parameters, metrics, user_metadata)
@@ -180,7 +180,7 @@ def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> M
         return before
     # It was turned on later: the files of then have the names of then.
     after = _with(before, {column_mapping.MODE_KEY: mode})
-    return metadata_update.complete(before, after, transaction.protocol, transaction.new_uuid)[1]
+    return metadata_update.complete(before, after, transaction.protocol, transaction.metadata_changes.new_uuid)[1]
 
 
 def _with(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:

@@ -134,17 +134,20 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
     if deletion.hits and deletion.by_vectors:
         _stage_vectors(transaction, deletion, metrics)
     elif deletion.hits:
-        adds = transaction.write_copies(_kept_rows(snapshot, deletion.hits))
+        adds = transaction.row_writer.write_copies(_kept_rows(snapshot, deletion.hits))
+        transaction.staged.add_written(adds)
         metrics["numAddedFiles"], metrics["numAddedBytes"] = len(adds), sum(add.size for add in adds)
         metrics["numCopiedRows"] = sum(len(hit.kept) for hit in deletion.hits)
     if deletion.as_changes:
-        metrics["numAddedChangeFiles"] = len(transaction.write_changes(_deleted_rows(snapshot, deletion)))
+        change_files = transaction.row_writer.write_changes(_deleted_rows(snapshot, deletion))
+        transaction.staged.add_change_files(change_files)
+        metrics["numAddedChangeFiles"] = len(change_files)
     return metrics
 
 
 def _stage_vectors(transaction: Transaction, deletion: Deletion, metrics: dict[str, int]) -> None:
     hits = deletion.hits
-    vectors = transaction.write_vectors([hit.deleted | hit.matched for hit in hits])
+    vectors = transaction.row_writer.write_deletion_vectors([hit.deleted | hit.matched for hit in hits])
     transaction.remove_files(deletion.partly)
     for hit, vector in zip(hits, vectors, strict=True):
         stats = masked_statistics(hit.file.stats, hit.rows)
@@ -174,7 +177,7 @@ def matching(
     predicate = as_predicate(where)
     assert predicate is not None
     bound = bind(predicate, schema)
-    rules = transaction.rules()
+    rules = transaction.row_writer.rules()
     wrong, example = 0, None
     for batch in read_once(reader):
         table = conformed(pa.Table.from_batches([batch]), schema, rules)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
 
 from deltalog.arguments import checked
 from deltalog.arrow_arrays import strings
@@ -20,15 +17,13 @@ from deltalog.commit.conflicts import (
     Base,
     IsolationLevel,
     Prepared,
-    Reads,
     check_isolation_level,
     files_still_fit,
     isolation_for,
-    replace_configuration,
 )
 from deltalog.commit.hooks import after_commit, standing
 from deltalog.commit.loop import ClockDriftWarning, CommitLoop, Committed, rebased_on
-from deltalog.commit.validate import adds_as_read_back, as_read_back, check_prepared
+from deltalog.commit.validate import check_prepared
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -37,7 +32,6 @@ from deltalog.errors import (
     CommitStateUnknownError,
     DeltaLogError,
     InvalidActionError,
-    InvalidPropertyError,
     MetadataChangedError,
     MissingVersionError,
     OperationTimeoutError,
@@ -47,44 +41,30 @@ from deltalog.errors import (
 )
 from deltalog.expressions.predicate_sql import as_predicate, shown
 from deltalog.expressions.predicates import Predicate, bind, columns_of
-from deltalog.log.file_statistics import live_rows
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import FILES, Commits, PartialState, advance, files_table, remove_actions
+from deltalog.log.replay import Commits, PartialState, advance, files_table
 from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot, UnreadSnapshot
 from deltalog.log.table_totals import NO_FILES, totals_after
 from deltalog.operations.data_files import (
     Checksum,
     Examine,
-    Layout,
-    change_file,
-    check_files,
-    describe_files,
-    discard,
-    with_kind,
-    write_rows,
 )
 from deltalog.operations.known_files import check_not_live
-from deltalog.operations.rules import Rules, rules_of
-from deltalog.operations.vectors import write_vectors
-from deltalog.protocol import column_mapping, features, metadata_update, row_tracking, timestamps
+from deltalog.operations.metadata_changes import MetadataChanges
+from deltalog.operations.row_writer import RowWriter
+from deltalog.operations.staged_actions import StagedActions
+from deltalog.protocol import column_mapping, features, row_tracking, timestamps
 from deltalog.protocol.actions import (
     AddCDCFile,
     AddFile,
-    DeletionVector,
-    DomainMetadata,
     Metadata,
     Protocol,
-    RemoveFile,
-    SetTransaction,
     plain,
 )
 from deltalog.protocol.codec import CommitActions, canonical_json, json_text
-from deltalog.protocol.partitions import check_partition_columns
-from deltalog.protocol.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, ISOLATION_LEVEL, check_assignment
-from deltalog.protocol.schema import PrimitiveType, StructField, StructType
-from deltalog.protocol.schema_enforcement import check_column_names
-from deltalog.read.changes import CHANGE_TYPE_FIELD
+from deltalog.protocol.properties import ISOLATION_LEVEL
+from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import in_partitions, split
 
 
@@ -114,6 +94,10 @@ class Transaction:
 
     Made by ``DeltaTable.transaction`` and ``DeltaTable.create_transaction``. Nothing is in the log before
     ``commit``; leaving the ``with`` block without it removes the files that this transaction wrote.
+
+    It is composed of three parts, which operations use too: ``staged`` (file actions and what they depend on),
+    ``row_writer`` (rows to files) and ``metadata_changes``. It has more public members than other classes, since it has
+    one for each kind of action that a commit may hold and each kind of read that it may depend on.
     """
 
     def __init__(
@@ -135,7 +119,6 @@ class Transaction:
         ``latest``: the latest version, where ``snapshot`` is the earlier one that was read.
         ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers."""
         check_isolation_level(isolation_level)
-        self.snapshot = snapshot
         self.latest = snapshot if latest is None else latest
         self.reader = reader
         self.committed: Snapshot | None = None  # the version that this transaction became
@@ -147,25 +130,9 @@ class Transaction:
         self._is_strict = is_strict
         self._annotations: Mapping[str, Any] | None = None
         self._txn_id = environment.new_uuid()
-        self._metadata = metadata
-        self._protocol = protocol
-        self._adds: list[AddFile] = []
-        self._encoded: tuple[Sequence[AddFile], bytes] | None = None  # many adds, and their lines
-        self._removes: list[RemoveFile] = []
-        self._removed_files: list[pa.Table] = []
-        self._cdc: list[AddCDCFile] = []
-        self._transactions: list[SetTransaction] = []
-        self._domains: list[DomainMetadata] = []
-        self._whole_table = False
-        self._all_domains = False
-        self._predicates: list[Predicate] = []
-        self._read_files: set[str] = set()
-        self._own_files: list[str] = []
-        self._written_before: list[str] = []  # of whoever commits this, and deletes them when that fails
-        self._given: dict[str, str] = {}  # files of the caller's, as the log names them: their paths in the store
-        self._unseen: list[AddFile] = []  # whose rows nobody has checked
-        self._seen_under: Rules | None = None  # the rules that written rows were checked by
-        self._seen_as: tuple[Metadata, Protocol] | None = None  # what these rules are those of
+        self._staged = StagedActions()
+        self._metadata_changes = MetadataChanges(snapshot, protocol, metadata, environment.new_uuid)
+        self._row_writer = RowWriter(reader, environment, self._metadata_changes)
         self._finished = False
 
     # ------------------------------------------------------------------------------------------- context
@@ -186,21 +153,12 @@ class Transaction:
         returned. Not possible after ``commit``."""
         self._check_open()
         self._finished = True
-        return discard(self.reader.store, self._own_files)
+        return self._row_writer.discard()
 
-    def hand_over(self) -> tuple[AddFile, ...]:
-        """End without a commit, and keep the files that were written: another transaction, in this process or any,
-        may ``add`` them. Whoever has them now deletes them if none does."""
-        self._check_open()
-        self._finished = True
-        return tuple(self._adds)
-
-    def written_before(self, paths: Iterable[str]) -> None:
-        """Name files, as the log does, that the caller wrote for this commit alone. When it fails they are the caller's
-        still, for another attempt or to be deleted; a transaction over several tables that has taken it up deletes them
-        when it is cancelled."""
-        self._check_open()
-        self._written_before.extend(paths)
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The version that this transaction has read; None where it creates the table."""
+        return self._metadata_changes.base
 
     @property
     def txn_id(self) -> str:
@@ -210,50 +168,40 @@ class Transaction:
     @property
     def metadata(self) -> Metadata:
         """The metadata as this transaction will leave it."""
-        if self._metadata is not None:
-            return self._metadata
-        assert self.snapshot is not None
-        return self.snapshot.metadata
+        return self._metadata_changes.metadata
 
     @property
     def protocol(self) -> Protocol:
         """The protocol as this transaction will leave it."""
-        if self._protocol is not None:
-            return self._protocol
-        assert self.snapshot is not None
-        return self.snapshot.protocol
+        return self._metadata_changes.protocol
 
     @property
     def schema(self) -> StructType:
         """The schema as this transaction will leave it."""
         return self.metadata.schema
 
-    @property
-    def adds(self) -> tuple[AddFile, ...]:
-        """The files that are staged to be added."""
-        return tuple(self._adds)
+    # --------------------------------------------------------------------------------------------- parts
 
     @property
-    def new_uuid(self) -> Callable[[], str]:
-        """Where fresh ids come from."""
-        return self._environment.new_uuid
+    def staged(self) -> StagedActions:
+        """The actions that are staged, and what they depend on. Raises CallError when this has ended."""
+        self._check_open()
+        return self._staged
 
     @property
-    def removed_rows(self) -> int | None:
-        """How many rows the files have that are staged to be removed, by their statistics; None where one has none.
-        Rows that staged files hold again are counted too. Cost: none; the statistics are parsed."""
-        counts = [live_rows(files) for files in self._removed_files]
-        return None if None in counts else sum(n for n in counts if n is not None)
+    def row_writer(self) -> RowWriter:
+        """Writes rows as the table will be. What it writes is not staged by itself. Raises CallError when this has
+        ended."""
+        self._check_open()
+        return self._row_writer
 
-    def staged_metrics(self) -> dict[str, str]:
-        """The operation metrics that follow from what is staged: numbers and bytes of files."""
-        metrics = {"numFiles": str(len(self._adds)), "numOutputBytes": str(sum(a.size for a in self._adds))}
-        if self._removes:
-            metrics["numRemovedFiles"] = str(len(self._removes))
-            metrics["numRemovedBytes"] = str(sum(r.size or 0 for r in self._removes))
-        return metrics
+    @property
+    def metadata_changes(self) -> MetadataChanges:
+        """The changes of protocol, metadata and domains. Raises CallError when this has ended."""
+        self._check_open()
+        return self._metadata_changes
 
-    # ------------------------------------------------------------------------------------------- staging
+    # ---------------------------------------------------------------------------------------------- rows
 
     def add(self, *files: AddFile, known: bool = False) -> None:
         """Stage add actions for files that lie below the table already. Raises InvalidActionError.
@@ -262,12 +210,7 @@ class Transaction:
         ``known``: they are rows of this version or an earlier one, and are not checked again. That no version has
         named the files before is for the caller to know; ``add_parquet_files`` looks.
         """
-        self._check_open()
-        lines, adds = adds_as_read_back(files)
-        if len(adds) >= _MANY and lines is not None:
-            self._encoded = adds, lines
-        self._adds.extend(adds)
-        self._unseen.extend(add for add in adds if add.data_change and not known)
+        self.staged.add(files, is_checked=known)
 
     def add_parquet_files(
         self,
@@ -294,20 +237,18 @@ class Transaction:
         Raises InvalidDataFileError, also for a file without field ids where columns are mapped by id. Cost: a HEAD and
         1 or 2 ranged GETs for each file, in threads; and for those that are not ``owned`` as ``Snapshot.files``.
         """
-        self._check_open()
         listed = list(files)
-        adds = describe_files(self.reader.store, listed, self._layout(), num_rows, examine)
-        if tags:
-            of_files = [dict(tags[path]) if path in tags else None for path, _ in listed]
-            adds = [msgspec.structs.replace(add, tags=each) for add, each in zip(adds, of_files, strict=True)]
-        adds = list(adds_as_read_back(adds)[1])
-        self._adds.extend(adds)
+        described = self.row_writer.describe(listed, tags, num_rows, examine)
+        adds = self._staged.add(described, is_checked=checked)
         if owned:
-            self._own_files.extend(add.path for add in adds)
+            self._row_writer.own(add.path for add in adds)
         else:
-            self._given.update((add.path, path) for add, (path, _) in zip(adds, listed, strict=True))
-        self._unseen.extend(() if checked else adds)
+            self._staged.note_callers_paths({add.path: path for add, (path, _) in zip(adds, listed, strict=True)})
         return adds
+
+    def add_cdc(self, *files: AddCDCFile) -> None:
+        """Stage change data files, which have for readers of changes what adds and removes do not say."""
+        self.staged.add_change_files(files)
 
     def write(self, reader: Any, *, checksum: Checksum | None = None) -> int:
         """Write a stream of Arrow batches into new files and stage them. The number of rows.
@@ -317,54 +258,9 @@ class Transaction:
         Raises SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for a constraint that is not
         supported. Cost: 1 PUT for each file.
         """
-        adds, rows = self._write_files(reader, replace(self._layout_of_new_rows(), checksum=checksum))
-        self._adds.extend(adds)
+        adds, rows = self.row_writer.write(reader, checksum)
+        self._staged.add_written(adds)
         return rows
-
-    def write_told(self, reader: Any) -> int:
-        """As ``write``, for a commit that has change files: the new files say themselves that their rows are
-        inserted, and count as change files too. Spec: PROTOCOL.md#add-cdc-file."""
-        layout = replace(self._layout_of_new_rows(), beside=(CHANGE_TYPE_FIELD,))
-        adds, rows = self._write_files(with_kind("insert", reader), layout)
-        self._adds.extend(adds)
-        self.add_cdc(*map(change_file, adds))
-        return rows
-
-    def write_copies(self, reader: Iterable[Any]) -> list[AddFile]:
-        """As ``write``, of rows that the table has already and that are moved: batches with the columns of
-        ``row_tracking.kept_columns`` after the table's own, so that rows keep their ids. The files."""
-        kept = row_tracking.kept_columns(self.metadata.configuration, self.reader.store.url)
-        beside = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
-        adds, _ = self._write_files(reader, replace(self._layout(), beside=beside))
-        self._adds.extend(adds)
-        return adds
-
-    def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
-        """Write change files and stage them: batches with the table's columns, each with the kind of its rows: insert,
-        delete, update_preimage or update_postimage. The files.
-
-        Once a commit has one, change readers look at nothing else of it, so it must tell every change. Raises
-        SchemaMismatchError. Cost: 1 PUT for each file.
-        """
-        batches = (batch for kind, each in changes for batch in with_kind(kind, (each,)))
-        adds, _ = self._write_files(batches, replace(self._layout(), beside=(CHANGE_TYPE_FIELD,), as_changes=True))
-        files = [change_file(add) for add in adds]
-        self.add_cdc(*files)
-        return files
-
-    def write_vectors(self, vectors: Sequence[BitMap64]) -> list[DeletionVector]:
-        """Store sets of row positions (from 0, in a Parquet file) as deletion vectors for files that are staged with
-        them. Cost: at most 1 PUT for each 2 MiB of them; small ones go into the log itself."""
-        self._check_open()
-        length = self._layout().prefix_length
-        return write_vectors(self.reader.store, vectors, self._environment.new_uuid, length, self._own_files.append)
-
-    def _write_files(self, reader: Iterable[Any], layout: Layout) -> tuple[list[AddFile], int]:
-        self._check_open()
-        environment = self._environment
-        adds, rows = write_rows(self.reader.store, reader, layout, environment.new_uuid, environment.clock_ms())
-        self._own_files.extend(add.path for add in adds)
-        return adds, rows
 
     def remove(self, paths: Iterable[str]) -> int:
         """Stage the removal of live files, by path as in the log. The number of files.
@@ -397,10 +293,9 @@ class Transaction:
         scan = snapshot.scan(where=where)
         files = scan.files()
         if scan.where is None:
-            self._whole_table = True
+            self._staged.read_whole_table()
         else:
-            self._predicates.append(scan.where)
-            self._read_files.update(files["path"].to_pylist())
+            self._staged.read_rows(scan.where, files["path"].to_pylist())
         return files
 
     def remove_files(self, files: pa.Table, data_change: bool = True) -> int:
@@ -410,13 +305,7 @@ class Transaction:
         these files.
         """
         self._existing("remove files")
-        if not (isinstance(files, pa.Table) and files.schema.equals(FILES)):
-            raise CallError("Files to be removed are rows of Snapshot.files(), with all of its columns.")
-        removes = remove_actions(files, self._environment.clock_ms(), data_change)
-        self._removes.extend(removes)
-        self._removed_files.append(files.select(["stats", "deletion_vector"]))
-        self._read_files.update(r.path for r in removes)
-        return len(removes)
+        return self._staged.remove(files, self._environment.clock_ms(), data_change)
 
     def replace_partitions(self) -> int:
         """Stage the removal of all live files in the partitions that the staged files lie in: dynamic partition
@@ -427,7 +316,7 @@ class Transaction:
         if not columns:
             raise CallError(f"{self.reader.store.url} has no partitions to replace.")
         keys = [column_mapping.physical_name(column, mapping) for column in columns]
-        values = dict.fromkeys(tuple(add.partition_values[key] for key in keys) for add in self._adds)
+        values = dict.fromkeys(tuple(add.partition_values[key] for key in keys) for add in self._staged.adds)
         return self.remove_files(self.find_files(in_partitions(list(values), columns)))
 
     def replace_where(self, where: Predicate | str) -> int:
@@ -448,7 +337,7 @@ class Transaction:
                 f"{', '.join(sorted(others))}. DeltaTable.overwrite(data, where=...) replaces rows by any columns."
             )
         mapping = column_mapping.mode_of(snapshot.metadata.configuration)
-        _, outside = split(files_table(self._adds), bound, snapshot.schema, snapshot.partition_columns, mapping)
+        _, outside = split(files_table(self._staged.adds), bound, snapshot.schema, snapshot.partition_columns, mapping)
         if outside.num_rows:
             example = dict(outside["partition_values"][0].as_py())
             raise SchemaMismatchError(
@@ -460,7 +349,7 @@ class Transaction:
     def read_whole_table(self) -> None:
         """Declare that what is staged depends on every row of the snapshot."""
         self._existing("declare a read")
-        self._whole_table = True
+        self._staged.read_whole_table()
 
     def declare_read(self, where: Predicate | str | None) -> None:
         """Declare that what is staged depends on the rows for which ``where`` is true; None: on all."""
@@ -469,20 +358,7 @@ class Transaction:
         else:
             self.find_files(where)
 
-    def read_all_domains(self) -> None:
-        """Declare that what is staged depends on every metadata domain of the snapshot."""
-        self._existing("declare a read")
-        self._all_domains = True
-
-    def require_serializable(self) -> None:
-        """Check conflicts at ``Serializable``, whatever the table's level: no rows may be added concurrently."""
-        self._check_open()
-        self._isolation_level = "Serializable"
-
-    def add_cdc(self, *files: AddCDCFile) -> None:
-        """Stage change data files, which tell readers of changes what adds and removes do not."""
-        self._check_open()
-        self._cdc.extend(as_read_back(file, AddCDCFile) for file in files)
+    # ------------------------------------------------------------------------------------------ metadata
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
         """Stage another schema, and partition columns where given. Columns are checked, rows are not.
@@ -490,11 +366,7 @@ class Transaction:
         With column mapping, a column is the one that had its id at that place, else the one of its name and type; any
         other is new and gets an id. Raises SchemaMismatchError.
         """
-        self._check_open()
-        schema_string = schema.to_json()
-        check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
-        columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
-        self._replace_metadata(schema_string=schema_string, partition_columns=check_partition_columns(schema, columns))
+        self.metadata_changes.set_schema(schema, partition_by)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Stage table properties; in-commit timestamps are enabled and disabled this way too.
@@ -502,74 +374,31 @@ class Transaction:
         Raises InvalidPropertyError for values that cannot be read and for the enablement pair, which the
         writer keeps. Features that a property needs are added to the protocol.
         """
-        self._check_open()
-        check_assignment(dict(properties))
-        named, kept = features.split_feature_properties(properties)
-        tracked = ENABLE_ROW_TRACKING.read(self.metadata.configuration)
-        if self.snapshot is not None and not tracked and ENABLE_ROW_TRACKING.read(kept):
-            self._check_row_ids(self.snapshot)
-        self._replace_configuration({**self.metadata.configuration, **kept})
-        self._protocol = features.with_features(self.protocol, named)
+        self.metadata_changes.set_properties(properties)
 
     def unset_properties(self, keys: Iterable[str]) -> None:
         """Stage the removal of table properties; absent ones are no error."""
-        self._check_open()
-        gone = set(keys)
-        check_assignment(dict.fromkeys(gone))
-        self._replace_configuration({k: v for k, v in self.metadata.configuration.items() if k not in gone})
-
-    def set_constraint(self, name: str, expression: str | None) -> None:
-        """Stage a CHECK constraint, or with None that it is gone. Rows that the table has are not checked."""
-        self._check_open()
-        key = f"{CONSTRAINT_PREFIX}{name.lower()}"
-        others = {k: v for k, v in self.metadata.configuration.items() if k.lower() != key}
-        self._replace_configuration(others if expression is None else {**others, key: expression})
+        self.metadata_changes.unset_properties(keys)
 
     def set_metadata(self, *, name: str | None = None, description: str | None = None) -> None:
         """Stage the name or the description of the table; what is not given stays."""
-        self._check_open()
-        given = {"name": name, "description": description}
-        self._replace_metadata(**{key: value for key, value in given.items() if value is not None})
-
-    def set_protocol(self, protocol: Protocol) -> None:
-        """Stage another protocol. Nothing that the table needs may be missing from it."""
-        self._check_open()
-        self._protocol = as_read_back(protocol, Protocol)
-
-    def stage_state(self, protocol: Protocol, metadata: Metadata) -> None:
-        """Stage protocol and metadata as they are, ids and names of columns included. Not checked before commit."""
-        self._check_open()
-        self._protocol, self._metadata = as_read_back(protocol, Protocol), as_read_back(metadata, Metadata)
+        self.metadata_changes.set_description(name, description)
 
     def set_domain_metadata(self, domain: str, configuration: str) -> None:
         """Stage the configuration of a metadata domain of your own: a JSON document, or any text.
 
         Names that begin with ``delta.`` belong to Delta: CallError. Adds the feature domainMetadata.
         """
-        _check_user_domain(domain, configuration)
-        self.stage_domain(DomainMetadata(domain=domain, configuration=configuration, removed=False))
+        self.metadata_changes.set_domain(domain, configuration)
 
     def remove_domain_metadata(self, domain: str) -> None:
         """Stage the removal of a metadata domain of your own; an absent one is no error."""
-        _check_user_domain(domain, "")
-        for found in self._existing("remove a metadata domain").domain_metadata:
-            if found.domain == domain:
-                self.stage_domain(msgspec.structs.replace(found, removed=True))
-
-    def stage_domain(self, action: DomainMetadata) -> None:
-        """Stage a domainMetadata action, of Delta's own domains too; the last one for a domain counts."""
-        self._check_open()
-        action = as_read_back(action, DomainMetadata)
-        self._domains = [*(d for d in self._domains if d.domain != action.domain), action]
-        self._protocol = features.with_features(self.protocol, ["domainMetadata"])
+        self._existing("remove a metadata domain")
+        self._metadata_changes.remove_domain(domain)
 
     def set_transaction(self, app_id: str, version: int) -> None:
         """Stage the progress of an application, so that a repeated run can be told from a new one."""
-        self._check_open()
-        if not (isinstance(app_id, str) and app_id and isinstance(version, int) and 0 <= version < 2**63):
-            raise CallError(f"An application id is text, its version a number from 0 on; got {app_id!r}, {version!r}.")
-        action = SetTransaction(app_id=app_id, version=version, last_updated=self._environment.clock_ms())
-        self._transactions.append(as_read_back(action, SetTransaction))
+        self.staged.set_transaction(app_id, version, self._environment.clock_ms())
 
     def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:
         """Set what commitInfo holds under ``deltalog`` besides the parent version: JSON values only. Raises
@@ -597,8 +426,8 @@ class Transaction:
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
         check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
         self._check_catalog()
-        self._check_given()
-        self._check_unseen()
+        self._check_new_paths()
+        self._row_writer.check(self._staged.unchecked, self._staged.adds)
         self._finished = True
         try:
             base, passed = self._after_others(prepared)
@@ -606,7 +435,7 @@ class Transaction:
         except (CommitStateUnknownError, OperationTimeoutError):
             raise  # a commit may name the files
         except (DeltaLogError, ClockDriftWarning) as error:  # as an error, that warning comes before anything is sent
-            keep_cleanup_errors(error, discard(self.reader.store, self._own_files))
+            keep_cleanup_errors(error, self._row_writer.discard())
             raise
         self._follow(replace(committed, winners=[*passed, *committed.winners]))
         return committed.result
@@ -659,7 +488,7 @@ class Transaction:
             latest = self._refresh()
             if not files_still_fit(self.snapshot.metadata, latest.metadata):
                 raise
-            self.snapshot = latest
+            self._metadata_changes.base = latest
         check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
         return self._engine.run(self.reader, prepared, self._base(), self._environment)
 
@@ -670,47 +499,30 @@ class Transaction:
         metrics: Mapping[str, Any],
         user_metadata: str | Mapping[str, Any] | None,
     ) -> Prepared:
-        snapshot = self.snapshot
-        changed_metadata = self._metadata if snapshot is None or self._metadata != snapshot.metadata else None
-        changed_protocol = self._protocol if snapshot is None or self._protocol != snapshot.protocol else None
-        app_ids = frozenset(t.app_id for t in self._transactions)
-        # Metadata staged as it already is writes nothing, and still asserts that it is so.
-        asserts_metadata = self._metadata is not None
+        staged, changes = self._staged, self._metadata_changes
         prepared = Prepared(
             txn_id=self._txn_id,
             operation=_operation(operation),
             parameters={name: _value_text(value) for name, value in _named(parameters, "parameters")},
             metrics={name: str(value) for name, value in _named(metrics, "metrics")},
             user_metadata=_as_text(user_metadata),
-            protocol=None if changed_protocol is None else as_read_back(changed_protocol, Protocol),
-            metadata=None if changed_metadata is None else as_read_back(changed_metadata, Metadata),
-            adds=tuple(self._adds),
-            add_lines=self._add_lines(),
-            removes=tuple(self._removes),
-            transactions=tuple(self._transactions),
-            domains=tuple(self._domains),
-            cdc=tuple(self._cdc),
-            written=(*self._own_files, *self._written_before),
+            protocol=changes.changed_protocol,
+            metadata=changes.changed_metadata,
+            adds=staged.adds,
+            add_lines=staged.add_lines,
+            removes=staged.removes,
+            transactions=staged.transactions,
+            domains=changes.domains,
+            cdc=staged.cdc,
+            written=(*self._row_writer.written_paths, *staged.files_of_caller),
             annotations=self._annotations,
             is_strict=self._is_strict,
-            read_version=None if snapshot is None else snapshot.version,
-            reads=Reads(
-                self._whole_table,
-                tuple(self._predicates),
-                frozenset(self._read_files),
-                app_ids,
-                asserts_metadata,
-                self._all_domains,
-            ),
+            read_version=None if changes.base is None else changes.base.version,
+            reads=staged.reads(changes.depends_on_metadata, changes.depends_on_files),
         )
-        wanted = self._isolation_level or ISOLATION_LEVEL.read(self.metadata.configuration)
-        return replace(prepared, isolation_level=isolation_for(prepared, wanted))
-
-    def _add_lines(self) -> bytes | None:
-        """The lines of the adds, where these are just those that were encoded when they came."""
-        if self._encoded is None or len(self._encoded[0]) != len(self._adds):
-            return None
-        return self._encoded[1] if all(map(operator.is_, self._encoded[0], self._adds)) else None
+        wanted = "Serializable" if staged.is_serializable else self._isolation_level
+        of_table = ISOLATION_LEVEL.read(changes.metadata.configuration)
+        return replace(prepared, isolation_level=isolation_for(prepared, wanted or of_table))
 
     def _base(self) -> Base:
         snapshot = self.snapshot
@@ -749,62 +561,17 @@ class Transaction:
 
     # -------------------------------------------------------------------------------------------- helpers
 
-    def rules(self) -> Rules:
-        """What the table demands of new rows, as this transaction will leave it.
-
-        Raises UnsupportedFeatureError, by name, where that cannot be honoured.
-        """
-        return rules_of(self.metadata, self.protocol, self.reader.store.url, self._environment.clock_ms)
-
-    def _layout_of_new_rows(self) -> Layout:
-        layout = replace(self._layout(), rules=self.rules())
-        self._seen_under, self._seen_as = layout.rules, (self.metadata, self.protocol)
-        return layout
-
     def _check_catalog(self) -> None:
         url, catalog = self.reader.store.url, self.reader.store.catalog
         features.check_reached(self.protocol, url, catalog)
         if self.snapshot is not None and features.is_catalog_managed(self.snapshot.protocol):
             features.check_stays_managed(self.snapshot.metadata, self.protocol, self.metadata, url)
 
-    def _check_given(self) -> None:
+    def _check_new_paths(self) -> None:
         """Files of the caller's are new, or take the place of themselves."""
-        if self._given and self.snapshot is not None:
-            removed = {remove.path for remove in self._removes}
-            check_not_live(self.snapshot, [path for name, path in self._given.items() if name not in removed])
-
-    def _check_unseen(self) -> None:
-        """Rows of files that nobody has looked at under the rules that will hold."""
-        if not self._unseen and self._seen_as in (None, (self.metadata, self.protocol)):
-            return
-        layout = replace(self._layout(), rules=self.rules())
-        if self._seen_under is not None and self._seen_under.demands != layout.rules.demands:
-            own = set(self._own_files)
-            self._unseen.extend(add for add in self._adds if add.path in own)
-        check_files(self.reader.files, self._unseen, layout)
-
-    def _layout(self) -> Layout:
-        return Layout.of(self.metadata)
-
-    def _replace_metadata(self, **changes: Any) -> None:
-        changed = msgspec.structs.replace(self.metadata, **changes)
-        self._protocol, self._metadata = metadata_update.complete(
-            self.metadata, changed, self.protocol, self._environment.new_uuid
-        )
-
-    def _replace_configuration(self, configuration: Mapping[str, str]) -> None:
-        self._replace_metadata(configuration=replace_configuration(self.metadata, configuration).configuration)
-
-    def _check_row_ids(self, snapshot: Snapshot) -> None:
-        """Refuse to turn row tracking on while files have no row ids; none may come in meanwhile."""
-        without = snapshot.files(["base_row_id"])["base_row_id"].null_count
-        if without:
-            raise InvalidPropertyError(
-                f"{snapshot.url}: {ENABLE_ROW_TRACKING.key} cannot be turned on: {without} files have no row ids, and "
-                "giving them some (a backfill) is not done here. Turn it on when a table is created.",
-                key=ENABLE_ROW_TRACKING.key,
-            )
-        self._whole_table = True
+        paths = self._staged.new_paths
+        if paths and self.snapshot is not None:
+            check_not_live(self.snapshot, paths)
 
     def _existing(self, what: str) -> Snapshot:
         self._check_open()
@@ -832,13 +599,6 @@ def gone_since(read: int, latest: int, table: str) -> CommitConflictError:
         winning_operation=None,
         read_version=read,
     )
-
-
-def _check_user_domain(domain: str, configuration: str) -> None:
-    if not (isinstance(domain, str) and domain and isinstance(configuration, str)):
-        raise CallError(f"A metadata domain has a name and a configuration as text; got {domain!r}.")
-    if domain.startswith("delta."):
-        raise CallError(f"The metadata domain {domain!r} belongs to Delta: choose a name without the prefix delta.")
 
 
 def _as_text(user_metadata: str | Mapping[str, Any] | None) -> str | None:

@@ -13,7 +13,7 @@ from deltalog.errors import CallError
 from deltalog.expressions.predicate_sql import shown
 from deltalog.expressions.predicates import Predicate
 from deltalog.operations import rewrite
-from deltalog.operations.data_files import as_reader
+from deltalog.operations.data_files import as_reader, change_file
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, features, metadata_update, widening
 from deltalog.protocol.actions import Format, Metadata, Protocol
@@ -127,15 +127,20 @@ def replace_where(
     reader = fitting(transaction, data)
     deletion = rewrite.plan(transaction, where)
     matching = rewrite.matching(transaction, reader, where)
-    rows = transaction.write_told(matching) if deletion.as_changes else transaction.write(matching)
+    if deletion.as_changes:
+        adds, rows = transaction.row_writer.write_inserts(matching)
+        transaction.staged.add_written(adds)
+        transaction.staged.add_change_files(map(change_file, adds))
+    else:
+        rows = transaction.write(matching)
     if not rows and deletion.is_empty and txn is None:
         return skipped(transaction)
-    told = len(transaction.adds) if deletion.as_changes else 0
+    inserted = len(transaction.staged.cdc)
     effect = rewrite.stage(transaction, deletion)
     metrics = {
-        **transaction.staged_metrics(),
+        **transaction.staged.metrics(),
         "numOutputRows": rows + effect["numCopiedRows"],
-        "numAddedChangeFiles": effect["numAddedChangeFiles"] + told,
+        "numAddedChangeFiles": effect["numAddedChangeFiles"] + inserted,
         **{name: effect[name] for name in _REPLACE_METRICS if name in effect},
     }
     return _commit_write(transaction, "Overwrite", _as_text(metrics), user_metadata, txn, predicate=_condition(where))
@@ -154,9 +159,9 @@ def replace_partitions(
     reader = fitting(transaction, data)
     written = _write(transaction, reader)
     transaction.replace_partitions()
-    if not transaction.adds and txn is None:
+    if not transaction.staged.adds and txn is None:
         return skipped(transaction)
-    metrics = {**written, **transaction.staged_metrics(), **_removed_rows(transaction)}
+    metrics = {**written, **transaction.staged.metrics(), **_removed_rows(transaction)}
     return _commit_write(transaction, "Overwrite", metrics, user_metadata, txn, isDynamicPartitionOverwrite=True)
 
 
@@ -236,12 +241,12 @@ def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.Reco
 
 def _write(transaction: Transaction, reader: pa.RecordBatchReader) -> dict[str, str]:
     rows = transaction.write(reader)
-    return {"numOutputRows": str(rows), **transaction.staged_metrics()}
+    return {"numOutputRows": str(rows), **transaction.staged.metrics()}
 
 
 def _removed_rows(transaction: Transaction) -> dict[str, str]:
     """The metric of an overwrite that removes whole files; none where their statistics do not tell."""
-    rows = transaction.removed_rows
+    rows = transaction.staged.removed_rows
     return {} if rows is None else {"numDeletedRows": str(rows)}
 
 

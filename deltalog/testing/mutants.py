@@ -29,6 +29,7 @@ from deltalog.log.reader import LogReader
 from deltalog.operations import rewrite as rewrite_module
 from deltalog.operations import transaction as transaction_module
 from deltalog.operations import verbs as operations_module
+from deltalog.operations.staged_actions import StagedActions
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import timestamps
 from deltalog.read import data_skipping
@@ -378,7 +379,7 @@ def removes_its_files_when_the_outcome_is_unknown(patch: Patch) -> None:
         try:
             return real(self, *args, **options)
         except CommitStateUnknownError:
-            transaction.discard(self.reader.store, self._own_files)
+            self._row_writer.discard()
             raise
 
     patch.setattr(Transaction, "commit", tidy)
@@ -426,7 +427,7 @@ def lists_through_a_cache(patch: Patch) -> None:
 
 @mutant("R1", run=run_row_schedule, features=["write serializable"], kinds={"restore": 2, "append": 3}, writers=3)
 def restores_past_appends_where_the_table_allows_that(patch: Patch) -> None:
-    patch.setattr(Transaction, "require_serializable", lambda self: None)
+    patch.setattr(StagedActions, "require_serializable", lambda self: None)
 
 
 @mutant("R1", run=run_row_schedule)
@@ -475,7 +476,7 @@ def replaces_partitions_without_reading_them(patch: Patch) -> None:
         try:
             return real(self)
         finally:
-            self._predicates.clear()
+            self.staged._predicates.clear()
 
     patch.setattr(Transaction, "replace_partitions", unread)
 
@@ -517,7 +518,7 @@ def moves_rows_past_the_commit_that_turns_row_ids_on(patch: Patch) -> None:
 
 @mutant("R1", run=run_row_schedule, kinds={"append": 1, "restore": 3, "domain": 3})
 def restores_past_a_change_of_domains(patch: Patch) -> None:
-    patch.setattr(Transaction, "read_all_domains", lambda self: None)
+    patch.setattr(StagedActions, "read_all_domains", lambda self: None)
 
 
 @mutant("R4", run=run_row_schedule, features=["changes"])
@@ -549,8 +550,8 @@ def plans_on_what_it_remembers(patch: Patch) -> None:
 
     def remembered(self: Any, **options: Any) -> Any:
         found = real(self, **options)
-        found.snapshot = getattr(self, "_first", None) or found.snapshot
-        self._first = found.snapshot
+        changes = found.metadata_changes
+        changes.base = self._first = getattr(self, "_first", None) or changes.base
         return found
 
     patch.setattr(DeltaTable, "transaction", remembered)

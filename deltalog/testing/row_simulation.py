@@ -319,9 +319,8 @@ def _move(turn: Turn, table: DeltaTable) -> Operate:
             if not hits:
                 return None
             transaction.remove_files(files, data_change=False)
-            transaction.write_copies(rewrite._kept_rows(snapshot, hits))
-            inside: Any = transaction
-            inside._adds = [msgspec.structs.replace(add, data_change=False) for add in transaction.adds]
+            moved = transaction.row_writer.write_copies(rewrite._kept_rows(snapshot, hits))
+            transaction.staged.add_written(msgspec.structs.replace(add, data_change=False) for add in moved)
             return transaction.commit("OPTIMIZE", user_metadata=token)
 
     return move

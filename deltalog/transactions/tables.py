@@ -125,7 +125,7 @@ class ManagedTables:
                 clock_ms=self._environment.clock_ms(),
             )
         with table.transaction() as transaction:
-            transaction.set_protocol(features.with_features(transaction.protocol, [CATALOG_MANAGED]))
+            transaction.metadata_changes.set_protocol(features.with_features(transaction.protocol, [CATALOG_MANAGED]))
             transaction.set_properties({
                 ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
                 CATALOG_ID_KEY: self.coordinator.catalog_id,

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyroaring import BitMap64
 
 import deltalog
 from deltalog import (
@@ -41,7 +40,7 @@ from deltalog import (
     open_store,
 )
 from deltalog.operations.contract.stream import StreamWriter
-from deltalog.protocol.actions import AddCDCFile, DomainMetadata
+from deltalog.protocol.actions import AddCDCFile
 from deltalog.read.changes import Changes
 from tests.support.core import environment, tree
 
@@ -277,14 +276,9 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
 }
 # What a transaction is told, before a commit that must leave a table that opens.
 STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
-    "written_before": lambda w: {"paths": []},
     "add": lambda w: {"files": w.table().stage(ROWS).files[0], "known": False},
     "add_parquet_files": lambda w: {"files": []},
     "write": lambda w: {"reader": ROWS.to_reader()},
-    "write_told": lambda w: {"reader": ROWS.to_reader()},
-    "write_copies": lambda w: {"reader": []},
-    "write_changes": lambda w: {"changes": []},
-    "write_vectors": lambda w: {"vectors": [BitMap64([1])]},
     "remove": lambda w: {"paths": []},
     "remove_all_files": lambda w: {},
     "find_files": lambda w: {},
@@ -292,28 +286,19 @@ STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
     "replace_partitions": lambda w: {},
     "replace_where": lambda w: {"where": "true"},
     "read_whole_table": lambda w: {},
-    "read_all_domains": lambda w: {},
     "declare_read": lambda w: {"where": "true"},
-    "require_serializable": lambda w: {},
     "check_conflicts": lambda w: {},
     "add_cdc": lambda w: {"files": AddCDCFile(path="x", partition_values={}, size=1, data_change=False)},
     "set_schema": lambda w: {"schema": SCHEMA},
     "set_properties": lambda w: {"properties": {"a": "b"}},
     "unset_properties": lambda w: {"keys": ["a"]},
-    "set_constraint": lambda w: {"name": "c", "expression": "i > 0"},
     "set_metadata": lambda w: {},
-    "set_protocol": lambda w: {"protocol": w.table().snapshot().protocol},
-    "stage_state": lambda w: {"protocol": w.table().snapshot().protocol, "metadata": w.table().snapshot().metadata},
     "set_domain_metadata": lambda w: {"domain": "d", "configuration": "x"},
     "remove_domain_metadata": lambda w: {"domain": "d"},
-    "stage_domain": lambda w: {"action": DomainMetadata(domain="d", configuration="x", removed=False)},
     "set_transaction": lambda w: {"app_id": "a", "version": 1},
     "set_commit_annotations": lambda w: {"annotations": {}},
     "commit": lambda w: {},
     "abort": lambda w: {},
-    "hand_over": lambda w: {},
-    "staged_metrics": lambda w: {},
-    "rules": lambda w: {},
 }
 FUNCTIONS: dict[str, Callable[[World], Call]] = {
     "open_store": lambda w: (open_store, {"url": w.place}),
@@ -466,7 +451,7 @@ def _stage(name: str, world: World) -> Call:
                 getattr(transaction, name)(files, **given)
             else:
                 getattr(transaction, name)(**given)
-            if name not in ("commit", "abort", "hand_over"):
+            if name not in ("commit", "abort"):
                 transaction.commit()
 
     return call, STAGING[name](world)

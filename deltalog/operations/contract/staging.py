@@ -242,14 +242,15 @@ def stage_records(target: Target, records: Records | None, options: Options) -> 
                 f"{target.store.url} is partitioned by {', '.join(transaction.metadata.partition_columns)}: a stream "
                 "of records goes into one file at a time. write(data) takes rows for partitioned tables."
             )
-        filled = frozenset(transaction.rules().fillings)
+        filled = frozenset(transaction.row_writer.rules().fillings)
         return _staged(transaction, record_batches(records, transaction.schema, filled), options)
 
 
 def _staged(transaction: Transaction, batches: Iterable[pa.RecordBatch], options: Options) -> StagedFiles:
     span = _Span(transaction.schema, options.timestamp_column)
     rows = transaction.write(span.watch(batches), checksum=options.checksum)
-    files, metadata = transaction.hand_over(), transaction.metadata
+    files, metadata = transaction.staged.adds, transaction.metadata
+    transaction.row_writer.release()
     version = -1 if transaction.snapshot is None else _shared_version(transaction.snapshot)
     return StagedFiles(files, rows, metadata, options.timestamp_column, span.first_us, span.last_us, version)
 
@@ -312,8 +313,9 @@ def commit_staged(
             if not owned:
                 _check_is_new(each, transaction.snapshot, "Nothing was committed.")
             transaction.add(*each.files, known=each.table == transaction.metadata)
-            transaction.written_before(file.path for file in each.files if owned)
-        return {"numOutputRows": str(rows), **transaction.staged_metrics()}
+            if owned:
+                transaction.staged.keep_for_caller(file.path for file in each.files)
+        return {"numOutputRows": str(rows), **transaction.staged.metrics()}
 
     keys = [(target.store.url, file.path) for each in staged for file in each.files]
     try:

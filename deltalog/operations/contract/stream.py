@@ -106,7 +106,7 @@ class StreamWriter:
                     f"{target.store.url} holds rows in Parquet files, not bytes: use write or stream_write_records. "
                     "DeltaTable.create_for_blobs makes a table of blobs."
                 )
-            self.path = f"{BLOBS_DIRECTORY}/{transaction.new_uuid()}"
+            self.path = f"{BLOBS_DIRECTORY}/{transaction.row_writer.new_uuid()}"
         self.size_bytes = 0
         self.cleanup_errors: tuple[Exception, ...] = ()
         self._sending = contextlib.ExitStack()
@@ -184,8 +184,8 @@ class StreamWriter:
             raise BlobTableRequiredError(f"{self._target.store.url} is no table of blobs any more.")
         row = pa.table({name: [value] for name, value in {"sha256": None, **self._blob()}.items()})
         transaction.write(row.select(BLOB_SCHEMA.names).to_batches(), checksum=self._options.checksum)
-        transaction.written_before([encode_path(self.path)])
-        return {"numOutputRows": "1", **transaction.staged_metrics()}
+        transaction.staged.keep_for_caller([encode_path(self.path)])
+        return {"numOutputRows": "1", **transaction.staged.metrics()}
 
     def _blob(self) -> dict[str, Any]:
         """What commit and row say of the bytes."""

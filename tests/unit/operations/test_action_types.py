@@ -98,19 +98,21 @@ POISON: dict[str, Callable[[DeltaTable], object]] = {
     "metrics that are none": lambda t: _staged(t, lambda x: None, operation="X", metrics=[1]),
     "annotation no number": lambda t: _staged(t, lambda x: x.set_commit_annotations({"a": NAN})),
     "protocol": lambda t: _staged(
-        t, lambda x: x.set_protocol(Protocol(min_reader_version=True, min_writer_version="2"))  # type: ignore[arg-type]
+        t, lambda x: x.metadata_changes.set_protocol(Protocol(min_reader_version=True, min_writer_version="2"))  # type: ignore[arg-type]
     ),
-    "protocol that is none": lambda t: _staged(t, lambda x: x.set_protocol({"minReaderVersion": 1})),
-    "metadata": lambda t: _staged(t, lambda x: x.stage_state(x.protocol, _metadata(t, created_time=2**63))),
+    "protocol that is none": lambda t: _staged(t, lambda x: x.metadata_changes.set_protocol({"minReaderVersion": 1})),
+    "metadata": lambda t: _staged(
+        t, lambda x: x.metadata_changes.set_state(x.protocol, _metadata(t, created_time=2**63))
+    ),
     "metadata's columns": lambda t: _staged(
-        t, lambda x: x.stage_state(x.protocol, _metadata(t, partition_columns="i"))
+        t, lambda x: x.metadata_changes.set_state(x.protocol, _metadata(t, partition_columns="i"))
     ),
     "metadata's schema": lambda t: _staged(
-        t, lambda x: x.stage_state(x.protocol, _metadata(t, schema_string='{"type":"struct"}'))
+        t, lambda x: x.metadata_changes.set_state(x.protocol, _metadata(t, schema_string='{"type":"struct"}'))
     ),
-    "metadata's id": lambda t: _staged(t, lambda x: x.stage_state(x.protocol, _metadata(t, id=b"x"))),
+    "metadata's id": lambda t: _staged(t, lambda x: x.metadata_changes.set_state(x.protocol, _metadata(t, id=b"x"))),
     "a domain's action": lambda t: _staged(
-        t, lambda x: x.stage_domain(DomainMetadata(domain="d", configuration=5, removed=False))  # type: ignore[arg-type]
+        t, lambda x: x.metadata_changes.stage_domain(DomainMetadata(domain="d", configuration=5, removed=False))  # type: ignore[arg-type]
     ),
     "a change file": lambda t: _staged(
         t, lambda x: x.add_cdc(AddCDCFile(path=5, partition_values={}, size=1, data_change=False))  # type: ignore[arg-type]

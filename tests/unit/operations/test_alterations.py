@@ -196,7 +196,7 @@ def test_columns_that_expressions_speak_of(metadata: dict[str, str], properties:
     with table.transaction() as transaction:
         other = StructField("other", LONG, True, metadata)
         transaction.set_schema(StructType((*transaction.schema.fields, other)))
-        transaction._replace_configuration({**transaction.metadata.configuration, **properties})
+        transaction.metadata_changes._replace_configuration({**transaction.metadata.configuration, **properties})
         for change in (
             lambda: alterations.rename_column(transaction, "id", "key", None),
             lambda: alterations.drop_columns(transaction, ["id"], None),

@@ -127,7 +127,8 @@ def test_low_level_adds_of_the_same_file_at_once_do_not_both_succeed() -> None:
     inner = memory()
     with create(inner).transaction() as transaction:
         transaction.write(rows(1).to_batches())
-        files = transaction.hand_over()
+        files = transaction.staged.adds
+        transaction.row_writer.release()
 
     def add(table: DeltaTable) -> None:
         with table.transaction() as transaction:

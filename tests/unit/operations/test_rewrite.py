@@ -172,7 +172,7 @@ def test_statistics_without_null_counts_prove_nothing() -> None:
     table = table_of(store, [], {})
     with table.transaction() as transaction:
         transaction.write(arrow([(1, "a", 5, None, None), (2, "a", None, None, None)]).to_reader())
-        (add,) = transaction.adds
+        (add,) = transaction.staged.adds
         transaction.abort()
     sink = pa.BufferOutputStream()
     pq.write_table(arrow([(1, "a", 5, None, None), (2, "a", None, None, None)]), sink)

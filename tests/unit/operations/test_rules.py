@@ -167,7 +167,7 @@ def test_a_default_counts_only_where_the_protocol_has_the_feature() -> None:
     table = table_of(column("a"), column("b", CURRENT_DEFAULT="1"))
     with table.transaction() as transaction:
         bare = transaction.protocol.__class__(min_reader_version=1, min_writer_version=2)
-        transaction.stage_state(bare, transaction.metadata)
+        transaction.metadata_changes.set_state(bare, transaction.metadata)
         transaction.commit()
     table.append(pa.table({"a": pa.array([1], pa.int64())}))
     assert stored(table) == [{"a": 1, "b": None}]
@@ -217,7 +217,7 @@ def test_rules_that_are_staged_after_the_rows_count() -> None:
     table = table_of(column("a"))
     with table.transaction() as transaction:
         transaction.write(pa.table({"a": pa.array([-1], pa.int64())}).to_reader())
-        transaction.set_constraint("positive", "a > 0")
+        transaction.metadata_changes.set_constraint("positive", "a > 0")
         with pytest.raises(ConstraintViolationError):
             transaction.commit()
 
@@ -322,7 +322,7 @@ def test_rows_that_come_in_meanwhile_conflict_with_a_new_constraint() -> None:
     other = DeltaTable.open(table._reader.store, environment=environment())
     with table.transaction() as transaction:
         transaction.read_whole_table()
-        transaction.set_constraint("positive", "a > 0")
+        transaction.metadata_changes.set_constraint("positive", "a > 0")
         other.append(pa.table({"a": pa.array([-1], pa.int64())}))
         with pytest.raises(ConcurrentAppendError):
             transaction.commit("ADD CONSTRAINT")

@@ -1,0 +1,163 @@
+"""Writes rows into data files below the table, under the rules of the table, and describes them as add actions.
+
+Spec: PROTOCOL.md#data-files, #add-cdc-file, #deletion-vectors, #row-tracking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from pyroaring import BitMap64
+
+from deltalog.environment import Environment
+from deltalog.log.reader import LogReader
+from deltalog.operations.data_files import (
+    Checksum,
+    Examine,
+    Layout,
+    change_file,
+    check_files,
+    describe_files,
+    discard,
+    with_kind,
+    write_rows,
+)
+from deltalog.operations.metadata_changes import MetadataChanges
+from deltalog.operations.rules import Rules, rules_of
+from deltalog.operations.vectors import write_vectors
+from deltalog.protocol import row_tracking
+from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, Protocol
+from deltalog.protocol.schema import PrimitiveType, StructField
+from deltalog.read.changes import CHANGE_TYPE_FIELD
+
+
+class RowWriter:
+    """Writes the rows of one transaction, and owns the files that it wrote until they are committed or released.
+
+    Rows are written as the table will be after the transaction: its columns, layout and rules. Every method that
+    writes raises SchemaMismatchError for rows that do not fit, and leaves no file of its own behind when it fails.
+    """
+
+    def __init__(self, reader: LogReader, environment: Environment, changes: MetadataChanges) -> None:
+        self._reader = reader
+        self._environment = environment
+        self._changes = changes
+        self._written_paths: list[str] = []
+        self._applied_rules: Rules | None = None  # those that written rows were checked by
+        self._rules_are_of: tuple[Metadata, Protocol] | None = None
+
+    @property
+    def written_paths(self) -> tuple[str, ...]:
+        """The files that the transaction owns, as the log names them."""
+        return tuple(self._written_paths)
+
+    def new_uuid(self) -> str:
+        """A fresh id for the name of a file."""
+        return self._environment.new_uuid()
+
+    def own(self, paths: Iterable[str]) -> None:
+        """Take over files, as the log names them, that others wrote for this transaction alone."""
+        self._written_paths.extend(paths)
+
+    def release(self) -> None:
+        """Leave the files that were written to the caller, who commits them in another transaction or deletes them."""
+        self._written_paths.clear()
+
+    def discard(self) -> list[Exception]:
+        """Delete the files that the transaction owns, best effort; what could not be deleted, and why, is returned."""
+        return discard(self._reader.store, self._written_paths)
+
+    # ------------------------------------------------------------------------------------------------ rules
+
+    def rules(self) -> Rules:
+        """What the table demands of new rows, as the transaction will leave it. Raises UnsupportedFeatureError, by
+        name, where that cannot be honoured."""
+        changes = self._changes
+        return rules_of(changes.metadata, changes.protocol, self._reader.store.url, self._environment.clock_ms)
+
+    def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
+        """Check the rows of ``unchecked`` files by the rules, and those of all files among ``adds`` that were written
+        here where the rules have changed since. Raises ConstraintViolationError, InvalidDataFileError. Cost: none
+        without rules, else the GETs of the columns that they look at."""
+        changes = self._changes
+        if not unchecked and self._rules_are_of in (None, (changes.metadata, changes.protocol)):
+            return
+        layout = replace(self._layout(), rules=self.rules())
+        files = list(unchecked)
+        if self._applied_rules is not None and self._applied_rules.demands != layout.rules.demands:
+            own = set(self._written_paths)
+            files.extend(add for add in adds if add.path in own)
+        check_files(self._reader.files, files, layout)
+
+    # ------------------------------------------------------------------------------------------------ rows
+
+    def write(self, rows: Any, checksum: Checksum | None = None) -> tuple[list[AddFile], int]:
+        """Write new rows, a stream of Arrow batches: the add actions and the number of rows. Columns that are absent
+        are generated or get their default where the table says so, else they are null.
+
+        Raises ConstraintViolationError, UnsupportedFeatureError as ``rules``. Cost: 1 PUT for each file.
+        """
+        return self._write(rows, replace(self._layout_of_new_rows(), checksum=checksum))
+
+    def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
+        """As ``write``, for a commit that has change files: each file says itself that its rows are inserted, and is to
+        be staged as a change file too (``change_file``)."""
+        layout = replace(self._layout_of_new_rows(), beside=(CHANGE_TYPE_FIELD,))
+        return self._write(with_kind("insert", rows), layout)
+
+    def write_copies(self, rows: Iterable[Any]) -> list[AddFile]:
+        """Write rows that the table has already and that are moved: batches with the columns of
+        ``row_tracking.kept_columns`` after the table's own, so that rows keep their ids."""
+        kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
+        beside = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
+        return self._write(rows, replace(self._layout(), beside=beside))[0]
+
+    def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
+        """Write change files: batches with the table's columns, each with the kind of its rows: insert, delete,
+        update_preimage or update_postimage.
+
+        Once a commit has one, change readers look at nothing else of it, so it must have every change. Cost: 1 PUT for
+        each file.
+        """
+        batches = (batch for kind, each in changes for batch in with_kind(kind, (each,)))
+        adds, _ = self._write(batches, replace(self._layout(), beside=(CHANGE_TYPE_FIELD,), as_changes=True))
+        return [change_file(add) for add in adds]
+
+    def write_deletion_vectors(self, vectors: Sequence[BitMap64]) -> list[DeletionVector]:
+        """Store sets of row positions (from 0, in a Parquet file) as deletion vectors. Cost: at most 1 PUT for each
+        2 MiB of them; small ones go into the log itself."""
+        length = self._layout().prefix_length
+        return write_vectors(self._reader.store, vectors, self.new_uuid, length, self._written_paths.append)
+
+    def describe(
+        self,
+        files: Sequence[tuple[str, Mapping[str, str | None]]],
+        tags: Mapping[str, Mapping[str, str]] | None,
+        num_rows: int | None,
+        examine: Examine | None,
+    ) -> list[AddFile]:
+        """Add actions for Parquet files that others wrote. As ``Transaction.add_parquet_files``."""
+        adds = describe_files(self._reader.store, files, self._layout(), num_rows, examine)
+        if not tags:
+            return adds
+        of_files = [dict(tags[path]) if path in tags else None for path, _ in files]
+        return [msgspec.structs.replace(add, tags=each) for add, each in zip(adds, of_files, strict=True)]
+
+    # ---------------------------------------------------------------------------------------------- helpers
+
+    def _layout(self) -> Layout:
+        return Layout.of(self._changes.metadata)
+
+    def _layout_of_new_rows(self) -> Layout:
+        layout = replace(self._layout(), rules=self.rules())
+        self._applied_rules, self._rules_are_of = layout.rules, (self._changes.metadata, self._changes.protocol)
+        return layout
+
+    def _write(self, rows: Iterable[Any], layout: Layout) -> tuple[list[AddFile], int]:
+        environment = self._environment
+        adds, count = write_rows(self._reader.store, rows, layout, environment.new_uuid, environment.clock_ms())
+        self._written_paths.extend(add.path for add in adds)
+        return adds, count
