@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
+from deltalog.commit.committer import FileSystemCommitter
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary
@@ -150,6 +151,7 @@ class Dataset:
             environment = options.environment(self._environment, None, self.url)
             return Transaction(
                 self._reader,
+                FileSystemCommitter(self._reader.store),
                 environment,
                 None,
                 metadata=metadata,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog.locate import open_location
+from deltalog.commit.committer import Committer, FileSystemCommitter
 from deltalog.commit.conflicts import IsolationLevel
 from deltalog.commit.loop import unexpected_version
 from deltalog.commit_result import CommitResult
@@ -32,7 +33,7 @@ from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import StagedFiles
 from deltalog.operations.contract.stream import StreamWriter
 from deltalog.operations.restore import RestoreResult, restore
-from deltalog.operations.transaction import LOG, Engine, Transaction, gone_since
+from deltalog.operations.transaction import Transaction, gone_since
 from deltalog.operations.verbs import UserMetadata
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
@@ -75,7 +76,7 @@ class DeltaTable:
         reader: LogReader,
         environment: Environment | None = None,
         latest: Snapshot | None = None,
-        engine: Engine = LOG,
+        committer: Committer | None = None,
     ) -> None:
         """Not for users: DeltaTable.open opens a table, DeltaTable.create makes one."""
         if not isinstance(reader, LogReader) or environment is None or latest is None:
@@ -85,7 +86,7 @@ class DeltaTable:
             )
         self._reader = reader
         self._environment = environment
-        self._engine = engine
+        self._committer = committer or FileSystemCommitter(reader.store)
         self._latest = latest
         self._tip: tuple[int, FileMeta] | None = None  # the tip's commit file as it was seen last
         self._seen_ms = 0  # when the log was last seen to be this table's, where that saves requests
@@ -95,7 +96,7 @@ class DeltaTable:
         """Pickled with its location and storage options, including any secrets. Unpickling opens the table at its
         latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store that was not
         opened by a URL or a path."""
-        if self._engine is not LOG:
+        if self._reader.store.branch is not None:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._reader, self._environment)
 
@@ -224,7 +225,8 @@ class DeltaTable:
         protocol, metadata = verbs.initial_state(
             delta_schema, partition_by, properties or {}, name, description, environment
         )
-        return Transaction(reader, environment, None, metadata=metadata, protocol=protocol)
+        committer = FileSystemCommitter(reader.store)
+        return Transaction(reader, committer, environment, None, metadata=metadata, protocol=protocol)
 
     # ------------------------------------------------------------------------------------------- reading
 
@@ -343,11 +345,11 @@ class DeltaTable:
         origins = self._own_origins(latest, reads if expected_version is None else ())
         transaction = Transaction(
             self._reader,
+            self._committer,
             self._environment if expected_version is None else self._expecting(expected_version, latest),
             self._read_at(min((version for version, _ in origins), default=latest.version), latest),
             isolation_level=isolation_level,
             on_commit=self._advance,
-            engine=self._engine,
             is_strict=expected_version is not None,
             latest=latest,
         )
@@ -443,11 +445,11 @@ class DeltaTable:
         version is taken, so no request is spent to look first."""
         return Transaction(
             self._reader,
+            self._committer,
             self._environment,
             self._latest if self._is_warm() else self._refresh(),
             on_commit=self._advance,
             refresh=self._refresh,
-            engine=self._engine,
         )
 
     def _mark_seen(self) -> None:
@@ -564,10 +566,10 @@ class DeltaTable:
         latest = self._latest if known else self._refresh()
         return Transaction(
             self._reader,
+            self._committer,
             options.environment(self._environment, latest.version, self.url),
             latest,
             on_commit=self._advance,
-            engine=self._engine,
             is_strict=True,
         )
 

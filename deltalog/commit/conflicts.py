@@ -135,6 +135,11 @@ class Prepared:
         return bool(removed) and any(add.path not in removed for add in self.adds)
 
     @property
+    def reported_metrics(self) -> dict[str, str]:
+        """The metrics as commitInfo and the CommitResult have them."""
+        return {key: str(value) for key, value in self.metrics.items()}
+
+    @property
     def changes_data(self) -> bool:
         """Whether rows come or go; rearranging them in other files is no such change."""
         return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)

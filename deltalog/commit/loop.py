@@ -2,50 +2,43 @@
 
 The loop and its one rule: **a version is never left before it is known to be occupied.**
 
-- The store says *committed*: done.
-- The store says *exists*: the winner is read. If its txnId is ours, our request had arrived and only the
-  answer was lost: done. Otherwise the conflict rules decide, and the next version is tried with a new
-  in-commit timestamp.
-- The store does not know: the version is read back. Ours: done. Another's: as above. Absent: the same bytes
-  are sent to the same version again, so that a late arrival of the first request changes nothing. When this
-  cannot be settled, CommitStateUnknownError tells version and txnId; it never says *failed*.
+The table's committer makes one version, and says how that ended:
 
-Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-information.
+- *Committed*: done.
+- *Exists*: the winner is read. If its txnId is ours, our request had arrived and only the answer was lost: done.
+  Otherwise the conflict rules decide, and the next version is tried with a new in-commit timestamp.
+- *Unknown*: the version is read back. Ours: done. Another's: as above. Absent: the same attempt is committed
+  again, so that a late arrival of the first request changes nothing. When this cannot be settled,
+  CommitStateUnknownError has version and txnId; it never says *failed*.
+
+Spec: PROTOCOL.md#delta-log-entries.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from deltalog.commit.conflicts import Base, Prepared, rebase, replace_configuration
+from deltalog.commit.attempt import Attempt, build_attempt
+from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
+from deltalog.commit.conflicts import Base, Prepared, rebase
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitStateUnknownError,
-    InvalidActionError,
-    InvalidCommitError,
     ObjectNotFoundError,
     StoreError,
     VersionConflictError,
 )
-from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader
-from deltalog.protocol import features, row_tracking, timestamps
-from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol
-from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
+from deltalog.protocol import features
+from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import commit_path
-from deltalog.storage.base import LogStore, PutOutcome
-from deltalog.version import ENGINE_INFO
+from deltalog.storage.base import LogStore
 
 log = logging.getLogger(__name__)
-
-# More file actions than these are not read back once more.
-_MANY = 1000
 
 
 class ClockDriftWarning(UserWarning):
@@ -53,125 +46,12 @@ class ClockDriftWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """The bytes for one version, and the actions that they hold."""
-
-    data: bytes
-    actions: CommitActions
-    timestamp_ms: int
-    in_commit_timestamp_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The result, with what a snapshot needs to follow: the winners passed on the way and our own commit."""
+class Landed:
+    """A commit that is in the log: the result, the winners it was rebased on, and the attempt that was committed."""
 
     result: CommitResult
     winners: list[CommitActions]
     attempt: Attempt
-
-
-def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
-    """The commit file for the version after ``base``. Pure.
-
-    Stamps the in-commit timestamp, and the enablement pair where this commit turns them on; takes the pair
-    away where it turns them off.
-    """
-    version = base.version + 1
-    protocol = prepared.protocol or base.protocol
-    metadata = prepared.metadata or base.metadata
-    assert protocol is not None and metadata is not None
-    will_be_active = features.is_ict_active(protocol, metadata)
-    ict_ms = timestamps.next_timestamp(clock_ms, base.previous_ms) if will_be_active else None
-    metadata = _stamped(metadata, base, version, ict_ms)
-    staged_metadata = None if metadata == base.metadata else metadata
-    timestamp_ms = clock_ms if ict_ms is None else ict_ms
-    info = _commit_info(prepared, base, timestamp_ms, ict_ms)
-    adds, domains = _with_row_ids(prepared, base, protocol)
-    small: list[AnyAction | None] = [prepared.protocol, staged_metadata]
-    known_lines = prepared.add_lines if adds is prepared.adds else None
-    head: list[AnyAction | bytes] = [
-        *(action for action in small if action is not None),
-        *prepared.transactions,
-        *domains,
-    ]
-    actions: list[AnyAction | bytes] = [
-        *head,
-        *prepared.removes,
-        *(adds if known_lines is None else [known_lines]),
-        *prepared.cdc,
-    ]
-    grouped = CommitActions(
-        version,
-        CommitInfo(info),
-        True,
-        prepared.protocol,
-        staged_metadata,
-        list(adds),
-        list(prepared.removes),
-        list(prepared.transactions),
-        domains,
-        list(prepared.cdc),
-    )
-    data = _encoded(info, actions, head if len(adds) + len(prepared.removes) > _MANY else actions, version)
-    return Attempt(data, grouped, timestamp_ms, ict_ms)
-
-
-def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], looked_at: Any, version: int) -> bytes:
-    """The commit file, of which ``looked_at`` is read back before anybody else reads it; long runs of adds were when
-    they were staged, and those of removes are made of what was read. Raises InvalidActionError."""
-    try:
-        data = encode_commit(info, actions)
-        read_back = decode_commit(data if looked_at is actions else encode_commit(info, looked_at), version)
-    except InvalidCommitError as error:
-        raise InvalidActionError(f"This commit could not be read back, and was not sent: {error}") from error
-    if read_back.commit_info is None or read_back.commit_info.txn_id != info["txnId"]:
-        raise InvalidActionError("This commit could not be identified by its txnId, and was not sent.")
-    return data
-
-
-def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
-    """The adds and the domains, with the row ids that this version gives out where the table tracks rows; the adds
-    themselves where it does not."""
-    domains = list(prepared.domains)
-    if row_tracking.FEATURE not in features.writer_features(protocol):
-        return prepared.adds, domains
-    before = base.row_id_high_water_mark
-    adds, mark = row_tracking.with_row_ids(prepared.adds, before, base.version + 1)
-    if mark != before:
-        domains.append(row_tracking.domain_metadata(mark))
-    return adds, domains
-
-
-def _stamped(metadata: Metadata, base: Base, version: int, ict_ms: int | None) -> Metadata:
-    if ict_ms is not None and not base.is_ict_active:
-        configuration = timestamps.enabling_configuration(metadata.configuration, version, ict_ms)
-    elif ict_ms is None and (base.is_ict_active or version == 0):
-        configuration = timestamps.without_pair(metadata.configuration)
-    else:
-        return metadata
-    return replace_configuration(metadata, configuration)
-
-
-def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int | None) -> dict[str, Any]:
-    info: dict[str, Any] = {} if ict_ms is None else {"inCommitTimestamp": ict_ms}
-    info["timestamp"] = timestamp_ms
-    if prepared.user_metadata is not None:
-        info["userMetadata"] = prepared.user_metadata
-    info["operation"] = prepared.operation
-    info["operationParameters"] = {
-        key: value if isinstance(value, str) else canonical_json(value) for key, value in prepared.parameters.items()
-    }
-    if base.version >= 0:
-        info["readVersion"] = base.version
-    info["isolationLevel"] = prepared.isolation_level
-    info["isBlindAppend"] = prepared.is_blind_append
-    info["operationMetrics"] = {key: str(value) for key, value in prepared.metrics.items()}
-    info["engineInfo"] = ENGINE_INFO
-    info["txnId"] = prepared.txn_id
-    if prepared.annotations is not None:
-        info[ANNOTATIONS_KEY] = {"parent": base.version if base.version >= 0 else None, **prepared.annotations}
-    return info
 
 
 def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
@@ -213,7 +93,10 @@ def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConfl
 class CommitLoop:
     """Carries one prepared transaction through the loop. Used once."""
 
-    def __init__(self, reader: LogReader, prepared: Prepared, base: Base, environment: Environment) -> None:
+    def __init__(
+        self, committer: Committer, reader: LogReader, prepared: Prepared, base: Base, environment: Environment
+    ) -> None:
+        self._committer = committer
         self._reader = reader
         self._store = reader.store
         self._prepared = prepared
@@ -222,12 +105,12 @@ class CommitLoop:
         self._winners: list[CommitActions] = []
         self._tried = 0  # versions
 
-    def run(self) -> Committed:
+    def run(self) -> Landed:
         """Commit, or raise: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError and StoreError
         when nothing was and will be committed, CommitStateUnknownError when that is not known.
 
-        Cost: 1 PUT; for each version that another writer took, 1 GET and 1 PUT more, and 1 LIST from the
-        second one in a row on.
+        Cost: as ``Committer.commit``; for each version that another writer took, 1 GET and one such call more, and
+        1 LIST from the second one in a row on.
         """
         retry = self._environment.retry
         for number in range(1, retry.max_attempts + 1):
@@ -235,7 +118,7 @@ class CommitLoop:
             attempt = build_attempt(self._prepared, self._base, self._clock_ms())
             winner = self._try(attempt)
             if winner is None:
-                return Committed(self._result(attempt, number), self._winners, attempt)
+                return Landed(attempt.result(number), self._winners, attempt)
             if self._prepared.is_strict and number == retry.max_attempts:
                 raise parent_taken(self._base.version, winner, self._store.url)
             self._yield_to(winner)
@@ -262,16 +145,15 @@ class CommitLoop:
 
     def _try(self, attempt: Attempt) -> CommitActions | None:
         """None when the attempt is in the log, else the actions of the commit that has its version."""
-        outcome = self._store.put_if_absent(commit_path(attempt.actions.version), attempt.data)
-        if outcome is PutOutcome.COMMITTED:
-            return None
-        return self._settle(attempt, outcome)
+        outcome = self._committer.commit(attempt)
+        return None if isinstance(outcome, Committed) else self._settle(attempt, outcome)
 
-    def _settle(self, attempt: Attempt, outcome: PutOutcome) -> CommitActions | None:
-        version = attempt.actions.version
-        path = commit_path(version)
+    def _settle(self, attempt: Attempt, outcome: CommitOutcome) -> CommitActions | None:
+        version, path = attempt.version, commit_path(attempt.version)
         cause: Exception | None = None
         for number in range(self._environment.retry.settle_attempts):
+            if isinstance(outcome, Unknown) and outcome.error is not None:
+                raise outcome.error
             self._environment.back_off(number)
             try:
                 occupant = decode_commit(self._store.get(path), version)
@@ -283,11 +165,11 @@ class CommitLoop:
                 cause = error
                 continue
             try:
-                outcome = self._store.put_if_absent(path, attempt.data)
+                outcome = self._committer.commit(attempt)
             except StoreError as error:
                 cause = error  # definite for this request; an earlier one may still arrive
                 continue
-            if outcome is PutOutcome.COMMITTED:
+            if isinstance(outcome, Committed):
                 return None
         raise self._unknown(attempt, cause)
 
@@ -295,9 +177,9 @@ class CommitLoop:
         return occupant.commit_info is not None and occupant.commit_info.txn_id == self._prepared.txn_id
 
     def _unknown(self, attempt: Attempt, cause: Exception | None) -> CommitStateUnknownError:
-        version = attempt.actions.version
+        version = attempt.version
         store, txn_id = self._store, self._prepared.txn_id
-        result = self._result(attempt, self._tried)
+        result = attempt.result(self._tried)
 
         def resolve() -> CommitResult | None:
             try:
@@ -333,13 +215,3 @@ class CommitLoop:
         if listed and list(listed) == expected:
             for winner in self._reader.commits(listed):
                 self._yield_to(winner)
-
-    def _result(self, attempt: Attempt, attempts: int) -> CommitResult:
-        return CommitResult(
-            attempt.actions.version,
-            attempt.timestamp_ms,
-            attempt.in_commit_timestamp_ms,
-            attempts,
-            self._prepared.txn_id,
-            {key: str(value) for key, value in self._prepared.metrics.items()},
-        )

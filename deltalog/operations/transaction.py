@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from deltalog.arguments import checked
 from deltalog.arrow_arrays import strings
+from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import (
     Base,
     IsolationLevel,
@@ -21,8 +22,8 @@ from deltalog.commit.conflicts import (
     files_still_fit,
     isolation_for,
 )
-from deltalog.commit.hooks import after_commit, standing
-from deltalog.commit.loop import ClockDriftWarning, CommitLoop, Committed, rebased_on
+from deltalog.commit.hooks import standing
+from deltalog.commit.loop import ClockDriftWarning, CommitLoop, Landed, rebased_on
 from deltalog.commit.validate import check_prepared
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
@@ -68,26 +69,6 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import in_partitions, split
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """How prepared transactions become commits: ``run`` commits one, ``follow_up`` does what is due after it, and
-    gives the snapshot to go on from."""
-
-    run: Callable[[LogReader, Prepared, Base, Environment], Committed]
-    follow_up: Callable[[Snapshot, CommitResult, Environment], Snapshot]
-
-
-def _commit_to_log(reader: LogReader, prepared: Prepared, base: Base, environment: Environment) -> Committed:
-    return CommitLoop(reader, prepared, base, environment).run()
-
-
-LOG = Engine(_commit_to_log, after_commit)
-
-
-# So many adds that encoding them again takes time.
-_MANY = 1000
-
-
 @checked
 class Transaction:
     """Changes to one table that take effect together, or not at all.
@@ -103,6 +84,7 @@ class Transaction:
     def __init__(
         self,
         reader: LogReader,
+        committer: Committer,
         environment: Environment,
         snapshot: Snapshot | None,
         *,
@@ -111,7 +93,6 @@ class Transaction:
         isolation_level: IsolationLevel | None = None,
         on_commit: Callable[[Snapshot], None] = lambda snapshot: None,
         refresh: Callable[[], Snapshot] | None = None,
-        engine: Engine = LOG,
         is_strict: bool = False,
         latest: Snapshot | None = None,
     ) -> None:
@@ -121,12 +102,12 @@ class Transaction:
         check_isolation_level(isolation_level)
         self.latest = snapshot if latest is None else latest
         self.reader = reader
+        self._committer = committer
         self.committed: Snapshot | None = None  # the version that this transaction became
         self._environment = environment
         self._isolation_level = isolation_level
         self._on_commit = on_commit
         self._refresh = refresh
-        self._engine = engine
         self._is_strict = is_strict
         self._annotations: Mapping[str, Any] | None = None
         self._txn_id = environment.new_uuid()
@@ -462,7 +443,7 @@ class Transaction:
         except MissingVersionError as error:
             raise gone_since(read, latest, self.reader.store.url) from error
 
-    def _follow(self, committed: Committed) -> None:
+    def _follow(self, committed: Landed) -> None:
         """What comes after the commit. Whatever happens here, ``committed`` is its version and the handle knows it;
         where its snapshot cannot be built, it is read when it is looked at."""
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
@@ -471,15 +452,15 @@ class Transaction:
             with standing(fact, "building its snapshot"):
                 snapshot = self._following(committed)
             with standing(fact, "the hooks after the commit"):
-                snapshot = self._engine.follow_up(snapshot, committed.result, self._environment)
+                snapshot = self._committer.after_commit(snapshot, committed.result, self._environment)
         finally:
             self.committed = snapshot
             with standing(fact, "updating the table handle"):
                 self._on_commit(snapshot)
 
-    def _run(self, prepared: Prepared, base: Base) -> Committed:
+    def _run(self, prepared: Prepared, base: Base) -> Landed:
         try:
-            return self._engine.run(self.reader, prepared, base, self._environment)
+            return self._loop(prepared, base).run()
         except (MetadataChangedError, ProtocolChangedError):
             # An append that began on what its handle remembered may be older than the winner it lost to.
             if self._refresh is None or not prepared.is_blind_append:
@@ -490,7 +471,10 @@ class Transaction:
                 raise
             self._metadata_changes.base = latest
         check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
-        return self._engine.run(self.reader, prepared, self._base(), self._environment)
+        return self._loop(prepared, self._base()).run()
+
+    def _loop(self, prepared: Prepared, base: Base) -> CommitLoop:
+        return CommitLoop(self._committer, self.reader, prepared, base, self._environment)
 
     def _prepare(
         self,
@@ -543,7 +527,7 @@ class Transaction:
         adjusted = timestamps.monotonised(times)
         return adjusted[-1] if adjusted else None
 
-    def _following(self, committed: Committed) -> Snapshot:
+    def _following(self, committed: Landed) -> Snapshot:
         """The snapshot of the commit, from ours and the winners in between. Cost: none."""
         actions, ict_ms = committed.attempt.actions, committed.attempt.in_commit_timestamp_ms
         snapshot = self.snapshot

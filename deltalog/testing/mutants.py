@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltalog.commit import attempt as attempts_module
 from deltalog.commit import conflicts, hooks
 from deltalog.commit import loop as commit_module
+from deltalog.commit.committer import CommitOutcome, Exists, Unknown
 from deltalog.commit.loop import CommitLoop
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
 from deltalog.expressions.predicates import complement
@@ -46,6 +48,7 @@ MAX_SEEDS = 400
 
 # Of modules whose inside is looked into, which mypy need not follow.
 checkpoint: Any = checkpoint_module
+attempts: Any = attempts_module
 commit: Any = commit_module
 transaction: Any = transaction_module
 rewrite: Any = rewrite_module
@@ -138,11 +141,11 @@ def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
     patch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
 
 
-def _answers(patch: Patch, mistaken: PutOutcome, answer: Callable[[Any], Any]) -> None:
-    """What the store says is not settled for one outcome: ``answer`` gives what is made of the attempt instead."""
+def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any], Any]) -> None:
+    """One outcome of the committer is not settled: ``answer`` gives what is made of the attempt instead."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
-        return answer(attempt) if outcome is mistaken else REAL_SETTLE(self, attempt, outcome)
+        return answer(attempt) if isinstance(outcome, mistaken) else REAL_SETTLE(self, attempt, outcome)
 
     patch.setattr(CommitLoop, "_settle", settle)
 
@@ -157,29 +160,29 @@ def _failure(attempt: Any) -> Any:
 
 @mutant("I5")
 def takes_exists_for_a_conflict(patch: Patch) -> None:
-    _answers(patch, PutOutcome.EXISTS, _conflict)
+    _answers(patch, Exists, _conflict)
 
 
 @mutant("I5")
 def takes_unknown_for_failure(patch: Patch) -> None:
-    _answers(patch, PutOutcome.UNKNOWN, _failure)
+    _answers(patch, Unknown, _failure)
 
 
 @mutant("I5")
 def takes_unknown_for_a_conflict(patch: Patch) -> None:
     """As a client does that has one error for 409, 412 and a time-out."""
-    _answers(patch, PutOutcome.UNKNOWN, _conflict)
+    _answers(patch, Unknown, _conflict)
 
 
 @mutant("I4")
 def takes_unknown_for_success(patch: Patch) -> None:
-    _answers(patch, PutOutcome.UNKNOWN, lambda attempt: None)
+    _answers(patch, Unknown, lambda attempt: None)
 
 
 @mutant("I2", "I6", "I7")
 def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
-        if outcome is PutOutcome.UNKNOWN:
+        if isinstance(outcome, Unknown):
             version = attempt.actions.version
             return dataclasses.replace(
                 attempt.actions, commit_info=None, protocol=None, metadata=None, adds=[], removes=[], transactions=[]
@@ -198,7 +201,7 @@ def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
 @mutant("I5")
 def reads_back_once_and_believes_that_absent_is_for_ever(patch: Patch) -> None:
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
-        if outcome is PutOutcome.UNKNOWN and self._store.head(commit.commit_path(attempt.actions.version)) is None:
+        if isinstance(outcome, Unknown) and self._store.head(commit.commit_path(attempt.actions.version)) is None:
             raise StoreError("the store lost the request", path="")
         return REAL_SETTLE(self, attempt, outcome)
 
@@ -291,13 +294,13 @@ def enables_after_a_winner_without_its_file_time(patch: Patch) -> None:
 
 @mutant("I8")
 def does_not_put_commit_info_first(patch: Patch) -> None:
-    encode = commit.encode_commit
+    encode = attempts.encode_commit
 
     def last(info: Any, actions: Any) -> Any:
         lines = encode(info, actions).splitlines(keepends=True)
         return b"".join(lines[1:] + lines[:1])
 
-    patch.setattr(commit, "encode_commit", last)
+    patch.setattr(attempts, "encode_commit", last)
 
 
 # ------------------------------------------------------------------------------------------------------- conflicts

@@ -144,14 +144,14 @@ def catches_up_without_looking(patch: Patch) -> None:
 @mutant("I10", "X3", attempts=1, kinds={"deal": 1, "single": 1}, coins=3, isolation="SNAPSHOT", **BUSY)
 def holds_later_changes_against_later_winners_only(patch: Patch) -> None:
     """After a commit that lost its races a change is compared with what came after that only."""
-    real = Branch._add
+    real = Branch.add
 
-    def add(self: Any, prepared: Any, attempt: Any) -> None:
+    def add(self: Any, attempt: Any) -> None:
         seen = self._snapshot
-        real(self, prepared, attempt)
+        real(self, attempt)
         self._snapshot = seen
 
-    patch.setattr(Branch, "_add", add)
+    patch.setattr(Branch, "add", add)
 
 
 @mutant("X6", isolation="SERIALIZABLE")

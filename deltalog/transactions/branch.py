@@ -6,29 +6,25 @@ All that reads and writes tables works on a branch unchanged; several commits of
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 
+from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.conflicts import Base, Prepared, Reads, rebase
-from deltalog.commit.loop import Attempt, Committed, build_attempt, parent_taken
+from deltalog.commit.loop import parent_taken
 from deltalog.commit_result import CommitResult
-from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
     CommitConflictError,
-    CommitStateUnknownError,
     ConcurrentModificationError,
-    OperationTimeoutError,
-    TransactionCommitInProgressError,
-    TransactionCommittedError,
 )
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
-from deltalog.log.reader import LogReader, required_ict
-from deltalog.log.snapshot import Snapshot, load_latest
-from deltalog.operations.transaction import Engine, base_of
+from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import Snapshot
+from deltalog.operations.transaction import base_of
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddFile, CommitInfo, RemoveFile
 from deltalog.protocol.codec import CommitActions
@@ -41,7 +37,6 @@ from deltalog.storage.wrapped import WrappedStore
 # What a commit tells of the transaction that it is part of, below ``deltalog`` in commitInfo.
 TRANSACTION = "transaction"
 
-Keep = Callable[[int, Prepared, StructType], None]
 A = TypeVar("A", AddFile, RemoveFile)
 
 
@@ -101,30 +96,18 @@ class BranchStore(WrappedStore[LogStore]):
 
 
 class Branch:
-    """The commits of a transaction on one table.
+    """The commits of a transaction on one table. Threads may share it."""
 
-    ``keep`` is given each with its number and the schema it found, to be kept where other processes find it; what it
-    raises refuses the commit.
-    """
-
-    def __init__(
-        self, table_id: str, snapshot: Snapshot, store: BranchStore, keep: Keep, must_not_move: bool = False
-    ) -> None:
+    def __init__(self, table_id: str, snapshot: Snapshot, store: BranchStore, must_not_move: bool = False) -> None:
         """``must_not_move``: commits of others that change rows or metadata are conflicts, whatever was done here."""
         self.table_id = table_id
         self.store = store
         self.prepared: list[Prepared] = []
         self._must_not_move = must_not_move
-        self._pinned = snapshot  # of the managed table, at the version that the transaction reads
+        self.pinned = snapshot  # of the managed table, at the version that the transaction reads
         self._snapshot = snapshot  # the same, caught up with commits of others
         self._tip = base_of(snapshot)
-        self._keep = keep
-        self._lock = threading.Lock()
-
-    @property
-    def engine(self) -> Engine:
-        """Commits to this branch, for handles on ``store``."""
-        return Engine(self._commit, lambda snapshot, result, environment: snapshot)
+        self.lock = threading.Lock()  # held while a commit is added
 
     @property
     def schema(self) -> StructType:
@@ -134,70 +117,26 @@ class Branch:
 
     def restore(self, prepared: Prepared, clock_ms: int) -> None:
         """Take up a commit that another process has made and kept."""
-        self._add(prepared, build_attempt(prepared, self._tip, clock_ms))
+        self.add(build_attempt(prepared, self._tip, clock_ms))
 
-    def _commit(self, reader: LogReader, prepared: Prepared, base: Base, environment: Environment) -> Committed:
-        with self._lock:
-            if base.version != self._tip.version:
-                raise ConcurrentModificationError(
-                    f"{self.store.url}: another thread of this transaction has changed the table since this one began. "
-                    "Repeat the operation."
-                )
-            attempt = build_attempt(prepared, base, environment.clock_ms())
-            try:
-                self._keep(len(self.prepared), prepared, self.schema)
-            except OperationTimeoutError as error:
-                raise self._unknown(prepared, attempt) from error
-            self._add(prepared, attempt)
-        return Committed(result_of(prepared, attempt), [], attempt)
+    def check_next(self, attempt: Attempt) -> None:
+        """Raises ConcurrentModificationError for a commit that was not built on the last one."""
+        if attempt.version != self._tip.version + 1:
+            raise ConcurrentModificationError(
+                f"{self.store.url}: another thread of this transaction has changed the table since this one began. "
+                "Repeat the operation."
+            )
 
-    def _unknown(self, prepared: Prepared, attempt: Attempt) -> CommitStateUnknownError:
-        number, schema, version = len(self.prepared), self.schema, attempt.actions.version
-
-        def resolve() -> CommitResult | None:
-            with self._lock:
-                if len(self.prepared) == number:
-                    try:
-                        self._keep(number, prepared, schema)
-                    except TransactionCommittedError:
-                        return self._landed(prepared)
-                    except TransactionCommitInProgressError as error:
-                        raise OperationTimeoutError(
-                            f"{self.store.url}: the transaction is being committed, and whether this change is part of "
-                            "it cannot be seen before it is. Call resolve() again when it is committed.",
-                            path=self.store.url,
-                        ) from error
-                    self._add(prepared, attempt)
-            return result_of(prepared, attempt) if self.prepared[number] is prepared else None
-
-        return CommitStateUnknownError(
-            f"{self.store.url}: the catalog stopped answering while a change was handed to the transaction; whether it "
-            "is part of it is not known. Call resolve() on this error when the catalog answers again, or cancel the "
-            "transaction.",
-            resolve=resolve,
-            version=version,
-            txn_id=prepared.txn_id,
-        )
-
-    def _landed(self, prepared: Prepared) -> CommitResult | None:
-        """A change of a transaction that is committed, as the table's log has it; None where it was not part of it."""
-        reader, first = self._pinned.reader, self._pinned.version + 1
-        versions = range(first, load_latest(reader).version + 1)
-        for version, info in zip(versions, reader.commit_infos(versions), strict=True):
-            if info is not None and info.txn_id == prepared.txn_id:
-                ict_ms = required_ict(info, version, reader.store.url)
-                return CommitResult(version, ict_ms, ict_ms, 1, prepared.txn_id, _metrics(prepared))
-        return None
-
-    def _add(self, prepared: Prepared, attempt: Attempt) -> None:
-        self.prepared.append(prepared)
+    def add(self, attempt: Attempt) -> None:
+        """Add a commit. The caller holds ``lock``."""
+        self.prepared.append(attempt.prepared)
         self.store.extend(attempt)
         self._tip = following(self._tip, attempt)
-        self._snapshot = self._pinned  # what came since was held against the others only
+        self._snapshot = self.pinned  # what came since was held against the others only
 
     def count(self) -> int:
         """How many commits it has, with one that is being made."""
-        with self._lock:
+        with self.lock:
             return len(self.prepared)
 
     def catch_up(self, reader: LogReader, version: int) -> None:
@@ -264,9 +203,9 @@ class Branch:
     def landed(self, attempts: Sequence[Attempt]) -> list[tuple[Snapshot, CommitResult]]:
         """The table after each of these attempts, which are in its log now. Cost: none."""
         found, snapshot = [], self._snapshot
-        for prepared, attempt in zip(self.prepared, attempts, strict=True):
+        for attempt in attempts:
             snapshot = snapshot.after(attempt.actions, attempt.in_commit_timestamp_ms)
-            found.append((snapshot, result_of(prepared, attempt)))
+            found.append((snapshot, attempt.result()))
         return found
 
     def _bases(self) -> list[Base]:
@@ -329,21 +268,6 @@ def _place(info: CommitInfo | None) -> Mapping[str, Any]:
     annotations: Any = {} if info is None else info.body.get(ANNOTATIONS_KEY)
     place = annotations.get(TRANSACTION) if isinstance(annotations, dict) else None
     return place if isinstance(place, dict) else {}
-
-
-def result_of(prepared: Prepared, attempt: Attempt) -> CommitResult:
-    return CommitResult(
-        attempt.actions.version,
-        attempt.timestamp_ms,
-        attempt.in_commit_timestamp_ms,
-        1,
-        prepared.txn_id,
-        _metrics(prepared),
-    )
-
-
-def _metrics(prepared: Prepared) -> dict[str, str]:
-    return {key: str(value) for key, value in prepared.metrics.items()}
 
 
 def _check_is_data(path: str) -> None:

@@ -28,7 +28,7 @@ from deltalog.catalog.records import (
     committed,
 )
 from deltalog.catalog.store import ManagedStore, discard_commits, publish, stage
-from deltalog.commit.loop import Attempt
+from deltalog.commit.attempt import Attempt
 from deltalog.environment import Environment
 from deltalog.errors import (
     CoordinatorError,

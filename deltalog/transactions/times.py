@@ -12,8 +12,8 @@ import dataclasses
 
 from deltalog.catalog.records import Proposal, Ratification, TableRecord
 from deltalog.catalog.store import discard_commits, publish, stage
+from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.conflicts import Prepared, replace_configuration
-from deltalog.commit.loop import Attempt, build_attempt
 from deltalog.environment import Environment
 from deltalog.errors import CallError, ConcurrentModificationError, DeltaLogError, OperationTimeoutError
 from deltalog.log.snapshot import Snapshot

@@ -33,6 +33,7 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.table import DeltaTable
 from deltalog.transactions.branch import Branch, BranchStore
+from deltalog.transactions.branch_committer import BranchCommitter
 from deltalog.transactions.commit import Target
 from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.prepared import decode_prepared, encode_prepared
@@ -166,7 +167,7 @@ class ManagedTransaction:
         store = BranchStore(self._tables.store(table, pin), pin, self.id)
         serializable = record.isolation is Isolation.SERIALIZABLE
         keep = functools.partial(self._keep, table.table_id, self._tables.plain_store(table.url))
-        branch = Branch(table.table_id, snapshot, store, keep, serializable)
+        branch = Branch(table.table_id, snapshot, store, serializable)
         read = f"{READS}/{table.table_id}/"
         if serializable and (is_own or read not in self._ledger.coordinator.parts(self.id, read)):
             self._change(Call.READ, parts=lambda latest: {read: b""})
@@ -175,7 +176,7 @@ class ManagedTransaction:
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
         reader = LogReader(store)
         latest = load_latest(reader) if branch.prepared else snapshot.through(reader)
-        own = DeltaTable(reader, self._ledger.environment, latest, branch.engine)
+        own = DeltaTable(reader, self._ledger.environment, latest, BranchCommitter(branch, keep))
         return own, Target(branch, snapshot.reader, self._tables.store(table))
 
     def _pins(self, record: TransactionRecord) -> Mapping[str, int]:

@@ -24,8 +24,8 @@ from deltalog import (
     TableExistsError,
     UnsupportedFeatureError,
 )
+from deltalog.commit.attempt import build_attempt
 from deltalog.commit.conflicts import Base, Prepared, Reads, isolation_for, rebase
-from deltalog.commit.loop import build_attempt
 from deltalog.expressions.predicate_sql import parse
 from deltalog.expressions.predicates import bind
 from deltalog.log.replay import file_key

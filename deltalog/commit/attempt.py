@@ -1,0 +1,151 @@
+"""The bytes of one version, made of a prepared transaction and the version that it follows. Pure.
+
+Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-information, #row-tracking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltalog.commit.conflicts import Base, Prepared, replace_configuration
+from deltalog.commit_result import CommitResult
+from deltalog.errors import InvalidActionError, InvalidCommitError
+from deltalog.log.commit_summary import ANNOTATIONS_KEY
+from deltalog.protocol import features, row_tracking, timestamps
+from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol
+from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
+from deltalog.version import ENGINE_INFO
+
+# More file actions than these are not read back once more.
+_MANY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The bytes for one version, the actions that they hold, and the transaction that they commit."""
+
+    prepared: Prepared
+    data: bytes
+    actions: CommitActions
+    timestamp_ms: int
+    in_commit_timestamp_ms: int | None
+
+    @property
+    def version(self) -> int:
+        return self.actions.version
+
+    def result(self, attempts: int = 1) -> CommitResult:
+        """What the caller gets once this is committed. ``attempts``: the number of versions tried, with this one."""
+        return CommitResult(
+            self.version,
+            self.timestamp_ms,
+            self.in_commit_timestamp_ms,
+            attempts,
+            self.prepared.txn_id,
+            self.prepared.reported_metrics,
+        )
+
+
+def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
+    """The commit file for the version after ``base``. Pure.
+
+    Stamps the in-commit timestamp, and the enablement pair where this commit turns them on; takes the pair
+    away where it turns them off.
+    """
+    version = base.version + 1
+    protocol = prepared.protocol or base.protocol
+    metadata = prepared.metadata or base.metadata
+    assert protocol is not None and metadata is not None
+    will_be_active = features.is_ict_active(protocol, metadata)
+    ict_ms = timestamps.next_timestamp(clock_ms, base.previous_ms) if will_be_active else None
+    metadata = _stamped(metadata, base, version, ict_ms)
+    staged_metadata = None if metadata == base.metadata else metadata
+    timestamp_ms = clock_ms if ict_ms is None else ict_ms
+    info = _commit_info(prepared, base, timestamp_ms, ict_ms)
+    adds, domains = _with_row_ids(prepared, base, protocol)
+    small: list[AnyAction | None] = [prepared.protocol, staged_metadata]
+    known_lines = prepared.add_lines if adds is prepared.adds else None
+    head: list[AnyAction | bytes] = [
+        *(action for action in small if action is not None),
+        *prepared.transactions,
+        *domains,
+    ]
+    actions: list[AnyAction | bytes] = [
+        *head,
+        *prepared.removes,
+        *(adds if known_lines is None else [known_lines]),
+        *prepared.cdc,
+    ]
+    grouped = CommitActions(
+        version,
+        CommitInfo(info),
+        True,
+        prepared.protocol,
+        staged_metadata,
+        list(adds),
+        list(prepared.removes),
+        list(prepared.transactions),
+        domains,
+        list(prepared.cdc),
+    )
+    data = _encoded(info, actions, head if len(adds) + len(prepared.removes) > _MANY else actions, version)
+    return Attempt(prepared, data, grouped, timestamp_ms, ict_ms)
+
+
+def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], looked_at: Any, version: int) -> bytes:
+    """The commit file, of which ``looked_at`` is read back before anybody else reads it; long runs of adds were when
+    they were staged, and those of removes are made of what was read. Raises InvalidActionError."""
+    try:
+        data = encode_commit(info, actions)
+        read_back = decode_commit(data if looked_at is actions else encode_commit(info, looked_at), version)
+    except InvalidCommitError as error:
+        raise InvalidActionError(f"This commit could not be read back, and was not sent: {error}") from error
+    if read_back.commit_info is None or read_back.commit_info.txn_id != info["txnId"]:
+        raise InvalidActionError("This commit could not be identified by its txnId, and was not sent.")
+    return data
+
+
+def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
+    """The adds and the domains, with the row ids that this version gives out where the table tracks rows; the adds
+    themselves where it does not."""
+    domains = list(prepared.domains)
+    if row_tracking.FEATURE not in features.writer_features(protocol):
+        return prepared.adds, domains
+    before = base.row_id_high_water_mark
+    adds, mark = row_tracking.with_row_ids(prepared.adds, before, base.version + 1)
+    if mark != before:
+        domains.append(row_tracking.domain_metadata(mark))
+    return adds, domains
+
+
+def _stamped(metadata: Metadata, base: Base, version: int, ict_ms: int | None) -> Metadata:
+    if ict_ms is not None and not base.is_ict_active:
+        configuration = timestamps.enabling_configuration(metadata.configuration, version, ict_ms)
+    elif ict_ms is None and (base.is_ict_active or version == 0):
+        configuration = timestamps.without_pair(metadata.configuration)
+    else:
+        return metadata
+    return replace_configuration(metadata, configuration)
+
+
+def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int | None) -> dict[str, Any]:
+    info: dict[str, Any] = {} if ict_ms is None else {"inCommitTimestamp": ict_ms}
+    info["timestamp"] = timestamp_ms
+    if prepared.user_metadata is not None:
+        info["userMetadata"] = prepared.user_metadata
+    info["operation"] = prepared.operation
+    info["operationParameters"] = {
+        key: value if isinstance(value, str) else canonical_json(value) for key, value in prepared.parameters.items()
+    }
+    if base.version >= 0:
+        info["readVersion"] = base.version
+    info["isolationLevel"] = prepared.isolation_level
+    info["isBlindAppend"] = prepared.is_blind_append
+    info["operationMetrics"] = {key: str(value) for key, value in prepared.metrics.items()}
+    info["engineInfo"] = ENGINE_INFO
+    info["txnId"] = prepared.txn_id
+    if prepared.annotations is not None:
+        info[ANNOTATIONS_KEY] = {"parent": base.version if base.version >= 0 else None, **prepared.annotations}
+    return info

@@ -1,0 +1,98 @@
+"""The committer of a table that is opened in a transaction: its commits go onto the transaction's branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deltalog.commit.attempt import Attempt
+from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
+from deltalog.commit.conflicts import Prepared
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
+from deltalog.errors import (
+    CommitStateUnknownError,
+    OperationTimeoutError,
+    TransactionCommitInProgressError,
+    TransactionCommittedError,
+)
+from deltalog.log.reader import required_ict
+from deltalog.log.snapshot import Snapshot, load_latest
+from deltalog.protocol.schema import StructType
+from deltalog.transactions.branch import Branch
+
+Keep = Callable[[int, Prepared, StructType], None]
+
+
+class BranchCommitter(Committer):
+    """Adds versions to a branch. A version gets no file, and no hook runs for it: both follow when the transaction is
+    committed.
+
+    ``keep`` stores each commit, with its number and the schema that it was made on, where other processes find it;
+    what it raises refuses the commit. It is idempotent.
+    """
+
+    def __init__(self, branch: Branch, keep: Keep) -> None:
+        self._branch = branch
+        self._keep = keep
+
+    def commit(self, attempt: Attempt) -> CommitOutcome:
+        """Raises ConcurrentModificationError where another thread has committed to the branch since the attempt was
+        built, and what ``keep`` raises. Cost: as ``keep``."""
+        branch = self._branch
+        with branch.lock:
+            branch.check_next(attempt)
+            number, schema = len(branch.prepared), branch.schema
+            try:
+                self._keep(number, attempt.prepared, schema)
+            except OperationTimeoutError as error:
+                return Unknown(self._unknown(number, schema, attempt, error))
+            branch.add(attempt)
+        return Committed()
+
+    def after_commit(self, snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
+        """No hooks. Cost: none."""
+        return snapshot
+
+    def _unknown(
+        self, number: int, schema: StructType, attempt: Attempt, cause: OperationTimeoutError
+    ) -> CommitStateUnknownError:
+        branch, prepared = self._branch, attempt.prepared
+        url = branch.store.url
+
+        def resolve() -> CommitResult | None:
+            with branch.lock:
+                if len(branch.prepared) == number:
+                    try:
+                        self._keep(number, prepared, schema)
+                    except TransactionCommittedError:
+                        return self._in_log(prepared)
+                    except TransactionCommitInProgressError as error:
+                        raise OperationTimeoutError(
+                            f"{url}: the transaction is being committed; until that has ended it is not known whether "
+                            "this change is part of it. Call resolve() again when it is committed.",
+                            path=url,
+                        ) from error
+                    branch.add(attempt)
+            return attempt.result() if branch.prepared[number] is prepared else None
+
+        error = CommitStateUnknownError(
+            f"{url}: the catalog stopped answering while a change was added to the transaction; whether the change is "
+            "part of it is not known. Call resolve() on this error when the catalog answers again, or cancel the "
+            "transaction.",
+            resolve=resolve,
+            version=attempt.version,
+            txn_id=prepared.txn_id,
+        )
+        error.__cause__ = cause
+        return error
+
+    def _in_log(self, prepared: Prepared) -> CommitResult | None:
+        """A change of a transaction that was committed, as the table's log has it; None where it was not part of it."""
+        before = self._branch.pinned
+        reader = before.reader
+        versions = range(before.version + 1, load_latest(reader).version + 1)
+        for version, info in zip(versions, reader.commit_infos(versions), strict=True):
+            if info is not None and info.txn_id == prepared.txn_id:
+                ict_ms = required_ict(info, version, reader.store.url)
+                return CommitResult(version, ict_ms, ict_ms, 1, prepared.txn_id, prepared.reported_metrics)
+        return None
