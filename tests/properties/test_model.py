@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from deltalog.testing.model import STEPS, state_machine
+from tests.support.simulation.model import STEPS, state_machine
 
 EXAMPLES = int(os.environ.get("DELTALOG_MODEL_EXAMPLES", "300"))
 LENGTH = 50

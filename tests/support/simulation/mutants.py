@@ -41,9 +41,9 @@ from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Violation
-from deltalog.testing.row_simulation import run_row_schedule
-from deltalog.testing.scheduler import ScheduleStuckError
-from deltalog.testing.simulation import KINDS, ScheduleResult, run_schedule
+from tests.support.simulation.row_simulation import run_row_schedule
+from tests.support.simulation.scheduler import ScheduleStuckError
+from tests.support.simulation.simulation import KINDS, ScheduleResult, run_schedule
 
 MAX_SEEDS = 400
 
