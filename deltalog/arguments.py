@@ -1,4 +1,4 @@
-"""Checks the arguments of public calls against the types in their signatures, before anything else happens.
+"""Checks the arguments of public calls against the types in their signatures, before anything else happens. Pure.
 
 An argument of another type is a CallError that names the parameter, wherever it would have failed later. Subclasses of
 text and numbers, those of NumPy among them, become Python's own.

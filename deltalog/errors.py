@@ -1,4 +1,4 @@
-"""The whole error tree, grouped by what a handler can do about it.
+"""The whole error tree, grouped by what a handler can do about it. Pure.
 
     DeltaLogError
     ├── CallError (ValueError)              change the call

@@ -27,32 +27,26 @@ from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
-from deltalog.operations import alterations, constraints, protocol_changes
-from deltalog.operations.append import append
+from deltalog.operations import alterations, constraints, protocol_changes, verbs
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import StagedFiles
 from deltalog.operations.contract.stream import StreamWriter
-from deltalog.operations.create import create, initial_state, table_schema
-from deltalog.operations.delete import delete
-from deltalog.operations.overwrite import overwrite, replace_partitions, replace_where
-from deltalog.operations.properties import set_properties, unset_properties
 from deltalog.operations.restore import RestoreResult, restore
-from deltalog.operations.transaction import Transaction, UserMetadata, gone_since, skipped
+from deltalog.operations.transaction import Transaction, gone_since
+from deltalog.operations.verbs import UserMetadata
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms, to_iso
 from deltalog.read.changes import Changes
-from deltalog.read.origin import Read, decoded, origin_in, place_of
-from deltalog.storage.base import FileMeta
-from deltalog.storage.registry import open_store
+from deltalog.read.origin import Read, decoded, origin_in
+from deltalog.storage.base import FileMeta, real_url
+from deltalog.storage.registry import Location, open_store
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from deltalog.storage.registry import Location
 
 PointInTime = datetime.datetime | int | str
 T = TypeVar("T")
@@ -172,7 +166,7 @@ class DeltaTable:
             **storage_options,
         )
         with transaction:
-            create(transaction, data)
+            verbs.create(transaction, data)
         assert transaction.committed is not None
         return cls(transaction.reader, environment or Environment(), transaction.committed)
 
@@ -225,8 +219,10 @@ class DeltaTable:
                 "location."
             )
         environment = environment or Environment()
-        delta_schema = table_schema(schema)
-        protocol, metadata = initial_state(delta_schema, partition_by, properties or {}, name, description, environment)
+        delta_schema = verbs.table_schema(schema)
+        protocol, metadata = verbs.initial_state(
+            delta_schema, partition_by, properties or {}, name, description, environment
+        )
         committer = FileSystemCommitter(reader.store)
         return Transaction(reader, committer, environment, None, metadata=metadata, protocol=protocol)
 
@@ -367,7 +363,7 @@ class DeltaTable:
         return [
             (origin.version_for(store.branch, store.base_version), where)
             for origin, where in decoded(reads)
-            if origin.is_of(latest.metadata.id, place_of(store))
+            if origin.is_of(latest.metadata.id, real_url(store))
         ]
 
     def _read_at(self, version: int, latest: Snapshot) -> Snapshot:
@@ -440,7 +436,7 @@ class DeltaTable:
         is_blind = expected_version is None and origin_in(data) is None and not merge_schema and txn is None
         transaction = self._appending() if is_blind else self._following_reads(data, expected_version)
         with transaction:
-            return append(transaction, data, merge_schema, user_metadata, txn)
+            return verbs.append(transaction, data, merge_schema, user_metadata, txn)
 
     def _appending(self) -> Transaction:
         """A transaction for new rows only. What others did since this handle saw the table a moment ago shows when the
@@ -613,10 +609,10 @@ class DeltaTable:
             raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
         with self._following_reads(data, expected_version) as transaction:
             if where is not None:
-                return replace_where(transaction, data, where, user_metadata, txn)
+                return verbs.replace_where(transaction, data, where, user_metadata, txn)
             if partitions is not None:
-                return replace_partitions(transaction, data, user_metadata, txn)
-            return overwrite(transaction, data, overwrite_schema, user_metadata, txn)
+                return verbs.replace_partitions(transaction, data, user_metadata, txn)
+            return verbs.overwrite(transaction, data, overwrite_schema, user_metadata, txn)
 
     def delete(
         self,
@@ -640,17 +636,17 @@ class DeltaTable:
         deletion vectors at most 1 PUT; then the commit.
         """
         with self.transaction(expected_version=expected_version) as transaction:
-            return delete(transaction, where, user_metadata, txn)
+            return verbs.delete(transaction, where, user_metadata, txn)
 
     def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Set table properties; values are text. Raises InvalidPropertyError, MetadataChangedError."""
         with self.transaction() as transaction:
-            return set_properties(transaction, properties, user_metadata)
+            return verbs.set_properties(transaction, properties, user_metadata)
 
     def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Remove table properties; absent ones are no error."""
         with self.transaction() as transaction:
-            return unset_properties(transaction, list(keys), user_metadata)
+            return verbs.unset_properties(transaction, list(keys), user_metadata)
 
     def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
@@ -683,9 +679,9 @@ class DeltaTable:
         with self.transaction() as transaction:
             assert transaction.snapshot is not None
             if transaction.snapshot.in_commit_timestamps_enabled == on:
-                return skipped(transaction)
+                return verbs.skipped(transaction)
             properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true" if on else "false"}
-            return set_properties(transaction, properties, None)
+            return verbs.set_properties(transaction, properties, None)
 
     def add_columns(self, columns: alterations.NewColumns, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.

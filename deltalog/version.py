@@ -1,4 +1,4 @@
-"""The version of this package."""
+"""The version of this package. Pure."""
 
 from __future__ import annotations
 

@@ -45,7 +45,10 @@ MOST_AHEAD_MS = 60 * 60 * 1000
 
 class Coordinator(ABC):
     """See the module for what is guaranteed. All methods raise CoordinatorError when the database fails, and
-    OperationTimeoutError when it does not answer."""
+    OperationTimeoutError when it does not answer.
+
+    Members: one transaction of a database each, as the engines of a catalog differ in how they make one atomic.
+    """
 
     url: str
     most_ahead_ms: int = MOST_AHEAD_MS

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import check_table_name
 from deltalog.catalog.store import ManagedStore
 from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
-from deltalog.storage.registry import CATALOG_SCHEME, open_store
-
-if TYPE_CHECKING:
-    from deltalog.storage.base import LogStore
-    from deltalog.storage.registry import Location
+from deltalog.storage.base import LogStore
+from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store
 
 _SQLITE = re.compile(r"sqlite:(/*)(.*)", re.S)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

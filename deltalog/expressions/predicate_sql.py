@@ -1,4 +1,4 @@
-"""Predicates as SQL text in Spark's dialect, read and written.
+"""Predicates as SQL text in Spark's dialect, read and written. Pure.
 
 Text is never evaluated as code: it is parsed into predicates, and what they cannot say is refused.
 """

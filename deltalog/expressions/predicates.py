@@ -1,4 +1,4 @@
-"""Predicates over the columns of a table: as Python objects, and their value for Arrow rows.
+"""Predicates over the columns of a table: as Python objects, and their value for Arrow rows. Pure.
 
     from deltalog import col
     col("day") >= datetime.date(2026, 1, 1)

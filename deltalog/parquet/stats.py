@@ -1,4 +1,4 @@
-"""Per-file statistics: the JSON of ``add.stats``, from a Parquet footer.
+"""Per-file statistics: the JSON of ``add.stats``, from a Parquet footer. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics. Every bound holds for every row in the order that readers use, or is
 left out: columns that hold NaN have no bounds, -0.0 is below 0.0, text is cut to a prefix whose upper bound

@@ -1,4 +1,4 @@
-"""Which files of a snapshot can hold a row that a predicate keeps: by partition values and by statistics.
+"""Which files of a snapshot can hold a row that a predicate keeps: by partition values and by statistics. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics. A file is dropped only when its bounds prove that no row matches; what
 is absent, unreadable or not known to be sound proves nothing.

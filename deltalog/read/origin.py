@@ -1,4 +1,4 @@
-"""Records which version of which table rows were read from.
+"""Records which version of which table rows were read from. Pure.
 
 A write computed from rows of the table is right only if those rows have not changed since. So a scan records the origin
 of its rows as text: in the schema metadata of its Arrow data, and in a marker of a Spark DataFrame. A write to the same
@@ -17,7 +17,6 @@ from deltalog.errors import CallError, DeltaLogError
 from deltalog.expressions.predicate_sql import parse, to_sql
 from deltalog.expressions.predicates import Predicate, bind, number_of_values
 from deltalog.protocol.schema import StructType
-from deltalog.storage.base import LogStore
 
 # What a scan's ``origin`` is, by itself or with the condition under which the rows matter.
 Read = str | tuple[str, "Predicate | str | None"]
@@ -29,9 +28,9 @@ _MAX_SAID_VALUES = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``table``: the id in its metadata. ``url``: see ``place_of``. ``where``: the condition under which rows were
-    read, None for all. ``branch``: the transaction over several tables that ``version`` belongs to; ``base_version``:
-    the version of the table that it is based on."""
+    """``table``: the id in its metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition under which
+    rows were read, None for all. ``branch``: the transaction over several tables that ``version`` belongs to;
+    ``base_version``: the version of the table that it is based on."""
 
     table: str
     url: str
@@ -53,11 +52,6 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
             return self.version
         known = (self.version if self.branch is None else self.base_version, base_version if branch else None)
         return min(version for version in known if version is not None)
-
-
-def place_of(store: LogStore) -> str:
-    """Where a table is, the same for each of the links by which it is opened."""
-    return store.link_target("") or store.url
 
 
 def text_of(where: Predicate | None, schema: StructType) -> str | None:

@@ -23,7 +23,8 @@ from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.column_mapping import mode_of
 from deltalog.protocol.schema import StructType, variants_as_text
 from deltalog.read.data_skipping import prune, statistics_leaves
-from deltalog.read.origin import Origin, place_of, tagged, text_of
+from deltalog.read.origin import Origin, tagged, text_of
+from deltalog.storage.base import real_url
 
 if TYPE_CHECKING:
     from deltalog.log.snapshot import Snapshot
@@ -80,7 +81,7 @@ class Scan:
         is_pinned = store.branch is not None
         return Origin(
             table=snapshot.metadata.id,
-            url=place_of(store),
+            url=real_url(store),
             version=snapshot.version,
             where=where,
             branch=store.branch,

@@ -179,3 +179,8 @@ class LogStore(ABC):
     def link_target(self, path: str) -> str | None:
         """Where ``path`` leads when there are symbolic links on the way to it, else None. Cost: no request."""
         return None
+
+
+def real_url(store: LogStore) -> str:
+    """Where a table is, the same for each of the links by which it is opened. Cost: as ``link_target``."""
+    return store.link_target("") or store.url

@@ -18,7 +18,8 @@ from deltalog.storage.secrets import Reopen, Secrets
 if TYPE_CHECKING:
     import obstore.store
 
-    Location: TypeAlias = str | os.PathLike[str] | LogStore | obstore.store.ObjectStore
+# A string, because obstore need not be installed.
+Location: TypeAlias = "str | os.PathLike[str] | LogStore | obstore.store.ObjectStore"
 
 CATALOG_SCHEME = "catalog:"
 _S3_SCHEMES = ("s3://", "s3a://")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from deltalog.errors import UnsafePathError
 from deltalog.protocol.paths import locate, place_of, sidecar_path
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import LogStore, real_url
 
 
 class TableFiles:
@@ -54,7 +54,7 @@ class TableFiles:
         target = store.link_target(path)
         if target is not None:
             # Links count where they lead, so the places count where they lie too.
-            real = [place_of(each.link_target("") or each.url) for each in self._stores]
+            real = [place_of(real_url(each)) for each in self._stores]
             segments = place_of(target).segments
             if not any(segments[: len(place.segments)] == place.segments for place in real):
                 raise UnsafePathError(

@@ -77,7 +77,10 @@ def transaction(transaction_id: str, start_ms: int = 1000) -> TransactionRecord:
 
 
 class CoordinatorTests:
-    """The sentences of deltalog.catalog.coordinator. See the module for how to use it."""
+    """The sentences of deltalog.catalog.coordinator. See the module for how to use it.
+
+    Members: a test for each sentence.
+    """
 
     #: How many threads and rounds the races have.
     threads = 16

@@ -30,7 +30,10 @@ FIRST = "_delta_log/00000000000000000000.json"
 
 
 class LogStoreTests:
-    """The sentences of deltalog.storage.base. See the module for how to use it."""
+    """The sentences of deltalog.storage.base. See the module for how to use it.
+
+    Members: a test for each sentence.
+    """
 
     #: How many threads and rounds the races have.
     threads = 16

@@ -1,4 +1,4 @@
-"""Records, pulled one by one, as Arrow batches of some MiB. Nothing is rounded, cut or dropped on the way. Pure."""
+"""Records, pulled one by one, as Arrow batches of some MiB. Nothing is rounded, cut or dropped on the way."""
 
 from __future__ import annotations
 

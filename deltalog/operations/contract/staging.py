@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -35,19 +35,17 @@ from deltalog.errors import (
     TableExistsError,
     UnpartitionedTableRequiredError,
 )
+from deltalog.log.snapshot import Snapshot
 from deltalog.operations.contract.records import Records, record_batches
 from deltalog.operations.data_files import Checksum, check_checksum, discard
 from deltalog.operations.known_files import check_never_named
 from deltalog.operations.one_pass import read_once
 from deltalog.operations.transaction import Transaction
-from deltalog.operations.writes import fitting
+from deltalog.operations.verbs import fitting
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.protocol.actions import AddFile, Long, Metadata, Size
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.storage.base import LogStore
-
-if TYPE_CHECKING:
-    from deltalog.log.snapshot import Snapshot
 
 BLOBS_PROPERTY = "deltalog.blobs"
 

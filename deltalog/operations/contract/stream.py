@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from deltalog.errors import (
     StoreError,
     keep_cleanup_errors,
 )
+from deltalog.log.snapshot import Snapshot
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import (
     Options,
@@ -40,9 +41,6 @@ from deltalog.operations.data_files import HashedFile, discard
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType
-
-if TYPE_CHECKING:
-    from deltalog.log.snapshot import Snapshot
 
 # Engines pass over hidden directories when they vacuum, and Parquet holds no value of more than 2 GiB.
 BLOBS_DIRECTORY = "_blobs"

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltalog import table as table_module
 from deltalog.commit import attempt as attempts_module
 from deltalog.commit import conflicts, hooks
 from deltalog.commit import loop as commit_module
@@ -31,7 +30,7 @@ from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.reader import LogReader
 from deltalog.operations import rewrite as rewrite_module
 from deltalog.operations import transaction as transaction_module
-from deltalog.operations import writes
+from deltalog.operations import verbs as operations_module
 from deltalog.operations.staged_actions import StagedActions
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import timestamps
@@ -41,9 +40,9 @@ from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Violation
-from tests.support.simulation.row_simulation import run_row_schedule
-from tests.support.simulation.scheduler import ScheduleStuckError
-from tests.support.simulation.simulation import KINDS, ScheduleResult, run_schedule
+from deltalog.testing.row_simulation import run_row_schedule
+from deltalog.testing.scheduler import ScheduleStuckError
+from deltalog.testing.simulation import KINDS, ScheduleResult, run_schedule
 
 MAX_SEEDS = 400
 
@@ -53,7 +52,7 @@ attempts: Any = attempts_module
 commit: Any = commit_module
 transaction: Any = transaction_module
 rewrite: Any = rewrite_module
-table: Any = table_module
+operations: Any = operations_module
 scan: Any = scan_module
 # The library as it is, for mutants that change only a part of a call.
 REAL_SETTLE: Any = CommitLoop._settle
@@ -538,14 +537,14 @@ def reads_rows_that_vectors_deleted(patch: Patch) -> None:
 
 @mutant("R6", run=run_row_schedule)
 def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
-    real = table.delete
+    real = operations.delete
 
     def delete(transaction: Any, where: Any, user_metadata: Any, txn: Any) -> Any:
-        if not writes.is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
-            return transaction_module.skipped(transaction)
+        if not operations._is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
+            return operations.skipped(transaction)
         return real(transaction, where, user_metadata, txn)
 
-    patch.setattr(table, "delete", delete)
+    patch.setattr(operations, "delete", delete)
 
 
 @mutant("R6", run=run_row_schedule)
