@@ -224,9 +224,9 @@ def render(rows: Mapping[str, Row]) -> str:
 _INTRODUCTION = f"""\
 # What deltalog writes, and who reads it
 
-Each row is a table that a test makes with deltalog's public API, has read by delta-spark {DELTA_VERSION} and
-deltalake {deltalake.__version__}, and lets them write on. The test fails when it finds anything else than this page;
-`python -m tests.interop.matrix` writes it. A difference between engines is a failure too, never a cell.
+Each row is a table that a test creates with deltalog's public API, and that delta-spark {DELTA_VERSION} and
+deltalake {deltalake.__version__} then read and write. The test fails when its results differ from this page;
+`python -m tests.interop.matrix` writes the page. A difference between engines is a failure too, never a cell.
 
 - *rows, types*: delta-spark reads the columns, types and rows that deltalog reads, which are those that were written.
 - *history, `.crc`*: the same versions, times and operations; the version checksum agrees with delta-spark's own replay,
@@ -237,7 +237,7 @@ deltalake {deltalake.__version__}, and lets them write on. The test fails when i
 - *deltalake: rows*: the same version and rows by its query engine, or the features that it names when it refuses.
   *then appends*: it appends a row to a copy of the table, and deltalog reads the result.
 
-Tables that are read through a checkpoint have no commits before it any more.
+In tables that are read through a checkpoint the commits before it are deleted.
 
 """
 
