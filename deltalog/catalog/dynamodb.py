@@ -1,27 +1,13 @@
 """DynamoDBCoordinator: a catalog in one DynamoDB table, for any number of machines.
 
-The items, by partition and sort key:
-
-    catalog                  catalog         its id, its format, and how often tables were registered or dropped
-    heads                    <table id>      the table's record, its version, the last one published, the last marking
-    names                    <full name>     the table's record
-    urls                     <hash>          the table's id
-    commits <table id>       <version>       a commit that is ratified and not yet published
-    marks <table id>         <number>        a marking of objects that a clean-up deletes
-    transaction <id>         record          its record and which batches of parts are its own
-    transaction <id>         part …          a piece of a part
-    open, done               <start> <id>    in which order transactions are listed, apart by whether they are decided
-    left                     <start> <id>    those that are decided and may have parts yet
-
-A proposal is one TransactWriteItems over the record and the heads. Its answer can get lost, and it is then told from
-the items what became of it. Garbage that a killed process leaves, pieces of parts and commits of dropped tables, is
-never taken for content.
+Its items are those of ``dynamodb_layout``. A proposal is one TransactWriteItems over the record and the heads. Where
+its answer is lost, the items say what became of it. Garbage that a killed process leaves, pieces of parts and commits
+of dropped tables, is never taken for content.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,27 +15,16 @@ from typing import Any
 
 import msgspec
 
+from deltalog.catalog import dynamodb_layout as layout
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.dynamodb_items import (
-    MOST_ACTIONS,
-    Action,
-    Item,
-    ItemTable,
-    Key,
-    Refusal,
-    check,
-    delete,
-    delete_if_there,
-    put,
-    update,
-)
+from deltalog.catalog.dynamodb_actions import Action, Item, Key, check, delete, delete_if_there, put, update
+from deltalog.catalog.dynamodb_items import MOST_ACTIONS, ItemTable, Refusal
 from deltalog.catalog.records import (
     Head,
     Marking,
     Marks,
     Proposal,
     Ratification,
-    RatifiedCommit,
     TableRecord,
     TransactionRecord,
     TransactionStatus,
@@ -67,14 +42,10 @@ from deltalog.storage.dynamodb_client import DynamoTable, Timing
 from deltalog.storage.secrets import Reopen
 
 FORMAT = 2  # 2: markings, which older ones would not look at
-_CATALOG: Key = ("catalog", "catalog")
-_LEFT = "left"
-_PIECE_BYTES = 256 << 10  # of a part; an item has at most 400 KB
 # Of the item of a transaction: what its record may have, and what it may have with its batches. With what is left of
 # 400 KB it can always be ended.
 _MOST_RECORD_BYTES, _MOST_BYTES = 360 << 10, 384 << 10
 _BATCH_BYTES = 40
-_SHOWN_OF_KEY = 200
 _PASSES = 30
 
 log = logging.getLogger(__name__)
@@ -121,9 +92,9 @@ class DynamoDBCoordinator(Coordinator):
         """Connections are shared, and closed when the process ends."""
 
     def _make(self, create: bool) -> str:
-        found = self._items.get(_CATALOG)
+        found = self._items.get(layout.CATALOG)
         if found is None:
-            if not self._items.is_empty() and self._items.get(_CATALOG) is None:
+            if not self._items.is_empty() and self._items.get(layout.CATALOG) is None:
                 raise CoordinatorError(
                     f"The DynamoDB table {self._items.table.name!r} holds something else than a catalog. Nothing was "
                     "changed: name another table, or create one: deltalog commit-table create NAME --kind catalog.",
@@ -135,8 +106,8 @@ class DynamoDBCoordinator(Coordinator):
                     "TransactionManager(url) and deltalog tables register make a new one."
                 )
             new = {"catalog_id": str(uuid.uuid4()), "format": FORMAT, "changes": 0, "left": 1}
-            self._items.transact([put(_CATALOG, new, new=True)], _new_token())
-            found = self._items.get(_CATALOG)
+            self._items.transact([put(layout.CATALOG, new, new=True)], _new_token())
+            found = self._items.get(layout.CATALOG)
         if found is None or found.get("format", 0) > FORMAT:
             raise CoordinatorError(
                 f"The catalog {self.url} was made by a newer deltalog: upgrade this one. Nothing was changed.",
@@ -144,7 +115,7 @@ class DynamoDBCoordinator(Coordinator):
             )
         if found.get("format", 0) < FORMAT:
             self._items.transact(
-                [update(_CATALOG, {"format": FORMAT}, {"catalog_id": found["catalog_id"]})], _new_token()
+                [update(layout.CATALOG, {"format": FORMAT}, {"catalog_id": found["catalog_id"]})], _new_token()
             )
         return str(found["catalog_id"])
 
@@ -164,11 +135,11 @@ class DynamoDBCoordinator(Coordinator):
         if refusal is None or refusal.is_of(token):
             return None
         # What stands in the way of a drop is that nothing is there any more, which has no token.
-        if (refusal.unsettled or witness == _CATALOG) and self._has_token(witness, token):
+        if (refusal.unsettled or witness == layout.CATALOG) and self._has_token(witness, token):
             return None
         if refusal.unsettled:
             raise self._lost_answer()
-        if witness == _CATALOG and 0 in refusal.found and not self._is_this(refusal.found[0]):
+        if witness == layout.CATALOG and 0 in refusal.found and not self._is_this(refusal.found[0]):
             raise CoordinatorError(
                 f"The catalog {self.url} is another one than was opened: somebody replaced it. Nothing was changed.",
                 path=self._items.table.name,
@@ -196,7 +167,7 @@ class DynamoDBCoordinator(Coordinator):
     def register(self, table: TableRecord, version: int) -> bool:
         for number in range(1, _PASSES):
             # What is read here is held to by the number of changes.
-            changes = (self._items.get(_CATALOG) or {}).get("changes", 0)
+            changes = (self._items.get(layout.CATALOG) or {}).get("changes", 0)
             records = (msgspec.json.decode(item["record"], type=TableRecord) for item in self._items.query("names"))
             if nested_with(table.url, records) is not None:
                 return False
@@ -210,44 +181,48 @@ class DynamoDBCoordinator(Coordinator):
 
     def _registration_refused(self, table: TableRecord, version: int, changes: int) -> Refusal | None:
         token = _new_token()
-        record = _encoded(table)
+        record = layout.as_json(table)
         actions = [
             self._tables_change(token, changes),
             put(
-                _head_key(table.table_id),
+                layout.head_key(table.table_id),
                 {"record": record, "version": version, "published": version, "token": token},
                 new=True,
             ),
             put(("names", table.name), {"record": record, "token": token}, new=True),
-            put(_url_key(table.url), {"table_id": table.table_id, "token": token}, new=True),
+            put(layout.url_key(table.url), {"table_id": table.table_id, "token": token}, new=True),
         ]
-        return self._refused(actions, token, _CATALOG)
+        return self._refused(actions, token, layout.CATALOG)
 
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        head = self._items.get(_head_key(table_id))
+        head = self._items.get(layout.head_key(table_id))
         if head is None or not head["version"] == head["published"] == version:
             return False
         table = msgspec.json.decode(head["record"], type=TableRecord)
         garbage = list(self._commits(table_id))
         token = _new_token()
-        last = {} if marks is None else _last_mark({table_id: marks}, table_id)
+        last = {} if marks is None else layout.last_mark({table_id: marks}, table_id)
         actions = [
             self._tables_change(token),
-            delete(_head_key(table_id), {"record": head["record"], "version": version, "published": version, **last}),
+            delete(
+                layout.head_key(table_id), {"record": head["record"], "version": version, "published": version, **last}
+            ),
             delete(("names", table.name)),
-            delete(_url_key(table.url)),
+            delete(layout.url_key(table.url)),
         ]
-        done = self._change(actions, token, _CATALOG)
+        done = self._change(actions, token, layout.CATALOG)
         if done:
             self._remove(garbage)
             with contextlib.suppress(CoordinatorError):  # nobody reads them any more
-                self._items.delete_each([(item["pk"], item["sk"]) for item in self._items.query(_marks_of(table_id))])
+                self._items.delete_each(
+                    [(item["pk"], item["sk"]) for item in self._items.query(layout.marks_partition(table_id))]
+                )
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
         """Counted, so that ``cut`` can tell that its list of tables is right. ``changes``: how many there must be."""
         where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
-        return update(_CATALOG, {"token": token}, where, add={"changes": 1})
+        return update(layout.CATALOG, {"token": token}, where, add={"changes": 1})
 
     def table(self, name: str) -> TableRecord | None:
         item = self._items.get(("names", name))
@@ -261,11 +236,11 @@ class DynamoDBCoordinator(Coordinator):
 
     def head(self, table_id: str) -> Head | None:
         for number in range(1, _PASSES):
-            item = self._items.get(_head_key(table_id))
+            item = self._items.get(layout.head_key(table_id))
             if item is None:
                 return None
             first, last = item["published"] + 1, item["version"]
-            found = [_commit(each) for each in self._commits(table_id, first, last)]
+            found = [layout.commit_of(each) for each in self._commits(table_id, first, last)]
             if [commit.version for commit in found] == list(range(first, last + 1)):
                 return Head(last, tuple(found))
             self._items.table.timing.back_off(number, 1.0)  # they were published while they were read
@@ -292,7 +267,7 @@ class DynamoDBCoordinator(Coordinator):
         found: dict[str, int] = {}
         for start in range(0, len(table_ids) or 1, MOST_ACTIONS - 1):
             wanted = table_ids[start : start + MOST_ACTIONS - 1]
-            catalog, *heads = self._items.get_at_once([_CATALOG, *map(_head_key, wanted)])
+            catalog, *heads = self._items.get_at_once([layout.CATALOG, *map(layout.head_key, wanted)])
             if catalog is None or catalog["changes"] != changes:
                 return None
             for table_id, head in zip(wanted, heads, strict=True):
@@ -302,7 +277,7 @@ class DynamoDBCoordinator(Coordinator):
         return found
 
     def _listed_table_ids(self) -> tuple[int, list[str]]:
-        catalog = self._items.get(_CATALOG)
+        catalog = self._items.get(layout.CATALOG)
         return catalog["changes"] if catalog else -1, [item["sk"] for item in self._items.query("heads")]
 
     def ratify(self, proposal: Proposal) -> Ratification:
@@ -337,14 +312,14 @@ class DynamoDBCoordinator(Coordinator):
     def _actions(self, proposal: Proposal, token: str) -> list[Action]:
         actions: list[Action] = []
         if proposal.before is not None and proposal.after is not None:
-            actions += _replacement(proposal.after, proposal.before.revision, token)
+            actions += layout.replacement(proposal.after, proposal.before.revision, token)
         for table_id, version in proposal.expected.items():
-            key, where = _head_key(table_id), {"version": version, **_last_mark(proposal.marks, table_id)}
+            key, where = layout.head_key(table_id), {"version": version, **layout.last_mark(proposal.marks, table_id)}
             commits = proposal.commits.get(table_id, ())
             if commits:
                 actions.append(update(key, {"version": commits[-1].version, "token": token}, where))
                 actions += [
-                    put(_commit_key(table_id, each.version), {"commit": _encoded(each), "token": token})
+                    put(layout.commit_key(table_id, each.version), {"commit": layout.as_json(each), "token": token})
                     for each in commits
                 ]
             else:
@@ -359,13 +334,15 @@ class DynamoDBCoordinator(Coordinator):
 
     def _seen(self, proposal: Proposal, token: str) -> Ratification | None:
         if proposal.before is not None:
-            record = self._items.get(_record_key(proposal.before.id))
+            record = self._items.get(layout.record_key(proposal.before.id))
             if record is not None and record["token"] == token:
                 return Ratification.RATIFIED
             if record is not None and record["revision"] == proposal.before.revision + 1:
                 return Ratification.DECIDED
         for table_id, commits in proposal.commits.items():
-            head, item = self._items.get_at_once([_head_key(table_id), _commit_key(table_id, commits[0].version)])
+            head, item = self._items.get_at_once(
+                [layout.head_key(table_id), layout.commit_key(table_id, commits[0].version)]
+            )
             if head is None or head["version"] < commits[0].version:
                 return None
             if item is not None:
@@ -376,14 +353,15 @@ class DynamoDBCoordinator(Coordinator):
     def published(self, table_id: str, version: int) -> None:
         garbage = list(self._commits(table_id, 0, version))
         for _ in range(_PASSES):
-            head = self._items.get(_head_key(table_id))
+            head = self._items.get(layout.head_key(table_id))
             if head is None:
                 return
             known = min(version, head["version"])
             if known <= head["published"]:
                 break
             where = {"published": head["published"], "record": head["record"]}
-            if self._items.transact([update(_head_key(table_id), {"published": known}, where)], _new_token()) is None:
+            change = update(layout.head_key(table_id), {"published": known}, where)
+            if self._items.transact([change], _new_token()) is None:
                 break
         self._remove(garbage)
 
@@ -391,7 +369,7 @@ class DynamoDBCoordinator(Coordinator):
         if last < first:
             return iter(())
         values = {":first": f"{first:020d}", ":last": f"{last:020d}"}
-        return self._items.query(_commit_key(table_id, 0)[0], "sk BETWEEN :first AND :last", values)
+        return self._items.query(layout.commit_key(table_id, 0)[0], "sk BETWEEN :first AND :last", values)
 
     def _remove(self, commits: Sequence[Item]) -> None:
         """Take away what nobody reads any more, unless it was written anew: the table may have been registered again.
@@ -412,44 +390,50 @@ class DynamoDBCoordinator(Coordinator):
     # ------------------------------------------------------------------------------------------------ marks
 
     def marks(self, table_id: str) -> Marks:
-        head = self._items.get(_head_key(table_id))
+        head = self._items.get(layout.head_key(table_id))
         if head is None:
             return Marks()
-        last, items = head.get("marks", 0), self._items.query(_marks_of(table_id))
-        return Marks(last, {item["number"]: _marking(item) for item in items if item["number"] <= last})
+        last, items = head.get("marks", 0), self._items.query(layout.marks_partition(table_id))
+        return Marks(last, {item["number"]: layout.marking_of(item) for item in items if item["number"] <= last})
 
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        head = self._items.get(_head_key(table_id))
+        head = self._items.get(layout.head_key(table_id))
         if head is None or head.get("marks", 0) != number - 1:
             return False
         token = _new_token()
-        where = {"record": head["record"], **_last_mark({table_id: number - 1}, table_id)}
+        where = {"record": head["record"], **layout.last_mark({table_id: number - 1}, table_id)}
         actions = [
-            update(_head_key(table_id), {"marks": number, "token": token}, where),
-            put(_mark_key(table_id, number), {"number": number, "marking": _encoded(marking), "token": token}),
+            update(layout.head_key(table_id), {"marks": number, "token": token}, where),
+            put(
+                layout.mark_key(table_id, number),
+                {"number": number, "marking": layout.as_json(marking), "token": token},
+            ),
         ]
-        return self._change(actions, token, _mark_key(table_id, number))
+        return self._change(actions, token, layout.mark_key(table_id, number))
 
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
-        key = _mark_key(table_id, number)
-        change = delete(key) if marking is None else update(key, {"marking": _encoded(marking)}, {"number": number})
+        key = layout.mark_key(table_id, number)
+        if marking is None:
+            change = delete(key)
+        else:
+            change = update(key, {"marking": layout.as_json(marking)}, {"number": number})
         self._items.transact([change], _new_token())
 
     # ----------------------------------------------------------------------------------------- transactions
 
     def insert(self, record: TransactionRecord) -> bool:
         token = _new_token()
-        item = {"record": _encoded(record), "revision": record.revision, "token": token, "batches": []}
-        actions = [put(_record_key(record.id), item, new=True), _listing(record)]
-        return self._change(actions, token, _record_key(record.id))
+        item = {"record": layout.as_json(record), "revision": record.revision, "token": token, "batches": []}
+        actions = [put(layout.record_key(record.id), item, new=True), layout.listing(record)]
+        return self._change(actions, token, layout.record_key(record.id))
 
     def transaction(self, transaction_id: str) -> TransactionRecord | None:
-        item = self._items.get(_record_key(transaction_id))
-        return _record(item) if item else None
+        item = self._items.get(layout.record_key(transaction_id))
+        return layout.record_of(item) if item else None
 
     def replace(self, record: TransactionRecord) -> bool:
         token = _new_token()
-        return self._change(_replacement(record, record.revision - 1, token), token, _record_key(record.id))
+        return self._change(layout.replacement(record, record.revision - 1, token), token, layout.record_key(record.id))
 
     def transactions(
         self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
@@ -458,7 +442,7 @@ class DynamoDBCoordinator(Coordinator):
             name: [each for each in statuses if each.is_final is final]
             for name, final in (("open", False), ("done", True))
         }
-        last = _order(*after) if after else ""
+        last = layout.sort_order(*after) if after else ""
         found: list[TransactionRecord] = []
         while len(found) < limit:
             # The open ones first: what is decided meanwhile is then found among the done.
@@ -471,15 +455,15 @@ class DynamoDBCoordinator(Coordinator):
         return found[:limit]
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
-        catalog = self._items.get(_CATALOG)
+        catalog = self._items.get(layout.CATALOG)
         if catalog is not None and "left" not in catalog:
             self._note_all()
-        last = _order(*after) if after else ""
+        last = layout.sort_order(*after) if after else ""
         found: list[TransactionRecord] = []
         while len(found) < limit:
-            keys = [item["sk"] for item in self._after(_LEFT, last, limit)]
-            records = {_order(*record.key): record for record in self._records(keys)}
-            self._items.delete_each((_LEFT, key) for key in keys if key not in records)  # forgotten
+            keys = [item["sk"] for item in self._after(layout.LEFT, last, limit)]
+            records = {layout.sort_order(*record.key): record for record in self._records(keys)}
+            self._items.delete_each((layout.LEFT, key) for key in keys if key not in records)  # forgotten
             found += records.values()
             if len(keys) < limit:
                 break
@@ -489,11 +473,11 @@ class DynamoDBCoordinator(Coordinator):
     def _note_all(self) -> None:
         """Once, of a catalog that an earlier deltalog has made: any transaction that is decided may have parts. Cost: 1
         request for each 16 of them."""
-        self._items.put_each([{"pk": _LEFT, "sk": item["sk"]} for item in self._items.query("done")])
-        self._items.transact([update(_CATALOG, {"left": 1}, {"catalog_id": self._catalog_id})], _new_token())
+        self._items.put_each([{"pk": layout.LEFT, "sk": item["sk"]} for item in self._items.query("done")])
+        self._items.transact([update(layout.CATALOG, {"left": 1}, {"catalog_id": self._catalog_id})], _new_token())
 
     def _records(self, keys: Sequence[str]) -> Iterator[TransactionRecord]:
-        return map(_record, self._items.get_many([_record_key(key.partition(" ")[2]) for key in keys]))
+        return map(layout.record_of, self._items.get_many([layout.record_key(key.partition(" ")[2]) for key in keys]))
 
     def _after(self, partition: str, last: str, limit: int, statuses: Sequence[TransactionStatus] = ()) -> list[Item]:
         """The first items after a sort key, of some statuses if any are given."""
@@ -507,12 +491,12 @@ class DynamoDBCoordinator(Coordinator):
         return [item for _, item in zip(range(limit), items, strict=False)]
 
     def delete(self, transaction_id: str) -> None:
-        found = self._items.get(_record_key(transaction_id))
+        found = self._items.get(layout.record_key(transaction_id))
         pieces = [(item["pk"], item["sk"]) for item in self._pieces(transaction_id, "part ")]
         self._items.delete_each(pieces)
         if found is not None:
-            order = _order(*_record(found).key)
-            keys = [_record_key(transaction_id), ("open", order), ("done", order), (_LEFT, order)]
+            place = layout.sort_order(*layout.record_of(found).key)
+            keys = [layout.record_key(transaction_id), ("open", place), ("done", place), (layout.LEFT, place)]
             self._items.transact([delete(key) for key in keys], _new_token())
 
     # ------------------------------------------------------------------------------------------------ parts
@@ -521,7 +505,7 @@ class DynamoDBCoordinator(Coordinator):
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
         """The pieces come first, as a batch that nobody reads before it is the record's."""
-        left = _MOST_RECORD_BYTES - len(_encoded(record).encode())
+        left = _MOST_RECORD_BYTES - len(layout.as_json(record).encode())
         if left < 0:
             raise CallError(
                 f"The catalog {self.url} cannot keep transaction {record.id}: with the versions of "
@@ -531,12 +515,18 @@ class DynamoDBCoordinator(Coordinator):
         if not (parts or marks):
             return self.replace(record)
         batch = _new_token()
-        pieces = [piece for key, part in parts.items() for piece in _pieces(record.id, batch, key, bytes(part))]
+        pieces = [
+            piece for key, part in parts.items() for piece in layout.pieces_of(record.id, batch, key, bytes(part))
+        ]
         self._items.put_each(pieces)
         room = (left + _MOST_BYTES - _MOST_RECORD_BYTES) // _BATCH_BYTES
-        actions = _replacement(record, record.revision - 1, batch, append={"batches": [batch]}, room={"batches": room})
-        actions += [check(_head_key(table_id), _last_mark(marks or {}, table_id)) for table_id in marks or ()]
-        refusal = self._refused(actions, batch, _record_key(record.id))
+        actions = layout.replacement(
+            record, record.revision - 1, batch, append={"batches": [batch]}, room={"batches": room}
+        )
+        actions += [
+            check(layout.head_key(table_id), layout.last_mark(marks or {}, table_id)) for table_id in marks or ()
+        ]
+        refusal = self._refused(actions, batch, layout.record_key(record.id))
         if refusal is None:
             return True
         with contextlib.suppress(CoordinatorError):  # they are nobody's all the same
@@ -550,9 +540,9 @@ class DynamoDBCoordinator(Coordinator):
         return False
 
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
-        batches = _batches(self._items.get(_record_key(transaction_id)))
+        batches = layout.batches_of(self._items.get(layout.record_key(transaction_id)))
         found: dict[str, dict[int, dict[int, Item]]] = {}
-        for item in self._pieces(transaction_id, f"part {prefix[:_SHOWN_OF_KEY]}"):
+        for item in self._pieces(transaction_id, f"part {prefix[: layout.SHOWN_OF_KEY]}"):
             if item["batch"] in batches and item["key"].startswith(prefix):
                 pieces = found.setdefault(item["key"], {}).setdefault(batches[item["batch"]], {})
                 pieces[item["number"]] = item
@@ -565,102 +555,21 @@ class DynamoDBCoordinator(Coordinator):
 
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
         """The oldest batch first, so that no older part comes to light in between."""
-        kept = self._items.get(_record_key(transaction_id))
-        batches = _batches(kept)
+        kept = self._items.get(layout.record_key(transaction_id))
+        batches = layout.batches_of(kept)
         found: dict[int, list[Key]] = {}
         for key in [None] if keys is None else keys:
-            for item in self._pieces(transaction_id, "part " if key is None else _sort_key(key)):
+            for item in self._pieces(transaction_id, "part " if key is None else layout.part_prefix(key)):
                 if item["batch"] in batches and key in (None, item["key"]):
                     found.setdefault(batches[item["batch"]], []).append((item["pk"], item["sk"]))
         for batch in sorted(found):
             self._items.delete_each(found[batch])
-        if keys is None and kept is not None and (record := _record(kept)).status.is_final:
-            self._items.delete_each([(_LEFT, _order(*record.key))])
+        if keys is None and kept is not None and (record := layout.record_of(kept)).status.is_final:
+            self._items.delete_each([(layout.LEFT, layout.sort_order(*record.key))])
 
     def _pieces(self, transaction_id: str, begin: str) -> Iterator[Item]:
-        return self._items.query(_record_key(transaction_id)[0], "begins_with(sk, :begin)", {":begin": begin})
+        return self._items.query(layout.record_key(transaction_id)[0], "begins_with(sk, :begin)", {":begin": begin})
 
 
 def _new_token() -> str:
     return str(uuid.uuid4())
-
-
-def _encoded(record: TableRecord | RatifiedCommit | TransactionRecord | Marking) -> str:
-    return msgspec.json.encode(record).decode()
-
-
-def _record(item: Item) -> TransactionRecord:
-    return msgspec.json.decode(item["record"], type=TransactionRecord)
-
-
-def _batches(item: Item | None) -> dict[str, int]:
-    return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
-
-
-def _commit(item: Item) -> RatifiedCommit:
-    return msgspec.json.decode(item["commit"], type=RatifiedCommit)
-
-
-def _head_key(table_id: str) -> Key:
-    return "heads", table_id
-
-
-def _url_key(url: str) -> Key:
-    return "urls", hashlib.sha256(url.encode()).hexdigest()
-
-
-def _marking(item: Item) -> Marking:
-    return msgspec.json.decode(item["marking"], type=Marking)
-
-
-def _marks_of(table_id: str) -> str:
-    return f"marks {table_id}"
-
-
-def _mark_key(table_id: str, number: int) -> Key:
-    return _marks_of(table_id), f"{number:020d}"
-
-
-def _last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """The condition on a head whose last marking must be the one given: before the first, the attribute is absent."""
-    return {"marks": marks[table_id] or None} if table_id in marks else {}
-
-
-def _commit_key(table_id: str, version: int) -> Key:
-    return f"commits {table_id}", f"{version:020d}"
-
-
-def _record_key(transaction_id: str) -> Key:
-    return f"transaction {transaction_id}", "record"
-
-
-def _order(start_ms: int, transaction_id: str) -> str:
-    return f"{start_ms:016d} {transaction_id}"
-
-
-def _sort_key(key: str) -> str:
-    """Keys of parts may be longer than those of items; what is cut off goes into the hash."""
-    return f"part {key[:_SHOWN_OF_KEY]} {hashlib.sha256(key.encode()).hexdigest()} "
-
-
-def _listing(record: TransactionRecord) -> Action:
-    return put(("done" if record.status.is_final else "open", _order(*record.key)), {"decided": record.status.value})
-
-
-def _replacement(
-    record: TransactionRecord, revision: int, token: str, append: Item | None = None, room: Item | None = None
-) -> list[Action]:
-    item = {"record": _encoded(record), "revision": record.revision, "token": token}
-    actions = [update(_record_key(record.id), item, {"revision": revision}, append=append, room=room)]
-    if record.status.is_final:
-        actions += [delete(("open", _order(*record.key))), _listing(record), put((_LEFT, _order(*record.key)), {})]
-    return actions
-
-
-def _pieces(transaction_id: str, batch: str, key: str, part: bytes) -> list[Item]:
-    pieces = [part[start : start + _PIECE_BYTES] for start in range(0, len(part) or 1, _PIECE_BYTES)]
-    common = {"pk": _record_key(transaction_id)[0], "batch": batch, "key": key, "count": len(pieces)}
-    return [
-        {**common, "sk": f"{_sort_key(key)}{batch} {number:08d}", "number": number, "data": piece}
-        for number, piece in enumerate(pieces)
-    ]

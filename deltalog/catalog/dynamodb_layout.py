@@ -1,0 +1,123 @@
+"""Where a catalog in DynamoDB keeps what: the keys of its items, and records as their attributes. Pure.
+
+The items, by partition and sort key:
+
+    catalog                  catalog         its id, its format, and how often tables were registered or dropped
+    heads                    <table id>      the table's record, its version, the last one published, the last marking
+    names                    <full name>     the table's record
+    urls                     <hash>          the table's id
+    commits <table id>       <version>       a commit that is ratified and not yet published
+    marks <table id>         <number>        a marking of objects that a clean-up deletes
+    transaction <id>         record          its record and which batches of parts are its own
+    transaction <id>         part …          a piece of a part
+    open, done               <start> <id>    in which order transactions are listed, apart by whether they are decided
+    left                     <start> <id>    those that are decided and may have parts yet
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from deltalog.catalog.dynamodb_actions import Action, Item, Key, delete, put, update
+from deltalog.catalog.records import Marking, RatifiedCommit, TableRecord, TransactionRecord
+
+CATALOG: Key = ("catalog", "catalog")
+LEFT = "left"
+SHOWN_OF_KEY = 200
+_PIECE_BYTES = 256 << 10  # of a part; an item has at most 400 KB
+
+
+def as_json(record: TableRecord | RatifiedCommit | TransactionRecord | Marking) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+def record_of(item: Item) -> TransactionRecord:
+    return msgspec.json.decode(item["record"], type=TransactionRecord)
+
+
+def batches_of(item: Item | None) -> dict[str, int]:
+    """The batches of parts that belong to a transaction, by the order in which they came."""
+    return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
+
+
+def commit_of(item: Item) -> RatifiedCommit:
+    return msgspec.json.decode(item["commit"], type=RatifiedCommit)
+
+
+def head_key(table_id: str) -> Key:
+    return "heads", table_id
+
+
+def url_key(url: str) -> Key:
+    return "urls", hashlib.sha256(url.encode()).hexdigest()
+
+
+def marking_of(item: Item) -> Marking:
+    return msgspec.json.decode(item["marking"], type=Marking)
+
+
+def marks_partition(table_id: str) -> str:
+    return f"marks {table_id}"
+
+
+def mark_key(table_id: str, number: int) -> Key:
+    return marks_partition(table_id), f"{number:020d}"
+
+
+def last_mark(marks: Mapping[str, int], table_id: str) -> Item:
+    """The condition on a head whose last marking must be the one given: before the first, the attribute is absent."""
+    return {"marks": marks[table_id] or None} if table_id in marks else {}
+
+
+def commit_key(table_id: str, version: int) -> Key:
+    return f"commits {table_id}", f"{version:020d}"
+
+
+def record_key(transaction_id: str) -> Key:
+    return f"transaction {transaction_id}", "record"
+
+
+def sort_order(start_ms: int, transaction_id: str) -> str:
+    """The sort key by which transactions are listed: by their start."""
+    return f"{start_ms:016d} {transaction_id}"
+
+
+def part_prefix(key: str) -> str:
+    """Keys of parts may be longer than those of items; what is cut off goes into the hash."""
+    return f"part {key[:SHOWN_OF_KEY]} {hashlib.sha256(key.encode()).hexdigest()} "
+
+
+def listing(record: TransactionRecord) -> Action:
+    """Lists a transaction among the open ones, or those that are decided."""
+    return put(
+        ("done" if record.status.is_final else "open", sort_order(*record.key)), {"decided": record.status.value}
+    )
+
+
+def replacement(
+    record: TransactionRecord, revision: int, token: str, append: Item | None = None, room: Item | None = None
+) -> list[Action]:
+    """The writes that change the record of a transaction which is at ``revision``. ``append``, ``room``: as for
+    ``update``."""
+    item = {"record": as_json(record), "revision": record.revision, "token": token}
+    actions = [update(record_key(record.id), item, {"revision": revision}, append=append, room=room)]
+    if record.status.is_final:
+        actions += [
+            delete(("open", sort_order(*record.key))),
+            listing(record),
+            put((LEFT, sort_order(*record.key)), {}),
+        ]
+    return actions
+
+
+def pieces_of(transaction_id: str, batch: str, key: str, part: bytes) -> list[Item]:
+    """A part as items of at most 256 KiB each."""
+    pieces = [part[start : start + _PIECE_BYTES] for start in range(0, len(part) or 1, _PIECE_BYTES)]
+    common = {"pk": record_key(transaction_id)[0], "batch": batch, "key": key, "count": len(pieces)}
+    return [
+        {**common, "sk": f"{part_prefix(key)}{batch} {number:08d}", "number": number, "data": piece}
+        for number, piece in enumerate(pieces)
+    ]
