@@ -30,7 +30,7 @@ _FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT")
 
 
 def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
-    """A data schema as a table keeps it: everything nullable, without what belongs to another table."""
+    """A data schema as a table stores it: everything nullable, without metadata of another table."""
 
     def stored(data_type: Any) -> Any:
         if isinstance(data_type, deltalog.StructType):
@@ -66,7 +66,7 @@ def check_unique(schema: deltalog.StructType) -> None:
 
 
 def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
-    """Everything that keeps ``data`` from being written as ``table``, in words."""
+    """A sentence for each reason why ``data`` cannot be written as ``table``."""
     if isinstance(table, deltalog.StructType) and isinstance(data, deltalog.StructType):
         prefix = f"{where}." if where else ""
         for given in data.fields:
@@ -143,7 +143,7 @@ def conformed(
 
 
 def _declared(column: Column, field: deltalog.StructField) -> Column:
-    """The column under its name. By the declared type Spark knows to pad the literals in the table's conditions."""
+    """The column under its name. Because of the declared type Spark pads the literals in the table's conditions."""
     declared = field.metadata.get(CHAR_VARCHAR)
     return column.alias(field.name, metadata={} if declared is None else {CHAR_VARCHAR: declared})
 
@@ -220,7 +220,7 @@ def _checked_not_null(column: Column, field: deltalog.StructField, name: str, in
         return column
     null = column.isNull()
     if in_path and str(field.data_type) == "string":
-        null = null | (column == "")  # the log has no other way to say it than null
+        null = null | (column == "")  # the log represents an empty partition value as null
     return F.when(null, refuse(f"column {name} is NOT NULL in the table and the data has a NULL in it")).otherwise(
         column
     )
@@ -247,7 +247,7 @@ def _length_checked(column: Column, field: deltalog.StructField) -> Column:
 
 
 def _partition_value(column: Column, field: deltalog.StructField) -> Column:
-    """A value that survives the way through a directory name."""
+    """A value that a directory name represents exactly."""
     name = str(field.data_type)
     if name == "binary":
         raise deltalog.UnsupportedFeatureError(
@@ -259,7 +259,7 @@ def _partition_value(column: Column, field: deltalog.StructField) -> Column:
         message = f"column {field.name} has the value {paths.HIVE_NULL}, which as a partition value means NULL"
         return F.when(column == paths.HIVE_NULL, refuse(message)).otherwise(column)
     if name == "timestamp":
-        # In UTC and without a zone: the session time zone has one hour a year that means two.
+        # In UTC and without a zone: in the session time zone one hour a year is ambiguous.
         seconds = (F.unix_micros(column).cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
         epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")
         return epoch + F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)

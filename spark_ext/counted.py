@@ -1,4 +1,4 @@
-"""The number of rows that a job wrote, counted by the job itself and not from the files that are found afterwards."""
+"""The number of rows that a job wrote, counted by the job itself and not from the files that are listed afterwards."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class RowCount:
         return frame.observe(self._observation, F.count(F.lit(1)).alias(_ROWS))
 
     def rows(self, spark: SparkSession, directory: str) -> int:
-        """What was counted, after the job has ended. ``directory``: where its files are.
+        """The number of rows, after the job has ended. ``directory``: of the job's files.
 
         Raises StoreError if Spark does not report it. Spark Connect before 4.0 does not send it to the client: there
-        the server counts the rows of the files that it finds.
+        the server counts the rows of the files that it lists.
         """
         metrics = self._metrics()
         if not metrics:
@@ -39,7 +39,7 @@ class RowCount:
         return int(metrics[_ROWS])
 
     def _metrics(self) -> dict[str, Any]:
-        """Those of the observation, which waits for them without an end where they do not come."""
+        """The metrics of the observation, which blocks without limit if Spark does not report them."""
         told: list[dict[str, Any]] = []
         failed: list[Exception] = []
 

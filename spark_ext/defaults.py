@@ -1,8 +1,8 @@
 """Settings of the session that apply where a write does not give the option.
 
 delta-spark's writer takes defaults from its session, and options of the write take precedence. Each of these settings
-is applied here with the same precedence, or refused by name, so that a script that moves from delta-spark writes the
-same as before.
+is applied here with the same precedence, or refused with an error that names it, so that a script written for
+delta-spark has the same results.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KEYS = frozenset(
         _AUTO_COMPACT,
     }
 )
-# The least versions of a new table. Those up to these are what every new table has anyway.
+# The least protocol versions of a new table. Settings up to these have no effect.
 _BASE_VERSIONS = {"delta.minReaderVersion": 1, "delta.minWriterVersion": 2}
 _IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
 
@@ -51,17 +51,17 @@ class SessionDefaults:
 
     @classmethod
     def of(cls, spark: SparkSession) -> SessionDefaults:
-        """Cost: one command, which starts no job, and a look-up for each of them that is set."""
-        # Names only: where a value looks like a secret this command shows another one.
+        """Cost: one command, which starts no job, and one query for each of them that is set."""
+        # Names only: this command redacts values that look like secrets.
         names = [row[0] for row in spark.sql("SET").collect()]
         wanted = [name for name in names if name in _KEYS or name.startswith(PROPERTY_DEFAULTS)]
         found = {name: spark.conf.get(name, None) for name in wanted}
         return cls({name: value for name, value in found.items() if value is not None})
 
     def options(self, mode: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of a write: those that are ``given``, and what the session says of the others.
+        """The options of a write: those that are ``given``, and the session's settings for the others.
 
-        Raises CallError, by the name of the setting, for what cannot be followed.
+        Raises CallError, which names the setting, for a setting that cannot be applied.
         """
         self._check_compaction()
         options = dict(given)
@@ -91,13 +91,13 @@ class SessionDefaults:
         return options
 
     def check_dynamic(self, options: Mapping[str, Any]) -> None:
-        """Raises CallError, as delta-spark does, if a write is to replace the partitions that occur in the data and the
+        """Raises CallError, as delta-spark does, if a write replaces the partitions that occur in the data and the
         session or another option forbids it."""
         if not options.get("partitionOverwriteMode"):
             return
         if not self._flag(_DYNAMIC_ENABLED, True):
             raise deltalog.CallError(
-                f"This write is to replace only the partitions that occur in the data, and {_DYNAMIC_ENABLED} is false "
+                f"This write replaces only the partitions that occur in the data, but {_DYNAMIC_ENABLED} is false "
                 "in this session. Set it to true, or option('partitionOverwriteMode', 'static') to replace all rows."
             )
         if options.get("overwriteSchema"):
@@ -119,7 +119,7 @@ class SessionDefaults:
         return not is_given and (_TXN_APP_ID in self.settings or _TXN_VERSION in self.settings)
 
     def forget_transaction(self, spark: SparkSession) -> None:
-        """After a write under the session's ``txnVersion``: unset it, where the session asks for that."""
+        """After a write with the session's ``txnVersion``: unset it, if autoReset is enabled in the session."""
         if self._flag(_TXN_VERSION_RESET):
             spark.conf.unset(_TXN_VERSION)
 

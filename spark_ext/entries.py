@@ -1,4 +1,4 @@
-"""What is read of which files: the rows of a version, or the changes of a range of versions."""
+"""Which rows of which files are read: for a version, or for the changes of a range of versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the rows of a file say as changes. ``kind`` is None where the file has it in a column."""
+    """The change that the rows of a file represent. ``kind`` is None where the file has it in a column."""
 
     kind: str | None
     version: int
@@ -62,7 +62,7 @@ def of_snapshot(snapshot: deltalog.Snapshot) -> list[Entry]:
 
 
 def of_changes(changes: deltalog.Changes) -> list[Entry]:
-    """The files that tell the changes, as ``Changes.files`` orders them. Cost: as that, and the deletion vectors."""
+    """The files of the changes, in the order of ``Changes.files``. Cost: as that, and the deletion vectors."""
     return [entry for at, planned in changes.files() for entry in _changed(changes.snapshot, at, planned)]
 
 

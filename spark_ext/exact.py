@@ -10,7 +10,7 @@ from pyspark.sql import types as spark_types
 
 from spark_ext.types import CHAR_VARCHAR, SIZED
 
-# What says how files hold a column is no business of the DataFrame's users, and wrong in another table.
+# Metadata on how files store a column is of no use to users of the DataFrame, and wrong in another table.
 _INTERNAL = ("delta.columnMapping.", "delta.typeChanges")
 
 
@@ -65,7 +65,7 @@ def _padded(column: Column, field: spark_types.StructField) -> Column:
 
 
 def _value(column: Column, have: Any, want: Any) -> Column:
-    """The value as the type of the table; untouched where it is of that type, so that Spark can prune."""
+    """The value in the type of the table; unchanged if it has that type, so that Spark can prune."""
     if have == want:
         return column
     if isinstance(want, spark_types.NullType):
@@ -94,8 +94,8 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 
 def _must_be_rebuilt(have: Any, want: Any) -> bool:
-    """Whether a cast cannot make it: something inside is NOT NULL or void, or a map has other keys, which Spark
-    does not cast where the result could be null for it, as from date to timestamp_ntz."""
+    """Whether a cast is not enough: a nested part is NOT NULL or void, or a map has keys of another type, which Spark
+    does not cast if it considers the result nullable, as from date to timestamp_ntz."""
     if isinstance(want, spark_types.StructType):
         pairs = zip(have.fields, want.fields, strict=True)
         return any(not f.nullable or _must_be_rebuilt(stored.dataType, f.dataType) for stored, f in pairs)

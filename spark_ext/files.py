@@ -1,7 +1,7 @@
-"""The files of a write on the local disk: collected after the job, put in place, and gone again after a failure.
+"""The files of a write on the local disk: collected after the job, renamed into place, and removed after a failure.
 
-A job writes into a directory of its own, where it can meet no other. Its files are then renamed into the table's
-Hive directories: other readers take any ``key=value`` in a path for a partition column, and Spark discovers
+A job writes into its own directory, so that it cannot collide with another job. Its files are then renamed into the
+table's Hive directories: other readers treat any ``key=value`` in a path as a partition column, and Spark discovers
 partitions below one directory only.
 """
 
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import deltalog
 from spark_ext import paths
 
-# After a job that failed: how often and how long its directory is looked at, until it stays away.
+# After a job that failed: how often and how long its directory is removed again, until no task recreates it.
 _LOOK_EVERY_S, _QUIET_LOOKS, _STRAGGLER_LOOKS = 0.1, 5, 100
 
 # A data file: its path below some directory, and its partition values as the log has them.
@@ -30,9 +30,9 @@ DataFile = tuple[str, dict[str, str | None]]
 
 
 class JobDirectory:
-    """The directory of one job below a table, and what became of its files.
+    """The directory of one job below a table, and the files that were renamed out of it.
 
-    Its name is no partition's and not hidden, so that a VACUUM finds what a killed process leaves.
+    Its name is not that of a partition and not hidden, so that a VACUUM deletes what a killed process leaves.
     """
 
     def __init__(self, table_directory: str, name: str) -> None:
@@ -47,11 +47,11 @@ class JobDirectory:
         return os.path.join(self._table, self._name)
 
     def place(self, found: Sequence[DataFile]) -> list[DataFile]:
-        """Rename the job's files, by their paths below ``path``, to the same paths below the table. They come back
+        """Rename the job's files, by their paths below ``path``, to the same paths below the table. Returns them
         with their paths below the table.
 
-        A file that cannot be renamed stays where it is: the log names it there. So do those for which a symbolic link
-        is in the way, and those whose place is taken."""
+        A file that cannot be renamed stays where it is, and the log names it there. So do files whose new path
+        contains a symbolic link, or exists."""
         placed = [(self._placed_at(path), values) for path, values in found]
         if len(self._placed) == len(placed):
             shutil.rmtree(self.path, ignore_errors=True)
@@ -69,7 +69,7 @@ class JobDirectory:
         return f"{self._name}/{path}"
 
     def _is_ready(self, below: str) -> bool:
-        """Whether the directory is there, made now if need be, and is no link to another place."""
+        """Whether the directory exists, after creating it if necessary, and is not a symbolic link."""
         directory = self._table
         for segment in below.split("/") if below else ():
             directory = os.path.join(directory, segment)
@@ -81,9 +81,9 @@ class JobDirectory:
         return True
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files, the directories that were made for them when nothing else is in them, and the table's
-        own one when it was made and is empty. Best effort. ``stragglers``: tasks of a job that has failed or was
-        cancelled may be at work for a moment, and make the job's directory anew."""
+        """Remove the files, the directories that were created for them if they are empty, and the table's directory
+        if this write created it and it is empty. Best effort. ``stragglers``: tasks of a job that has failed or was
+        cancelled may still run for a moment, and recreate the job's directory."""
         quiet = 0
         for _ in range(_STRAGGLER_LOOKS if stragglers else 0):
             quiet = 0 if os.path.exists(self.path) else quiet + 1
@@ -109,7 +109,7 @@ def collect(
     """
     found: list[DataFile] = []
     for parent, directories, files in os.walk(directory):
-        # A task that was given up may still be writing there; what it writes is no part of the job.
+        # An abandoned task may still be writing there; its files are not part of the job.
         directories[:] = sorted(name for name in directories if not name.startswith(("_", ".")) or "=" in name)
         below = os.path.relpath(parent, directory)
         segments = [] if below == "." else below.split(os.sep)
@@ -133,7 +133,7 @@ def _has_rows(path: str, segments: Sequence[str]) -> bool:
     try:
         return bool(pq.read_metadata(path).num_rows)
     except (pa.ArrowException, OSError):
-        return True  # a damaged file is refused by its name when it is added
+        return True  # a damaged file is refused, with an error that names it, when it is added
 
 
 def _partition_values(
@@ -162,7 +162,7 @@ def rows_of(add: Any) -> int:
 
 
 def make_durable(directory: str) -> bool:
-    """Make the table's directory before Spark does, durably. Whether it was not there."""
+    """Create the table's directory before Spark does, durably. Whether it did not exist."""
     missing = []
     current = directory
     while not os.path.isdir(current):

@@ -1,6 +1,6 @@
 """Checks by their footers that a job's files have the columns and types that the table needs.
 
-Settings of the session can be changed by others while a job runs, and some cannot be set for one write only.
+Other threads can change settings of the session while a job runs, and some cannot be set for one write only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _struct_faults(
     for field, found in zip(want.fields, have, strict=True):
         path = f"{above}{field.name}"
         if has_ids and (found.metadata or {}).get(_FIELD_ID) != str(field.metadata.get(PARQUET_ID)).encode():
-            yield f"column {path} has no field id {field.metadata.get(PARQUET_ID)}, by which it is found"
+            yield f"column {path} has no field id {field.metadata.get(PARQUET_ID)}, by which readers identify it"
         yield from _type_faults(field.data_type, found.type, has_ids, path)
 
 

@@ -14,7 +14,7 @@ from spark_ext.stored import Layout
 
 # Above this number of directory trees one scan with a join is cheaper to plan than a union of scans.
 _MAX_TREES = 8
-# How Spark must be able to read a value in a directory name for it to be the value in the log.
+# Spellings of a value in a directory name that Spark parses to the value in the log.
 _VALUES = {
     "string": re.compile(r".+", re.DOTALL),
     "byte": re.compile(r"-?\d{1,3}"),
@@ -25,13 +25,13 @@ _VALUES = {
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
 }
 
-Tree = tuple[str, tuple[str, ...]]  # the directory above, and directory keys that are no columns
+Tree = tuple[str, tuple[str, ...]]  # the parent directory, and directory keys that are not columns
 
 
 def trees(layout: Layout, entries: Sequence[Entry]) -> dict[Tree, list[Entry]] | None:
     """The entries by directory tree.
 
-    None when a path disagrees with the log, has another layout, or holds a type that Spark reads otherwise
+    None when a path disagrees with the log, has another layout, or has values of a type that Spark parses differently
     (timestamps: by the session time zone; floats).
     """
     columns = layout.partition_fields
@@ -63,7 +63,7 @@ def trees(layout: Layout, entries: Sequence[Entry]) -> dict[Tree, list[Entry]] |
 
 def _pattern(data_type: spark_types.DataType) -> re.Pattern[str] | None:
     if isinstance(data_type, spark_types.DecimalType):
-        # Spark takes the digits and drops the point: only a value written with the full scale is itself.
+        # Spark drops the decimal point: only a value written with the full scale is parsed correctly.
         whole, scale = max(data_type.precision - data_type.scale, 1), data_type.scale
         return re.compile(rf"-?\d{{1,{whole}}}" + (rf"\.\d{{{scale}}}" if scale else ""))
     return _VALUES.get(data_type.typeName())

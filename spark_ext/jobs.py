@@ -34,8 +34,8 @@ def cancelled_with_its_caller(spark: SparkSession) -> Iterator[None]:
     except BaseException:
         if is_tagged:
             with contextlib.suppress(Exception):
-                # A classic session keeps its tags by thread, and the thread of the interrupted call is gone. Ctrl-C in
-                # PySpark itself is meant to end all jobs of the session.
+                # A classic session keeps its tags by thread, and the thread of the interrupted call has ended. Ctrl-C
+                # in PySpark itself ends all jobs of the session too.
                 _ = spark.interruptTag(tag) or spark.interruptAll()
         raise
     finally:
@@ -45,7 +45,7 @@ def cancelled_with_its_caller(spark: SparkSession) -> Iterator[None]:
 
 
 def failure_of_store(error: Exception, directory: str) -> deltalog.StoreError | None:
-    """The error for a job that failed because its files could not be written, where that is why."""
+    """The error for a job that failed because its files could not be written; None for other failures."""
     found = _OF_THE_STORE.search(str(error))
     if found is None:
         return None

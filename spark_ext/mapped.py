@@ -14,12 +14,12 @@ from spark_ext.types import spark_type
 
 _MODE = "delta.columnMapping.mode"
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
-# What Spark's Parquet writer makes the field_id of a column of.
+# The metadata key from which Spark's Parquet writer sets the field_id of a column.
 PARQUET_ID = "parquet.field.id"
 
 
 def is_mapped(transaction: deltalog.Transaction) -> bool:
-    """Whether the table, as the transaction leaves it, maps its columns."""
+    """Whether the table has column mapping after the transaction."""
     return transaction.metadata.configuration.get(_MODE, "none").lower() != "none"
 
 
@@ -43,7 +43,7 @@ def under_stored_names(frame: DataFrame, target: deltalog.StructType) -> DataFra
     for field, given in zip(stored.fields, target.fields, strict=True):
         column = named(given.name)
         if _has_fields(field.data_type):
-            column = column.cast(spark_type(field.data_type))  # fields of structs are cast by their places
+            column = column.cast(spark_type(field.data_type))  # a cast matches fields of structs by position
         columns.append(column.alias(field.name, metadata=dict(field.metadata)))
     return frame.select(*columns)
 

@@ -10,14 +10,14 @@ from typing import NoReturn, Union
 
 import deltalog
 
-# A path, the address of a table in a catalog, or an open table: that of a ManagedTransaction has what it did.
+# A path, the address of a table in a catalog, or an open table: one of a ManagedTransaction includes its changes.
 Location = Union[str, "os.PathLike[str]", deltalog.DeltaTable]
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-# What java.net.URI leaves as it is in a path.
+# Characters that java.net.URI does not encode in a path.
 _URI_LITERAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*:@&=+$,;/")
 
 
@@ -30,8 +30,8 @@ def check_format(source: str) -> None:
 
 
 def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[..., NoReturn]:
-    """What a method of Spark's own reader or writer is here: a CallError when it is called. Raises AttributeError for
-    other names."""
+    """A stand-in for a method of Spark's own reader or writer, which raises CallError when it is called. Raises
+    AttributeError for other names."""
     if name not in elsewhere:
         raise AttributeError(f"spark_ext.{kind} has no attribute {name!r}")
 
@@ -52,11 +52,13 @@ def url_of(location: Location) -> str:
 
 
 def open_table(location: Location, allowed_paths: Sequence[str] = ()) -> deltalog.DeltaTable:
-    """The table at a location; a DeltaTable is one itself. Raises TableNotFoundError, CallError as
+    """The table at a location; a DeltaTable is returned as it is. Raises TableNotFoundError, and CallError as
     ``local_directory``."""
     if isinstance(location, deltalog.DeltaTable):
         if allowed_paths:
-            raise deltalog.CallError("allowedPaths goes with a path; a DeltaTable was opened with its own.")
+            raise deltalog.CallError(
+                "allowedPaths can only be given with a path; a DeltaTable was opened with its own allowed_paths."
+            )
         table = location
     else:
         url = url_of(location)
@@ -71,15 +73,15 @@ def local_directory(path: str) -> str:
     """The absolute directory of a table's root. Raises CallError for a store that is not a disk here."""
     url = os.fspath(path)
     if url.startswith("memory://"):
-        raise deltalog.CallError(f"{url} lives in this Python process, and Spark cannot reach it. Give a path.")
+        raise deltalog.CallError(f"{url} is in this Python process, and Spark cannot access it. Give a path.")
     root = deltalog.open_store(url).url
     if not os.path.isabs(root):
-        raise deltalog.CallError(f"{url} is not on a disk of this machine, which is where spark_ext reads and writes.")
+        raise deltalog.CallError(f"{url} is not on a disk of this machine; spark_ext reads and writes only these.")
     return root
 
 
 def uri(local_path: str) -> str:
-    """How an absolute path is handed to Spark: with its scheme, so that ``fs.defaultFS`` has no say."""
+    """An absolute path for Spark: with its scheme, so that ``fs.defaultFS`` does not apply."""
     return "file:" + local_path
 
 
@@ -111,9 +113,9 @@ def hive_unescape(text: str) -> str:
 
 
 def hidden_from_spark(name: str) -> bool:
-    """Whether Spark's listing drops a file of this name without a word, or cannot open it at all.
+    """Whether Spark's listing silently skips a file of this name, or cannot open it at all.
 
-    Names with ``_`` or ``.`` in front read as empty; on a local disk a colon makes an invalid checksum name.
+    Spark skips names that begin with ``_`` or ``.``; on a local disk a colon makes an invalid checksum name.
     """
     if name.startswith("_") and "=" not in name and not name.startswith(("_metadata", "_common_metadata")):
         return True

@@ -23,7 +23,7 @@ _AT_TIMESTAMP = re.compile(r"(.+)@(\d{17})", re.DOTALL)
 _TIME_ONLY = re.compile(r"[Tt]?\d{1,2}:.*", re.DOTALL)
 _SPECIAL = frozenset(["now", "today", "tomorrow", "yesterday", "epoch", "current_timestamp", "current_date"])
 _FEED = "readChangeFeed"
-# Options by what they are called in ``resolve`` and in ``read_changes``.
+# Options by the names of their parameters in ``resolve`` and in ``read_changes``.
 _TRAVEL = {"versionAsOf": "version", "timestampAsOf": "timestamp"}
 _RANGE = {
     "startingVersion": "starting_version",
@@ -39,7 +39,7 @@ _FILES = "only Delta tables are read: load(path); spark.read reads files of othe
 # Methods of Spark's reader that this one does not have, and why.
 _ELSEWHERE = {
     "table": "tables are read by path: load(path), or load('catalog:<catalog>#<name>') for a table of a catalog",
-    "schema": "a Delta table has its own schema; select what is wanted after load(path)",
+    "schema": "a Delta table has its own schema; select columns after load(path)",
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "textFile", "xml", "jdbc"), _FILES),
 }
 
@@ -80,7 +80,7 @@ def read_changes(
 class Reader:
     """Options and ``load``. Options: ``versionAsOf`` (a number) or ``timestampAsOf`` (text, or an aware
     datetime); or ``readChangeFeed`` with ``startingVersion`` or ``startingTimestamp``, and ``endingVersion`` or
-    ``endingTimestamp``; and ``allowedPaths``, as for ``DeltaTable.open``. Names are taken in any case, and an
+    ``endingTimestamp``; and ``allowedPaths``, as for ``DeltaTable.open``. Names are not case-sensitive, and an
     unknown one is an error."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -88,7 +88,7 @@ class Reader:
         self._options: dict[str, Any] = {}
 
     def format(self, source: str) -> Reader:
-        """``delta`` or ``deltalog``, as code for Spark's own reader says it; there is no other."""
+        """``delta`` or ``deltalog``, for compatibility with Spark's own reader; others raise CallError."""
         check_format(source)
         return self
 
@@ -114,15 +114,15 @@ class Reader:
     def load(self, path: Location) -> DataFrame:
         """The table, or the version that the options or the path name (``path@v12``,
         ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` as ``read_changes``. ``path``
-        may also be ``catalog:<catalog>#<name>``, or a DeltaTable: one of a transaction as the transaction sees it.
+        may also be ``catalog:<catalog>#<name>``, or a DeltaTable: one of a transaction includes its changes.
 
         The DataFrame is fixed to that version. Its columns, their order, types and nullability are the table's.
-        Cost: the log is read once, deletion vectors are, and each data file is looked up by Spark once; where
+        Cost: the log and the deletion vectors are read once, and Spark looks each data file up once; if
         columns are mapped by id or a type was widened, also the footer of each file.
         """
         if not self._reads_changes():
             return frame(self._spark, self.snapshot(path))
-        self._refuse(_TRAVEL, f"goes without {_FEED}, or leave that out")
+        self._refuse(_TRAVEL, f"cannot be combined with {_FEED}; give one of them")
         return read_changes(self._spark, path, **self._named(_RANGE), **self._named(_ALLOWED))
 
     def snapshot(self, path: Location) -> deltalog.Snapshot:
@@ -161,7 +161,7 @@ def resolve(
     suffix = _suffix(path)
     if suffix is not None:
         if given:
-            raise deltalog.CallError(f"{path} names a version by its suffix, and so does the call. Give one of them.")
+            raise deltalog.CallError(f"{path} has a version as its suffix, and the call has one too. Give one of them.")
         path = suffix[1]
         if suffix.re is _AT_VERSION:
             version = suffix[2]
@@ -183,7 +183,7 @@ def _open(location: Location, allowed_paths: str | Sequence[str]) -> deltalog.De
 
 
 def _suffix(path: Location) -> re.Match[str] | None:
-    """The path and the version that it names after an ``@``, unless that is all the name of a directory."""
+    """The path and the version after its ``@``, unless the whole text is the name of a directory."""
     url = paths.url_of(path)
     if isinstance(path, deltalog.DeltaTable) or "@" not in url:
         return None
@@ -203,8 +203,8 @@ def _version(option: str, value: Any) -> int | None:
 
 
 def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf", round_up: bool = False) -> int | None:
-    """Milliseconds since the epoch of what ``timestampAsOf`` may be: an aware datetime, or text that Spark casts
-    in the session time zone, cut down to the millisecond or rounded up; None for None.
+    """Milliseconds since the epoch of a value of ``timestampAsOf``: an aware datetime, or text that Spark casts
+    in the session time zone, truncated to the millisecond or rounded up; None for None.
 
     Raises InvalidTimestampError. Cost: a Spark query for text."""
     if value is None:
@@ -225,7 +225,7 @@ def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf",
     text = value.strip()
     if text.lower() in _SPECIAL or text.lower().rstrip("()") in _SPECIAL:
         raise deltalog.InvalidTimestampError(
-            f"{option} {value!r} means another moment at every call. For the latest version leave the "
+            f"{option} {value!r} means a different time at every call. For the latest version leave the "
             "option out; else give a date and a time such as '2026-01-31 10:00:00'."
         )
     if _TIME_ONLY.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Finds the versions of the tables that the rows of a DataFrame were read from.
+"""Determines the versions of the tables that the rows of a DataFrame were read from.
 
 A DataFrame that is loaded carries a marker: a filter on a constant, which Spark's optimizer drops. The explained plan
 of a DataFrame has the markers of all its sources, through views and caches, on classic Spark and on Connect.
@@ -20,27 +20,27 @@ from pyspark.sql import functions as F
 
 import deltalog
 
-# What was read: an origin as deltalog has it, and a condition that all rows that matter fulfil, or None.
+# A read: an origin as deltalog encodes it, and a condition that all rows used fulfil, or None.
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
-# The digits of a marker's bytes. Patterns by which sessions redact plans mean words, numbers or long runs of letters
+# The digits of a marker's bytes. Patterns by which sessions redact plans match words, numbers or long runs of letters
 # and digits: there are neither vowels nor digits here, and no long runs.
 _DIGITS = "bcdfghjklmnpqrst"
 _RUN = 8
-# A marker of no table: whatever hides others in the plan hides this one too.
+# A control marker of no table: settings that hide other markers in the plan hide this one too.
 _CONTROL = ("", None)
 _NODE = re.compile(r"((?:[: ]  )*)(?:[+:]- )?(\S.*)")
 _RELATION = re.compile(r"^(?:HiveTable)?Relation(?:V2)?(?: \S+?)? ?\[")
 # EXPLAIN does not fail with the plan; it has the error as text.
 _UNPLANNED = "Error occurred during query planning: "
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*)\n== Optimized Logical Plan ==", re.DOTALL)
-# Nodes that keep or drop rows, each row by itself: a filter above them might as well be below.
+# Nodes that keep or drop each row independently: a filter above them is equivalent to one below.
 _PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repartition", "Distinct")
 _COMPARED = re.compile(r"\((\w+)#(\d+)L? (<=|>=|<|>|=) (.+)\)", re.DOTALL)
 _COLUMN = re.compile(r"\w#\d+")
 _CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
-# Neither of two columns, nor of a function: what is left is a constant.
+# Excludes comparisons of two columns and with functions: the rest compares with a constant.
 _PLAIN_TEXT = re.compile(r"[^()#\n]*")
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
@@ -62,7 +62,7 @@ def _marked(df: DataFrame, url: str, origin: str | None) -> DataFrame:
 
 
 def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
-    """The origins of the rows that are to be written to a table, if they were read with spark_ext.
+    """The origins of the rows to write to a table, if they were read with spark_ext.
 
     Raises CallError for files of the table that were read in another way, so that their version is unknown, if settings
     of the session hide parts of the plan, and if Spark cannot plan the DataFrame. Cost: Spark plans it once more.
@@ -120,7 +120,7 @@ class _Plan:
 
     @classmethod
     def of(cls, explained: str) -> _Plan:
-        """Without nodes where the plan is not there as a whole."""
+        """Without nodes if the plan is incomplete."""
         found = _ANALYZED.search(explained)
         return cls([_node(line) for line in found[1].split("\n")] if found else [])
 
@@ -140,7 +140,7 @@ class _Plan:
         condition, depth, between = None, self.nodes[marker][0], ""
         for at in self._above(marker):
             node_depth, node = self.nodes[at]
-            # A step of two leads out of a subquery.
+            # A change of depth by two ends a subquery.
             if node_depth != depth - 1 or not node.startswith(_PASSING) or " more fields" in node:
                 break
             if node.startswith("Filter "):
@@ -189,8 +189,8 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
 
 
 def _conjuncts(text: str) -> Iterator[str]:
-    """The parts of ``(a AND b)``, as Spark writes it; of anything else, itself. Spark does not quote strings, so that
-    both parts must name columns to be parts."""
+    """The parts of ``(a AND b)``, as Spark writes it; any other text is one part. Spark does not quote strings, so
+    the text is split only if both parts name columns."""
     if not (text.startswith("(") and text.endswith(")")):
         yield text
         return

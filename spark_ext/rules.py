@@ -1,7 +1,7 @@
-"""What a table demands of its rows, as Spark evaluates it in the job that writes them.
+"""A table's rules for its rows, evaluated by Spark in the job that writes them.
 
-deltalog has accepted every expression before it comes here, so nothing that it does not know is ever run by Spark.
-Expressions count times in the session's time zone, as delta-spark's do.
+deltalog has checked every expression before, so Spark never runs an expression that deltalog does not support.
+Expressions evaluate times in the session's time zone, as in delta-spark.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import deltalog
 from spark_ext.exact import named
 from spark_ext.types import spark_type
 
-# How a refusal that is raised inside a Spark job is found again in Spark's message.
+# Extracts a refusal that was raised inside a Spark job from Spark's message.
 REFUSAL = re.compile(r"DELTALOG: (.*?) :DELTALOG", re.DOTALL)
 
 
 def refuse(message: str) -> Column:
-    """A value that fails the job, and is an error of deltalog then."""
+    """A value that fails the job, with a message that becomes an error of deltalog."""
     return F.raise_error(F.lit(f"DELTALOG: {message} :DELTALOG"))
 
 
 def filled(df: DataFrame, rules: Any, target: deltalog.StructType, absent: set[str]) -> DataFrame:
-    """The rows with the columns that the data lacks: defaults first, as generated columns may look at them."""
+    """The rows with the columns that the data lacks: defaults first, as generated columns may use them."""
     for name, expression in rules.fillings.items():
         if name in absent:
             df = df.withColumn(name, F.expr(expression.text).cast(spark_type(target.field(name).data_type)))
@@ -41,7 +41,7 @@ def checked(df: DataFrame, rules: Any) -> DataFrame:
 
 
 def violation(message: str, rules: Any) -> deltalog.ConstraintViolationError | None:
-    """The error for the message that a job failed with, if it is that of a condition."""
+    """The error for the message that a job failed with, if a condition raised it."""
     for check in rules.checks:
         if message == _message(check):
             return deltalog.ConstraintViolationError(

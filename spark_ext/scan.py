@@ -1,6 +1,6 @@
-"""Native Spark scans of a table's files, joined on the driver's knowledge of them.
+"""Native Spark scans of a table's files, joined with the log's data on the driver.
 
-What the log says of a file reaches its rows by a broadcast join on the file's full path; positions that are deleted
+The log's data on a file is joined to its rows by a broadcast join on the file's full path; positions that are deleted
 (or are a change) by a broadcast join on file and row number. Both leave filters and column pruning to the scan.
 """
 
@@ -29,17 +29,17 @@ from spark_ext.stored import Layout, read_schema, read_schemas
 _FILE, _ROW, _ENTRY, _FOUND = "__deltalog_file", "__deltalog_row", "__deltalog_entry", "__deltalog_found"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
 _CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
-# Deleted positions travel as bitmaps of this many rows: a broadcast never needs much more than a bit a row.
+# Deleted positions are broadcast as bitmaps of this many rows: little more than a bit for each row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
-# What Spark's session settings must not change in a table whose log says exactly what is in it.
+# Options that override Spark's session settings, which must not change the result of reading a table.
 _SCAN_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Spark's Parquet by the class: under its short name a session can have another one, which tells no file's name
+# Spark's Parquet by its class: its short name can mean another source in a session, which does not return file names
 # (spark.sql.sources.useV1SourceList).
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.(?: SQLSTATE|$)", re.DOTALL)
@@ -68,7 +68,7 @@ def _union(parts: Sequence[DataFrame]) -> DataFrame:
 
 
 def _alike(layout: Layout, entries: Sequence[Entry]) -> list[tuple[spark_types.StructType, list[Entry]]]:
-    """Entries that one scan can read: their files hold the columns alike, and their rows are chosen alike."""
+    """Groups of entries that one scan can read: with the same stored schema, and the same kind of row selection."""
     names = {entry.path for entry in entries}
     schemas = read_schemas(layout, names) if layout.only_files_know else dict.fromkeys(names, read_schema(layout))
     found: dict[tuple[int, bool, bool, bool], tuple[spark_types.StructType, list[Entry]]] = {}
@@ -81,7 +81,7 @@ def _alike(layout: Layout, entries: Sequence[Entry]) -> list[tuple[spark_types.S
 
 
 class _Part:
-    """One scan, and what is joined to it."""
+    """One scan, and the data joined to it."""
 
     def __init__(
         self, spark: SparkSession, layout: Layout, schema: spark_types.StructType, entries: Sequence[Entry]
@@ -130,12 +130,12 @@ class _Part:
     # --- scans
 
     def _hidden(self, path: str) -> bool:
-        """Whether Spark cannot scan the file as it is: it skips the name, or has no row numbers for it."""
+        """Whether Spark cannot scan the file itself: it skips the name, or has no row numbers for it."""
         shadowed = self._by_row and _shadows_metadata(self._read)
         return shadowed or paths.hidden_from_spark(os.path.basename(path))
 
     def _tree(self, tree: hive.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
-        """Files under one Hive directory; keys that are no columns are read as text, and left out."""
+        """Files under one Hive directory; keys that are not columns are read as text, and dropped."""
         partitions = self._layout.partition_fields
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
         schema = spark_types.StructType([*self._read.fields, *partitions, *extra])
@@ -168,7 +168,7 @@ class _Part:
                 raise
             path = missing[1]
             raise deltalog.InvalidDataFileError(
-                f"The data file {path} is missing, though the log has it. It was deleted by hand, or by VACUUM when "
+                f"The data file {path} is missing, but the log names it. It was deleted by hand, or by VACUUM if "
                 "this is an old version; restore it, or read a version that does not need it.",
                 path=path,
             ) from error
@@ -179,10 +179,10 @@ class _Part:
         row = [F.col("_metadata.row_index").alias(_ROW)] if self._by_row else []
         return [key.alias(_FILE), *row]
 
-    # --- what the log says of the files
+    # --- the log's data on the files
 
     def _with_facts(self, found: DataFrame, with_values: bool) -> DataFrame:
-        """The rows with what the log says of their files; a row for each entry that reads the file."""
+        """The rows with the log's data on their files; a row for each entry that reads the file."""
         fields = self._layout.partition_fields if with_values else []
         rows: list[tuple[object, ...]] = []
         for number, entry in enumerate(self._entries):
@@ -238,7 +238,7 @@ def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
     pairs = zip(sums["word"].to_pylist(), sums["bit_sum"].cast(pa.int64(), safe=False).to_pylist(), strict=True)
     for chunk, group in groupby(pairs, lambda pair: pair[0] // (_CHUNK_ROWS // 64)):
         if chunk >= _MAX_CHUNK:
-            return  # no file has so many rows
+            return  # no file has that many rows
         words = [0] * (_CHUNK_ROWS // 64)
         for number, value in group:
             words[number % (_CHUNK_ROWS // 64)] = value
@@ -246,7 +246,7 @@ def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
 
 
 def _paths(entries: Sequence[Entry]) -> list[str]:
-    """Each file once: Spark returns the rows of a path that it is given twice two times."""
+    """Each file once: Spark returns the rows of a repeated path twice."""
     return sorted({entry.path for entry in entries})
 
 
@@ -265,9 +265,9 @@ def _partition_value(entry: Entry, name: str) -> str | None:
 
 
 def _typed(name: str, field: spark_types.StructField) -> Column:
-    """A partition value of the log in its type; an error where it is not of that type."""
+    """A partition value of the log in its type; an error if it is not of that type."""
     kind = field.dataType.simpleString()
-    # By a name that means the same in every session (spark.sql.timestampType).
+    # By a type name that does not depend on the session (spark.sql.timestampType).
     value = F.expr(f"try_cast({name} as {'timestamp_ltz' if kind == 'timestamp' else kind})")
     wrong = F.raise_error(
         F.concat(
@@ -291,7 +291,7 @@ def _arrow_scan(
     columns = [*(field.name for field in schema.fields), *(field.name for field in keys)]
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Runs in a worker, which may have pyarrow only: nothing from outside but plain values.
+        # Runs in a worker, which may have pyarrow only: it captures nothing but plain values.
         import pyarrow
         import pyarrow.parquet
 
@@ -326,7 +326,7 @@ def _arrow_scan(
         return listed.mapInArrow(batches, spark_types.StructType([*schema.fields, *keys]))
     except ImportError as error:
         raise deltalog.UnsupportedFeatureError(
-            f"Spark skips files with names like {os.path.basename(names[0])!r}; to read them otherwise it "
+            f"Spark skips files with names like {os.path.basename(names[0])!r}; reading them in Python workers "
             f"needs pandas and pyarrow: pip install 'deltalog[spark]' pandas. ({error})",
             features=("hidden data files",),
         ) from error

@@ -1,4 +1,4 @@
-"""Settings that a Spark job needs to write files that fit, whatever its session and its Hadoop configuration say."""
+"""Settings that a Spark job needs to write valid files, independent of its session and its Hadoop configuration."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-# What the Parquet files of a Delta table need: Spark's default INT96 timestamps have no statistics; not every reader
-# expects another calendar or another layout of lists; columns that are mapped by id need field ids. The commit protocol
-# decides which files are the job's.
+# Requirements of the Parquet files of a Delta table: Spark's default INT96 timestamps have no statistics; not every
+# reader expects another calendar or another layout of lists; columns that are mapped by id need field ids. The commit
+# protocol decides which files are the job's.
 TIMESTAMP_SETTING = "spark.sql.parquet.outputTimestampType"
 SETTINGS: Mapping[str, str] = {
     TIMESTAMP_SETTING: "TIMESTAMP_MICROS",
@@ -46,7 +46,7 @@ def spark_version(spark: SparkSession) -> tuple[int, int]:
 
 @dataclass
 class _Held:
-    """A session in which writes run, and the settings that the first of them found."""
+    """A session in which writes run, and its settings before the first of them."""
 
     session: SparkSession
     writes: int
@@ -59,10 +59,10 @@ _held: list[_Held] = []
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings on the session for the time of a write; those that it has already are not touched.
+    """Settings on the session for the time of a write; those that it has already are not changed.
 
-    Writes of several threads share one change, also where each has a SparkSession object of its own for the session;
-    the last one to end restores what the first one found.
+    Writes of several threads share one change, also if each has a separate SparkSession object for the session;
+    the last one to end restores the settings from before the first.
     """
     with _lock:
         held = next((each for each in _held if _are_one(each.session, spark)), None)
@@ -88,7 +88,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
 
 def _are_one(one: SparkSession, other: SparkSession) -> bool:
-    """Whether what is set on one is set on the other: several objects can stand for one session of the JVM."""
+    """Whether both are the same session of the JVM, so that a setting of one applies to the other."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -101,4 +101,4 @@ def _are_one(one: SparkSession, other: SparkSession) -> bool:
         finally:
             one.conf.unset(_PROBE)
     except Exception:
-        return False  # it was stopped meanwhile
+        return False  # it was stopped concurrently

@@ -133,7 +133,7 @@ def _tokens(query: str) -> Iterator[_Token]:
 
 
 def _comment_end(query: str, start: int) -> int:
-    """The end of a bracketed comment; they nest, but for hints."""
+    """The end of a bracketed comment; comments nest, except hints."""
     depth, position = 0, start
     for match in re.compile(r"/\*|\*/").finditer(query, start):
         depth += 1 if match[0] == "/*" else -1

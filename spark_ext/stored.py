@@ -1,8 +1,8 @@
-"""How data files hold a table's columns: under which names and in which types.
+"""How data files store a table's columns: under which names and in which types.
 
-By default under the table's own names. With column mapping under other names, by id under whatever name carries
-the id in a file; after a type was widened, older files have the narrower type. Where only the file knows, its
-footer is read on the driver, so that Spark scans each file under the names and types that it really has.
+By default under the table's own names. With column mapping under physical names, by id under any name that has
+the id in a file; after a type was widened, older files have the narrower type. If files can differ, the
+footers are read on the driver, so that Spark scans each file under the names and types that it has.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 @dataclass(frozen=True)
 class Layout:
-    """A table's columns and what decides under which names files hold them.
+    """A table's columns, and the names under which files store them.
 
     ``schema``: as the log has it. ``shown``: as the DataFrame has it. ``partition_by``: names in ``schema``.
     """
@@ -88,7 +88,7 @@ class Layout:
 
     @property
     def only_files_know(self) -> bool:
-        """Whether footers must be read: columns are found by id, or a type was widened."""
+        """Whether footers must be read: columns are mapped by id, or a type was widened."""
         return self.mapping == "id" or _any_type_changed(self.schema)
 
 
@@ -117,7 +117,7 @@ def _footer(path: str) -> pa.Schema:
         return pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         raise deltalog.InvalidDataFileError(
-            f"The data file {path} is missing or cannot be read, though the log has it: {error}. Restore it, or "
+            f"The data file {path} is missing or cannot be read, but the log names it: {error}. Restore it, or "
             "read a version that does not need it.",
             path=path,
         ) from error
@@ -126,7 +126,7 @@ def _footer(path: str) -> pa.Schema:
 def _struct(
     fields: Sequence[spark_types.StructField], layout: Layout, stored: Sequence[Any] | None
 ) -> spark_types.StructType:
-    """The fields of one level. ``stored``: the Arrow fields of that level in the file, None when not looked at."""
+    """The fields of one level. ``stored``: the Arrow fields of that level in the file, None if they were not read."""
     find = None if stored is None else _finder(layout, stored)
     found = []
     for number, field in enumerate(fields):
@@ -141,7 +141,7 @@ def _struct(
 
 
 def _finder(layout: Layout, stored: Sequence[Any]) -> Callable[[spark_types.StructField, str], Any]:
-    """What finds a column, and its physical name, among the Arrow fields of one level of a file."""
+    """A function that looks a column up among the Arrow fields of one level of a file, with its physical name."""
     if layout.mapping == "id":
         ids = {(f.metadata or {}).get(_FIELD_ID): f for f in reversed(stored)}
         return lambda field, name: ids.get(str(field.metadata.get(_ID)).encode())
@@ -173,7 +173,7 @@ def _narrower(data_type: spark_types.DataType, arrow: Any) -> spark_types.DataTy
         return spark_types.DecimalType(arrow.precision, arrow.scale)
     found = _WIDENED_FROM.get(data_type.typeName(), {}).get(arrow)
     if found is None or _WIDTH.get(found.typeName(), 0) >= _WIDTH.get(data_type.typeName(), 99):
-        return None  # an INT32 in place of a short is the short itself: files need not say how wide a number is
+        return None  # an INT32 for a short is not narrower: files need not annotate the width of a number
     return found
 
 

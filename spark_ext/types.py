@@ -1,4 +1,4 @@
-"""deltalog schemas and Spark schemas, through the JSON that both write alike."""
+"""deltalog schemas and Spark schemas, converted through their common JSON form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def to_spark(schema: deltalog.StructType) -> spark_types.StructType:
         return spark_types.StructType.fromJson(json.loads(schema.to_json()))
     except (ValueError, PySparkValueError) as error:
         raise deltalog.UnsupportedFeatureError(
-            f"The table has a type that PySpark {pyspark.__version__} does not know: {error}", features=()
+            f"The table has a type that PySpark {pyspark.__version__} does not support: {error}", features=()
         ) from error
 
 
@@ -49,7 +49,7 @@ def from_spark(schema: spark_types.StructType) -> deltalog.StructType:
     """The table schema of a Spark schema, with nullability and field metadata. Cost: none.
 
     ``char(n)`` and ``varchar(n)`` become strings that carry their type in the field's metadata, as Spark does.
-    Raises SchemaMismatchError that names the column for a type that Delta tables do not have here.
+    Raises SchemaMismatchError, which names the column, for a type that deltalog cannot store in a Delta table.
     """
     plain = spark_types.StructType([_plain_field(field, field.name) for field in schema.fields])
     return deltalog.StructType.from_json(plain.json())

@@ -1,7 +1,7 @@
 """Writing: Spark writes the Parquet files natively, deltalog commits them from the calling process.
 
-A write is one Spark job into a directory of its own below the table, and then one commit. Whatever fails before
-the commit leaves the log untouched, and the directory is removed again.
+A write is one Spark job into its own directory below the table, and then one commit. After a failure before
+the commit the log is unchanged, and the directory is removed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CODECS = ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "
 
 
 _BY_PATH = "tables are written by path: save(path), or save('catalog:<catalog>#<name>') for a table of a catalog"
-_LAYOUT = "Delta tables have no buckets; partitionBy(...) is what there is"
+_LAYOUT = "Delta tables have no buckets; use partitionBy(...)"
 _FILES = "only Delta tables are written: save(path); df.write writes files of other formats"
 # Methods of Spark's writer that this one does not have, and why.
 _ELSEWHERE = {
@@ -78,7 +78,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What a write did.
+    """The result of a write.
 
     ``version``: the version committed, or the latest one when nothing was committed; then ``committed`` is
     False and ``reason`` says why. ``num_removed_rows`` is None where a removed file has no statistics.
@@ -114,7 +114,8 @@ class Writer:
     shuffles the rows first, so that there are fewer files. ``expectedVersion`` must be the latest version until the
     commit. Options that are not given come from the session's settings for delta-spark (see docs/spark.md).
 
-    If the DataFrame was read from the table that it is saved to, commits of others since are checked for conflicts.
+    If the DataFrame was read from the table that it is saved to, commits of other writers since then are checked for
+    conflicts.
     """
 
     def __init__(self, df: DataFrame) -> None:
@@ -126,7 +127,7 @@ class Writer:
         self._defaults = SessionDefaults()
 
     def format(self, source: str) -> Writer:
-        """``delta`` or ``deltalog``, as code for Spark's own writer says it; there is no other."""
+        """``delta`` or ``deltalog``, for compatibility with Spark's own writer; others raise CallError."""
         check_format(source)
         return self
 
@@ -149,7 +150,7 @@ class Writer:
         return self
 
     def option(self, key: str, value: Any) -> Writer:
-        """Set one option. Raises CallError for a name that is not known or a value that cannot be meant."""
+        """Set one option. Raises CallError for an unknown name or an invalid value."""
         folded = key.lower()
         if folded.startswith("delta."):
             self._properties[key] = _text(value)
@@ -169,12 +170,12 @@ class Writer:
         return self
 
     def save(self, path: Location) -> WriteResult:
-        """Write the rows to the table at ``path``, creating it where there is none, as one commit. ``path`` may also
-        be ``catalog:<catalog>#<name>``, or a DeltaTable: one of a transaction takes the commit as a part of that.
+        """Write the rows to the table at ``path``, creating it if there is none, as one commit. ``path`` may also
+        be ``catalog:<catalog>#<name>``, or a DeltaTable: with one of a transaction, the commit is a part of that.
 
         Raises TableExistsError (mode error), SchemaMismatchError, CommitConflictError and the other errors of
         deltalog, and Spark's own where its job fails; in all these cases nothing was committed and the files
-        are removed, best effort. CommitStateUnknownError: the outcome is open and no file is removed.
+        are removed, best effort. CommitStateUnknownError: the outcome is unknown and no file is removed.
         Cost: a Spark job, a footer read for each file in threads, one commit.
         """
         self._check(self._options)
@@ -305,7 +306,7 @@ class Writer:
                 )
 
     def _skipped(self, plan: _Plan) -> WriteResult | None:
-        """For a txnVersion that is recorded already: why nothing is to be done."""
+        """For a txnVersion that is recorded already: the result, with the reason that nothing is written."""
         snapshot, app_id = plan.transaction.latest, self._options.get("txnAppId")
         if app_id is None:
             return None
@@ -392,7 +393,7 @@ class Writer:
         )
 
     def _remove_replaced(self, plan: _Plan) -> int:
-        """What an overwrite takes away; the new files are staged already."""
+        """Remove the files that an overwrite replaces; the new files are staged already."""
         if self._options.get("replaceWhere"):
             return plan.transaction.replace_where(self._options["replaceWhere"])
         if self._replaces_partitions(plan):
@@ -445,7 +446,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be written: the data as it comes, the table as it will be."""
+    """A planned write: the schema of the data, and the table after the write."""
 
     transaction: deltalog.Transaction
     data: deltalog.StructType
@@ -454,12 +455,12 @@ class _Plan:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether files have the columns under other names, and under ids."""
+        """Whether the table has column mapping, so that files have physical names and ids."""
         return mapped.is_mapped(self.transaction)
 
     @property
     def stored_columns(self) -> deltalog.StructType:
-        """The columns that files have, under the names that they have there."""
+        """The columns of data files, under their physical names."""
         fields = [field for field in self.target.fields if field.name not in self.partition_columns]
         held = deltalog.StructType(tuple(fields))
         return mapped.stored_schema(held) if self.is_mapped else held
@@ -472,7 +473,7 @@ class _Plan:
         return self.partition_columns
 
     def changes_anything(self, adds: Sequence[Any], removed: int, records_transaction: bool) -> bool:
-        """As delta-spark: no rows in, none out and nothing else staged makes no commit."""
+        """As delta-spark: without rows added or removed and other staged changes there is no commit."""
         snapshot = self.transaction.snapshot
         if snapshot is None or adds or removed or records_transaction:
             return True
@@ -480,7 +481,8 @@ class _Plan:
 
 
 def _existing(path: Location) -> deltalog.DeltaTable | None:
-    """The table that is written to; None where a path has none yet. What an address names must be there."""
+    """The table that is written to; None if a path has none yet. A table named by a catalog address must exist."""
+
     try:
         return paths.open_table(path)
     except deltalog.TableNotFoundError:

@@ -74,7 +74,6 @@ UNREAD: set[str] = {
     "deltalog/transactions",
     "docs/architecture.md",
     "docs/cli.md",
-    "spark_ext",
     "tests/support",
 }
 

@@ -145,7 +145,7 @@ def test_without_ids_no_file_is_taken_in_a_table_that_is_mapped_by_name(
     df = spark.sql(QUERY)
     with (
         session_of(spark, {FIELD_IDS: "false"}),
-        pytest.raises(deltalog.InvalidDataFileError, match="no field id 1, by which it is found"),
+        pytest.raises(deltalog.InvalidDataFileError, match="no field id 1, by which readers identify it"),
     ):
         spark_ext.write(df).option("delta.columnMapping.mode", "name").save(table)
     assert not os.path.exists(table)

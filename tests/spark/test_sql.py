@@ -56,7 +56,7 @@ def test_clauses(spark: Any, t: str, clause: str, count: int) -> None:
 def test_a_path_with_a_suffix_inside_the_backticks(spark: Any, t: str) -> None:
     assert first(spark, f"select count(*) from `deltalog`.`{t}@v1`") == 1
     assert first(spark, f"select count(*) from Deltalog . `{t}@20260102000000000` x") == 1
-    with pytest.raises(deltalog.CallError, match="by its suffix"):
+    with pytest.raises(deltalog.CallError, match="as its suffix"):
         spark_ext.sql(spark, f"select * from deltalog.`{t}@v1` version as of 1")
 
 

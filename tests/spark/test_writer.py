@@ -70,7 +70,7 @@ def test_contradicting_options_modes_and_places(spark: Any, table: str) -> None:
         writer.mode("upsert")
     with pytest.raises(deltalog.CallError, match="column names"):
         writer.partitionBy(spark.range(1).id)
-    with pytest.raises(deltalog.CallError, match="lives in this Python process"):
+    with pytest.raises(deltalog.CallError, match="is in this Python process"):
         write(spark.range(1)).save("memory://somewhere")
     with pytest.raises(deltalog.CallError, match="No store for scheme 'nowhere'"):
         write(spark.range(1)).save("nowhere://bucket/table")
