@@ -15,10 +15,10 @@ from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, T
 from deltalog.log.commit_summary import CommitSummary
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot
-from deltalog.operations import verbs
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.stream import StreamWriter
+from deltalog.operations.create import initial_state, table_schema
 from deltalog.operations.data_files import as_reader
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
@@ -55,7 +55,7 @@ class Dataset:
         **storage_options: Any,
     ) -> None:
         self._reader = LogReader(open_location(url, **storage_options))
-        self._schema = None if schema is None else verbs.table_schema(schema)
+        self._schema = None if schema is None else table_schema(schema)
         self._partition_by = tuple(partition_by)
         self._properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true", **(properties or {})}
         self._environment = environment or Environment()
@@ -139,7 +139,7 @@ class Dataset:
         columns = self._schema or schema()
         properties = self._properties if columns else {**self._properties, staging.BLOBS_PROPERTY: "true"}
         # The same for all transactions of a write: columns may have ids and random names.
-        protocol, metadata = verbs.initial_state(
+        protocol, metadata = initial_state(
             columns or stream.BLOB_SCHEMA, self._partition_by, properties, None, None, self._environment
         )
 

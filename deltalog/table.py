@@ -27,14 +27,18 @@ from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import Snapshot, load, load_latest
-from deltalog.operations import alterations, constraints, protocol_changes, verbs
+from deltalog.operations import alterations, constraints, protocol_changes
+from deltalog.operations.append import append
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import StagedFiles
 from deltalog.operations.contract.stream import StreamWriter
+from deltalog.operations.create import create, initial_state, table_schema
+from deltalog.operations.delete import delete
+from deltalog.operations.overwrite import overwrite, replace_partitions, replace_where
+from deltalog.operations.properties import set_properties, unset_properties
 from deltalog.operations.restore import RestoreResult, restore
-from deltalog.operations.transaction import Transaction, gone_since
-from deltalog.operations.verbs import UserMetadata
+from deltalog.operations.transaction import Transaction, UserMetadata, gone_since, skipped
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
@@ -166,7 +170,7 @@ class DeltaTable:
             **storage_options,
         )
         with transaction:
-            verbs.create(transaction, data)
+            create(transaction, data)
         assert transaction.committed is not None
         return cls(transaction.reader, environment or Environment(), transaction.committed)
 
@@ -219,10 +223,8 @@ class DeltaTable:
                 "location."
             )
         environment = environment or Environment()
-        delta_schema = verbs.table_schema(schema)
-        protocol, metadata = verbs.initial_state(
-            delta_schema, partition_by, properties or {}, name, description, environment
-        )
+        delta_schema = table_schema(schema)
+        protocol, metadata = initial_state(delta_schema, partition_by, properties or {}, name, description, environment)
         committer = FileSystemCommitter(reader.store)
         return Transaction(reader, committer, environment, None, metadata=metadata, protocol=protocol)
 
@@ -436,7 +438,7 @@ class DeltaTable:
         is_blind = expected_version is None and origin_in(data) is None and not merge_schema and txn is None
         transaction = self._appending() if is_blind else self._following_reads(data, expected_version)
         with transaction:
-            return verbs.append(transaction, data, merge_schema, user_metadata, txn)
+            return append(transaction, data, merge_schema, user_metadata, txn)
 
     def _appending(self) -> Transaction:
         """A transaction for new rows only. What others did since this handle saw the table a moment ago shows when the
@@ -609,10 +611,10 @@ class DeltaTable:
             raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
         with self._following_reads(data, expected_version) as transaction:
             if where is not None:
-                return verbs.replace_where(transaction, data, where, user_metadata, txn)
+                return replace_where(transaction, data, where, user_metadata, txn)
             if partitions is not None:
-                return verbs.replace_partitions(transaction, data, user_metadata, txn)
-            return verbs.overwrite(transaction, data, overwrite_schema, user_metadata, txn)
+                return replace_partitions(transaction, data, user_metadata, txn)
+            return overwrite(transaction, data, overwrite_schema, user_metadata, txn)
 
     def delete(
         self,
@@ -636,17 +638,17 @@ class DeltaTable:
         deletion vectors at most 1 PUT; then the commit.
         """
         with self.transaction(expected_version=expected_version) as transaction:
-            return verbs.delete(transaction, where, user_metadata, txn)
+            return delete(transaction, where, user_metadata, txn)
 
     def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Set table properties; values are text. Raises InvalidPropertyError, MetadataChangedError."""
         with self.transaction() as transaction:
-            return verbs.set_properties(transaction, properties, user_metadata)
+            return set_properties(transaction, properties, user_metadata)
 
     def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Remove table properties; absent ones are no error."""
         with self.transaction() as transaction:
-            return verbs.unset_properties(transaction, list(keys), user_metadata)
+            return unset_properties(transaction, list(keys), user_metadata)
 
     def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
@@ -679,9 +681,9 @@ class DeltaTable:
         with self.transaction() as transaction:
             assert transaction.snapshot is not None
             if transaction.snapshot.in_commit_timestamps_enabled == on:
-                return verbs.skipped(transaction)
+                return skipped(transaction)
             properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true" if on else "false"}
-            return verbs.set_properties(transaction, properties, None)
+            return set_properties(transaction, properties, None)
 
     def add_columns(self, columns: alterations.NewColumns, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.

@@ -16,8 +16,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.predicate_sql import sql_tree
 from deltalog.operations.rules import expression_of_invariant
-from deltalog.operations.transaction import Transaction
-from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import column_mapping, column_paths, widening
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.codec import canonical_json

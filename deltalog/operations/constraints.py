@@ -13,8 +13,7 @@ import pyarrow as pa
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
 from deltalog.operations.rules import Rules, constraint
-from deltalog.operations.transaction import Transaction
-from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 
 

@@ -22,8 +22,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.replay import add_actions
 from deltalog.log.segment import Checkpoint
 from deltalog.log.snapshot import Snapshot, load
-from deltalog.operations.transaction import Transaction
-from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
 from deltalog.protocol.codec import canonical_json

@@ -22,8 +22,7 @@ from deltalog.errors import InvalidDataFileError
 from deltalog.log.file_statistics import live_rows_of_each
 from deltalog.log.replay import add_actions, files_without
 from deltalog.log.snapshot import Snapshot
-from deltalog.operations.transaction import Transaction
-from deltalog.operations.verbs import UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import column_mapping, deletion_vectors, features, metadata_update, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
 from deltalog.protocol.properties import (

@@ -68,6 +68,9 @@ from deltalog.protocol.properties import ISOLATION_LEVEL
 from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import in_partitions, split
 
+# Text, or JSON values that are kept as text.
+UserMetadata = str | Mapping[str, Any] | None
+
 
 @checked
 class Transaction:
@@ -394,7 +397,7 @@ class Transaction:
         operation: str = "WRITE",
         parameters: Mapping[str, Any] | None = None,
         metrics: Mapping[str, Any] | None = None,
-        user_metadata: str | Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
     ) -> CommitResult:
         """Make the staged changes the next version.
 
@@ -481,7 +484,7 @@ class Transaction:
         operation: str,
         parameters: Mapping[str, Any],
         metrics: Mapping[str, Any],
-        user_metadata: str | Mapping[str, Any] | None,
+        user_metadata: UserMetadata,
     ) -> Prepared:
         staged, changes = self._staged, self._metadata_changes
         prepared = Prepared(
@@ -568,6 +571,14 @@ class Transaction:
             raise CallError("This transaction has ended. Start another one with table.transaction().")
 
 
+def skipped(transaction: Transaction) -> CommitResult:
+    """The result of a verb that has nothing to do: the version that was read."""
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    ict_ms = snapshot.in_commit_timestamp_ms
+    return CommitResult(snapshot.version, snapshot.timestamp_ms, ict_ms, 0, transaction.txn_id)
+
+
 def base_of(snapshot: Snapshot) -> Base:
     """The version that a transaction on a snapshot follows."""
     mark = row_tracking.high_water_mark(snapshot.domain_metadata)
@@ -585,7 +596,7 @@ def gone_since(read: int, latest: int, table: str) -> CommitConflictError:
     )
 
 
-def _as_text(user_metadata: str | Mapping[str, Any] | None) -> str | None:
+def _as_text(user_metadata: UserMetadata) -> str | None:
     if user_metadata is None:
         return None
     if isinstance(user_metadata, str):

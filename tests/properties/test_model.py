@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from deltalog.testing.model import STEPS, state_machine
+from tests.support.simulation.model import STEPS, state_machine
 
 EXAMPLES = int(os.environ.get("DELTALOG_MODEL_EXAMPLES", "300"))
 LENGTH = 50
@@ -27,7 +27,7 @@ def test_the_library_is_as_the_model(capsys):
 
 DEFECTS = {
     "the commit keeps the clock's time": ("deltalog.protocol.timestamps.next_timestamp", lambda clock, previous: clock),
-    "an application's run is never known": ("deltalog.operations.verbs._is_recorded", lambda transaction, txn: False),
+    "an application's run is never known": ("deltalog.operations.writes.is_recorded", lambda transaction, txn: False),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltalog.testing.exhaustive import TABLES, Choices, explore
+from tests.support.simulation.exhaustive import TABLES, Choices, explore
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from deltalog.testing.crash import run_kills
+from tests.support.simulation.crash import run_kills
 
 KILLS = int(os.environ.get("DELTALOG_KILLS", "300"))
 S3_KILLS = max(30, KILLS // 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltalog.testing.mutants import MAX_SEEDS, MUTANTS, find
+from tests.support.simulation.mutants import MAX_SEEDS, MUTANTS, find
 
 CLEAN: dict[tuple[str, int, str], list[str]] = {}
 

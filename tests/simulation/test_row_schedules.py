@@ -13,9 +13,10 @@ import time
 
 import pytest
 
-from deltalog.testing.row_simulation import ROW_KINDS, run_row_schedule
-from deltalog.testing.simulation import run_schedules
 from deltalog.testing.stores import Fault
+from tests.support.simulation import ROOT
+from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
+from tests.support.simulation.simulation import run_schedules
 
 SCHEDULES = int(os.environ.get("DELTALOG_ROW_SCHEDULES", "300"))
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
@@ -73,10 +74,10 @@ def test_a_seed_is_a_schedule():
     seeds = [2, 7]
     here = [run_row_schedule(seed).digest for seed in seeds]
     assert here == [run_row_schedule(seed).digest for seed in seeds]
-    module = "deltalog.testing.row_simulation"
+    module = "tests.support.simulation.row_simulation"
     code = f"from {module} import run_row_schedule\nfor s in {seeds}: print(run_row_schedule(s).digest)"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     there = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
     )
     assert there.stdout.split() == here

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from deltalog.testing.scheduler import POLICIES
-from deltalog.testing.simulation import KINDS, TABLES, Simulation, run_schedule, run_schedules
 from deltalog.testing.stores import Fault
+from tests.support.simulation import ROOT
+from tests.support.simulation.scheduler import POLICIES
+from tests.support.simulation.simulation import KINDS, TABLES, Simulation, run_schedule, run_schedules
 
 SCHEDULES = int(os.environ.get("DELTALOG_SCHEDULES", "20000"))
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
@@ -90,11 +91,19 @@ def test_a_seed_is_a_schedule():
     here = [run_schedule(seed).digest for seed in seeds]
     assert here == [run_schedule(seed).digest for seed in seeds]
     assert len(set(here)) == len(seeds)
-    code = f"from deltalog.testing.simulation import run_schedule\nfor s in {seeds}: print(run_schedule(s).digest)"
+    code = (
+        f"from tests.support.simulation.simulation import run_schedule\nfor s in {seeds}: print(run_schedule(s).digest)"
+    )
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         there = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+            [sys.executable, "-c", code],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
         )
         assert there.stdout.split() == here
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from deltalog.testing import soak
-from deltalog.testing.mutants import MUTANTS
-from deltalog.testing.sweep import OPERATIONS
-from deltalog.testing.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
+from tests.support.simulation import soak
+from tests.support.simulation.mutants import MUTANTS
+from tests.support.simulation.sweep import OPERATIONS
+from tests.support.simulation.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
 
 EVERY_MUTANT = [*MUTANTS, *TRANSACTION_MUTANTS]
 

@@ -10,9 +10,9 @@ from deltalog.errors import ObjectNotFoundError, StoreError
 from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing import CallCounts, CountingStore, Fault, FaultPlan, FaultyStore, SimulatedKill, nth
-from deltalog.testing.scheduler import Client, Scheduler, ScheduleStuckError, store_for
 from deltalog.testing.store_contract import LogStoreTests
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call
+from tests.support.simulation.scheduler import Client, Scheduler, ScheduleStuckError, store_for
 
 PATH = "_delta_log/00000000000000000000.json"
 

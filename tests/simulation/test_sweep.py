@@ -1,6 +1,6 @@
 """Every store call of every operation fails in every way, on one or two of three kinds of tables and settings in turn.
 
-``--long`` takes all three, ``python -m deltalog.testing.soak`` all there are.
+``--long`` takes all three, ``python -m tests.support.simulation.soak`` all there are.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from deltalog.table import DeltaTable
-from deltalog.testing import sweep as sweeping
 from deltalog.testing.stores import Fault
-from deltalog.testing.sweep import HALF, OPERATIONS, SweepTotals, pairs, sweep
+from tests.support.simulation import sweep as sweeping
+from tests.support.simulation.sweep import HALF, OPERATIONS, SweepTotals, pairs, sweep
 
 NAMES = [operation.name for operation in OPERATIONS]
 

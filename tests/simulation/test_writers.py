@@ -10,8 +10,8 @@ import os
 
 import pytest
 
-from deltalog.testing.writers import race_for_keys, run_writers
 from tests.support.s3 import dynamodb
+from tests.support.simulation.writers import race_for_keys, run_writers
 
 PROCESSES, CLIENTS = 8, 32
 PLACES = {"local disk": 50, "S3": 20, "dynamo": 10, "s3-dynamodb": 10}

@@ -41,7 +41,7 @@ from deltalog.operations.data_files import Checksum, check_checksum, discard
 from deltalog.operations.known_files import check_never_named
 from deltalog.operations.one_pass import read_once
 from deltalog.operations.transaction import Transaction
-from deltalog.operations.verbs import fitting
+from deltalog.operations.writes import fitting
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.protocol.actions import AddFile, Long, Metadata, Size
 from deltalog.protocol.schema import StructField, StructType

@@ -26,7 +26,7 @@ from deltalog import (
     StructType,
     UnsupportedFeatureError,
 )
-from deltalog.operations import verbs
+from deltalog.operations.overwrite import replace_where
 from tests.support.core import NOW, environment, info, memory
 
 UTC = dt.timezone.utc
@@ -70,7 +70,7 @@ def _overwrite(table: DeltaTable, data: pa.Table) -> None:
 
 def _replace_where(table: DeltaTable, data: pa.Table) -> None:
     with table.transaction() as transaction:
-        verbs.replace_where(transaction, data, "a <> 100 OR a IS NULL", None, None)
+        replace_where(transaction, data, "a <> 100 OR a IS NULL", None, None)
 
 
 def _foreign(table: DeltaTable, data: pa.Table) -> tuple[str, int]:

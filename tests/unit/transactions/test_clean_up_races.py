@@ -16,10 +16,10 @@ from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CallError, DeltaLogError, InvalidDataFileError, ObjectBeingDeletedError, ObjectNotFoundError
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, SimulatedKill
-from deltalog.testing.transactions import SimulatedManager
 from deltalog.transactions.manager import VirtualObject
 from deltalog.transactions.objects import AddObject
 from deltalog.transactions.recovery import LATE_AGE_MS, LATE_LOOKS_MS
+from tests.support.simulation.transactions import SimulatedManager
 from tests.support.transactions import A, B, Clock, bank, content, environment, manager_of, rows
 
 PATH = "run-1.parquet"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from deltalog.errors import EntityNotFoundError, TimestampOutOfRangeError
 from deltalog.testing.coordinators import MemoryCoordinator
-from deltalog.testing.deals import Cut, Deal, judge
 from deltalog.testing.recording import file_action, quiet
-from deltalog.testing.transactions import NAMES, Bank, SimulatedManager
+from tests.support.simulation.deals import Cut, Deal, judge
+from tests.support.simulation.transactions import NAMES, Bank, SimulatedManager
 from tests.support.transactions import A, B, Clock, Meddling, bank, content, environment, manager_of, rows
 
 #: What each transaction does to each table: how many commits (0: nothing), by which clock.

@@ -19,11 +19,11 @@ from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import DeltaLogError, TransactionCanceledError
 from deltalog.testing import coordinators
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
-from deltalog.testing.deals import Deal, judge, worth
 from deltalog.testing.recording import file_action, quiet, seeded_environment
 from deltalog.testing.stores import POSSIBLE_FAULTS, Fault, FaultyStore, SimulatedKill
-from deltalog.testing.transactions import Bank, SimulatedManager, coins_of
 from tests.support.s3.dynamodb import new_table
+from tests.support.simulation.deals import Deal, judge, worth
+from tests.support.simulation.transactions import Bank, SimulatedManager, coins_of
 
 A, B = NAMES = ("bank.a", "bank.b")
 # On DynamoDB each so many-th step; all of them, in minutes: pytest --long tests/unit/transactions/test_crash_matrix.py

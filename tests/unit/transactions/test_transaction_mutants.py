@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deltalog.testing.mutants import find
-from deltalog.testing.transaction_mutants import MUTANTS
-from deltalog.testing.transactions import run_transactions
+from tests.support.simulation.mutants import find
+from tests.support.simulation.transaction_mutants import MUTANTS
+from tests.support.simulation.transactions import run_transactions
 
 CLEAN: dict[tuple[int, str], list[str]] = {}
 

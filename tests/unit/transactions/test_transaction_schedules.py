@@ -1,7 +1,7 @@
 """Transactions over three tables under fire: money is moved and never made, and nothing is torn.
 
 DELTALOG_TRANSACTION_SCHEDULES=20000 runs more of them, DELTALOG_FIRST_SEED=100000 others, as
-``python -m deltalog.testing.transactions --runs 20000`` does. A failing seed is printed with its trace.
+``python -m tests.support.simulation.transactions --runs 20000`` does. A failing seed is printed with its trace.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import time
 
 import pytest
 
-from deltalog.testing.deals import Cut, Deal, Ratified, World, judge
-from deltalog.testing.simulation import run_schedules
 from deltalog.testing.stores import Fault
-from deltalog.testing.transactions import JOBS, KINDS, main, run_transactions
+from tests.support.simulation import ROOT
+from tests.support.simulation.deals import Cut, Deal, Ratified, World, judge
+from tests.support.simulation.simulation import run_schedules
+from tests.support.simulation.transactions import JOBS, KINDS, main, run_transactions
 
 SCHEDULES = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", "1000"))
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
@@ -61,11 +62,11 @@ def test_a_seed_is_a_schedule():
     seeds = [3, 8, 12]
     here = [run_transactions(seed).digest for seed in seeds]
     assert here == [run_transactions(seed).digest for seed in seeds]
-    code = "from deltalog.testing.transactions import run_transactions\n"
+    code = "from tests.support.simulation.transactions import run_transactions\n"
     code += f"for s in {seeds}: print(run_transactions(s).digest)"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     there = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
     )
     assert there.stdout.split() == here
 

@@ -1,5 +1,5 @@
 """Jobs that name objects, write and add them, and retries that use the same names, for the schedules of
-``deltalog.testing.transactions``; and what the stores hold of them at the end.
+``tests.support.simulation.transactions``; and what the stores hold of them at the end.
 
 What is added has no worth in money, so the judge of that need not know of it.
 """
@@ -16,13 +16,13 @@ from deltalog.operations.transaction import Transaction
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import parse_commit
-from deltalog.testing.deals import Deal
 from deltalog.testing.recording import file_action
-from deltalog.testing.scheduler import Client
 from deltalog.transactions.manager import TransactionManager, VirtualObject
+from tests.support.simulation.deals import Deal
+from tests.support.simulation.scheduler import Client
 
 if TYPE_CHECKING:
-    from deltalog.testing.transactions import SimulatedManager, TransactionSimulation
+    from tests.support.simulation.transactions import SimulatedManager, TransactionSimulation
 
 # Jobs take the first that the table has not, so that they meet each other's.
 _PREFIX = "run-"

@@ -1,5 +1,5 @@
-"""Faults put into the catalog's code on purpose, as ``deltalog.testing.mutants`` does with the commit loop. Each must
-be found in the schedules of ``deltalog.testing.transactions``.
+"""Faults put into the catalog's code on purpose, as ``mutants`` does with the commit loop. Each must
+be found in the schedules of ``transactions``.
 
     seed, violations = find(MUTANTS[0])
 """
@@ -17,8 +17,6 @@ from deltalog.catalog.records import Ratification
 from deltalog.errors import OperationTimeoutError, TransactionCanceledError
 from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY
 from deltalog.testing.coordinators import MemoryCoordinator
-from deltalog.testing.mutants import Mutant, Patch, adding_to
-from deltalog.testing.transactions import run_transactions
 from deltalog.transactions import branch as branch_module
 from deltalog.transactions import commit as commit_module
 from deltalog.transactions import manager as manager_module
@@ -29,6 +27,8 @@ from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import ManagedTransaction
+from tests.support.simulation.mutants import Mutant, Patch, adding_to
+from tests.support.simulation.transactions import run_transactions
 
 # Of modules whose inside is looked into, which mypy need not follow.
 branch: Any = branch_module

@@ -3,8 +3,8 @@
     report = run_kills("/tmp/some/table", Path("/tmp/records"), kills=300, seed=1)
     assert not report.problems, report.problems[0]
 
-A zygote (``python -m deltalog.testing.crash``) imports everything once, starts no thread, and forks the clients, so a
-new one costs no import. Some are killed by SIGKILL at any moment, others kill themselves between two calls of the
+A zygote (this module as a program) imports everything once, starts no thread, and forks the clients, so a new one
+costs no import. Some are killed by SIGKILL at any moment, others kill themselves between two calls of the
 kernel, and some are stopped by SIGSTOP for a while, in which others overtake them: they go on as if nothing had
 been. Each client writes what it is about to do and how it ended to a file of its own, which the kernel keeps when the
 client is killed. The independent checker judges the log. Needs ``os.fork``.
@@ -36,6 +36,7 @@ from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import History, Operation, Read, Sighting, check, parse_commit, replay
 from deltalog.testing.recording import log_of, version_of
+from tests.support.simulation import ROOT
 
 ROWS = 3
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
@@ -126,7 +127,8 @@ def run_kills(
     watcher.start()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "deltalog.testing.crash"],
+            [sys.executable, "-m", "tests.support.simulation.crash"],
+            cwd=ROOT,
             input=json.dumps(asdict(plan)),
             capture_output=True,
             text=True,

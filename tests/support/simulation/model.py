@@ -26,7 +26,7 @@ from deltalog.errors import InvalidCheckpointError
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import History, check
 from deltalog.testing.recording import WatchedStore, log_of, quiet, seeded_environment
-from deltalog.testing.scheduler import START_MS
+from tests.support.simulation.scheduler import START_MS
 
 DAY_MS = 86_400_000
 ENABLE = "delta.enableInCommitTimestamps"

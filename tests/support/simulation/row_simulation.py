@@ -3,9 +3,9 @@
     result = run_row_schedule(seed=7)
     assert not result.violations, result.report()
 
-As ``deltalog.testing.simulation``, of which this is a variant: several clients delete, replace, restore, move rows,
+As ``simulation``, of which this is a variant: several clients delete, replace, restore, move rows,
 alter the table and tidy its log, on a small partitioned table with real rows. The seed says which table features are
-on. The judge is ``deltalog.testing.rows``, beside the checker.
+on. The judge is ``rows``, beside the checker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import History, Operation, Violation
 from deltalog.testing.recording import log_of, quiet, seeded_environment
-from deltalog.testing.rows import (
+from tests.support.simulation.rows import (
     EXTRA_FACTOR,
     Plan,
     Row,
@@ -43,8 +43,8 @@ from deltalog.testing.rows import (
     is_null,
     judge_rows,
 )
-from deltalog.testing.scheduler import Client
-from deltalog.testing.simulation import ScheduleResult, Simulation
+from tests.support.simulation.scheduler import Client
+from tests.support.simulation.simulation import ScheduleResult, Simulation
 
 rewrite: Any = rewrite_module  # of which an inner part serves to move rows
 SCHEMA = pa.schema([("x", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64())])

@@ -1,13 +1,13 @@
-"""Seeded schedules of transactions over several tables, with faults, judged by ``deltalog.testing.deals``.
+"""Seeded schedules of transactions over several tables, with faults, judged by ``tests.support.simulation.deals``.
 
     result = run_transactions(seed=7)
     assert not result.violations, result.report()
 
 Clients move money between tables, in transactions and in single commits, commit and cancel each other's transactions,
 read sums at one instant, and recover what others left; processes die, stores and the coordinator fail, clocks jump. As
-in ``deltalog.testing.simulation`` one seed fixes everything, and every call of a store or of the coordinator is a step.
+in ``simulation`` one seed fixes everything, and every call of a store or of the coordinator is a step.
 
-``python -m deltalog.testing.transactions --runs 20000`` runs many of them.
+``python -m tests.support.simulation.transactions --runs 20000`` runs many of them.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ from deltalog.testing.coordinators import (
     MemoryCoordinator,
     WatchedCoordinator,
 )
-from deltalog.testing.deals import Cut, Deal, Ratified, World, judge, worth
-from deltalog.testing.jobs import commit_settled, misplaced, run_job
 from deltalog.testing.recording import WatchedStore, file_action, log_of, quiet, seeded_environment
-from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
-from deltalog.testing.simulation import ScheduleResult, run_schedules
 from deltalog.testing.stores import Call, Fault, FaultPlan, FaultyStore, SimulatedKill
 from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import ManagedTransaction
+from tests.support.simulation.deals import Cut, Deal, Ratified, World, judge, worth
+from tests.support.simulation.jobs import commit_settled, misplaced, run_job
+from tests.support.simulation.scheduler import START_MS, Client, Scheduler, store_for
+from tests.support.simulation.simulation import ScheduleResult, run_schedules
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 NAMES = ("bank.a", "bank.b", "bank.c")
 #: What clients do, and how often in proportion.
 KINDS: Mapping[str, int] = {"deal": 10, "share": 2, "single": 4, "sum": 3, "cut": 2, "meddle": 3, "recover": 2}
-#: The same for schedules of jobs that use the same object names, see ``deltalog.testing.jobs``.
+#: The same for schedules of jobs that use the same object names, see ``tests.support.simulation.jobs``.
 JOBS: Mapping[str, int] = {"job": 8, "meddle": 1, "recover": 1}
 #: How a deal ends.
 ENDS: Mapping[str, int] = {"commit": 12, "cancel": 2, "hand over": 3, "leave": 2}
@@ -618,7 +618,7 @@ def run_transactions(seed: int, **options: Any) -> ScheduleResult:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m deltalog.testing.transactions", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.simulation.transactions", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--first", type=int, help="the first seed (default: others each time)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one for each core")

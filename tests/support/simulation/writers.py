@@ -4,7 +4,7 @@
     assert not report.problems
     assert race_for_keys("/tmp/elsewhere", Path("/tmp/records"), clients=32, rounds=500) == []
 
-As in ``crash``, a zygote (``python -m deltalog.testing.writers``) imports once and forks. Needs ``os.fork``.
+As in ``crash``, a zygote (``python -m tests.support.simulation.writers``) imports once and forks. Needs ``os.fork``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import History, Operation, check
 from deltalog.testing.recording import carry_out, log_of
+from tests.support.simulation import ROOT
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 
@@ -104,7 +105,8 @@ def race_for_keys(
 
 def _run(plan: Plan, timeout: float) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "deltalog.testing.writers"],
+        [sys.executable, "-m", "tests.support.simulation.writers"],
+        cwd=ROOT,
         input=json.dumps(asdict(plan)),
         capture_output=True,
         text=True,

@@ -46,8 +46,8 @@ from deltalog.testing.recording import (
     seeded_environment,
     version_of,
 )
-from deltalog.testing.scheduler import START_MS
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault, FaultyStore, SimulatedKill, no_faults
+from tests.support.simulation.scheduler import START_MS
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string()), ("p", pa.string())])
 ENABLE = "delta.enableInCommitTimestamps"

@@ -1,4 +1,4 @@
-"""``python -m deltalog.testing.soak --minutes 30``: all of this kit for as long as one likes, and one line of it.
+"""``python -m tests.support.simulation.soak --minutes 30``: all simulations for as long as one likes, and a line of it.
 
 The parts that have an end are run first, on all cores: the mutants (all must be found), every failing call of every
 operation, the interleavings of two writers, the state machine, and killed processes. The rest of the time goes to
@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deltalog.testing import exhaustive, sweep
-from deltalog.testing.mutants import MUTANTS, find
-from deltalog.testing.row_simulation import run_row_schedule
-from deltalog.testing.simulation import ScheduleResult, Totals, run_schedule, run_schedules
-from deltalog.testing.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
-from deltalog.testing.transactions import run_transactions
+from tests.support.simulation import exhaustive, sweep
+from tests.support.simulation.mutants import MUTANTS, find
+from tests.support.simulation.row_simulation import run_row_schedule
+from tests.support.simulation.simulation import ScheduleResult, Totals, run_schedule, run_schedules
+from tests.support.simulation.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
+from tests.support.simulation.transactions import run_transactions
 
 CHUNK = 250  # schedules that one process makes before it is asked again
 _ROW_CHUNK = 50  # the same of those with rows, which take longer
@@ -106,7 +106,10 @@ def interleavings(table: str, faults: int, max_switches: int | None) -> Part:
 
 
 def model(examples: int) -> Part:
-    from deltalog.testing.model import STEPS, state_machine  # hypothesis takes a second that the others need not wait
+    from tests.support.simulation.model import (  # hypothesis takes a second that the others need not wait
+        STEPS,
+        state_machine,
+    )
 
     STEPS.clear()
     failures = []
@@ -118,7 +121,7 @@ def model(examples: int) -> Part:
 
 
 def kills(number: int, seed: int) -> Part:
-    from deltalog.testing.crash import run_kills
+    from tests.support.simulation.crash import run_kills
 
     with tempfile.TemporaryDirectory() as directory:
         records = Path(directory, "records")
@@ -220,7 +223,7 @@ def replay(path: Path) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m deltalog.testing.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.simulation.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=0.0, help="how long (default: until the seeds are done)")
     parser.add_argument("--seeds", metavar="A:B", help="only schedules, with these seeds (B not included)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one for each core")

@@ -36,8 +36,8 @@ from deltalog.testing.recording import (
     quiet,
     seeded_environment,
 )
-from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault, FaultyStore
+from tests.support.simulation.scheduler import START_MS, Client, Scheduler, store_for
 
 WRITERS = ("w0", "w1")
 TABLES = ("plain", "timed")

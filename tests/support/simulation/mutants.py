@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltalog import table as table_module
 from deltalog.commit import attempt as attempts_module
 from deltalog.commit import conflicts, hooks
 from deltalog.commit import loop as commit_module
@@ -30,7 +31,7 @@ from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.reader import LogReader
 from deltalog.operations import rewrite as rewrite_module
 from deltalog.operations import transaction as transaction_module
-from deltalog.operations import verbs as operations_module
+from deltalog.operations import writes
 from deltalog.operations.staged_actions import StagedActions
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import timestamps
@@ -40,9 +41,9 @@ from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Violation
-from deltalog.testing.row_simulation import run_row_schedule
-from deltalog.testing.scheduler import ScheduleStuckError
-from deltalog.testing.simulation import KINDS, ScheduleResult, run_schedule
+from tests.support.simulation.row_simulation import run_row_schedule
+from tests.support.simulation.scheduler import ScheduleStuckError
+from tests.support.simulation.simulation import KINDS, ScheduleResult, run_schedule
 
 MAX_SEEDS = 400
 
@@ -52,7 +53,7 @@ attempts: Any = attempts_module
 commit: Any = commit_module
 transaction: Any = transaction_module
 rewrite: Any = rewrite_module
-operations: Any = operations_module
+table: Any = table_module
 scan: Any = scan_module
 # The library as it is, for mutants that change only a part of a call.
 REAL_SETTLE: Any = CommitLoop._settle
@@ -537,14 +538,14 @@ def reads_rows_that_vectors_deleted(patch: Patch) -> None:
 
 @mutant("R6", run=run_row_schedule)
 def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
-    real = operations.delete
+    real = table.delete
 
     def delete(transaction: Any, where: Any, user_metadata: Any, txn: Any) -> Any:
-        if not operations._is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
-            return operations.skipped(transaction)
+        if not writes.is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
+            return transaction_module.skipped(transaction)
         return real(transaction, where, user_metadata, txn)
 
-    patch.setattr(operations, "delete", delete)
+    patch.setattr(table, "delete", delete)
 
 
 @mutant("R6", run=run_row_schedule)

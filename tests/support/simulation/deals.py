@@ -12,7 +12,7 @@ X5    In order: the last commits of a transaction have one in-commit timestamp, 
 X6    Serializable: nothing that such a transaction had opened changed before it was ratified.
 X7    Recovered: at the end nothing is unpublished or undecided, and recovering again changes nothing.
 X8    Cut: whatever the point in time, a consistent cut has all of a transaction or nothing.
-X10   Kept: each object that a version added is there (``deltalog.testing.jobs``); X7 besides: no other is.
+X10   Kept: each object that a version added is there (``tests.support.simulation.jobs``); X7 besides: no other is.
 X9    Only errors that the library declares reach the caller, and own changes are seen.
 ====  =======================================================================================================
 

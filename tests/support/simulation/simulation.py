@@ -38,8 +38,8 @@ from deltalog.testing.recording import (
     quiet,
     seeded_environment,
 )
-from deltalog.testing.scheduler import START_MS, Client, Scheduler, store_for
 from deltalog.testing.stores import Fault, FaultPlan, FaultyStore
+from tests.support.simulation.scheduler import START_MS, Client, Scheduler, store_for
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 ENABLE = "delta.enableInCommitTimestamps"

@@ -1,0 +1,76 @@
+"""The verb that creates a table, with rows or without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
+from deltalog.errors import CallError
+from deltalog.operations import writes
+from deltalog.operations.transaction import Transaction
+from deltalog.protocol import column_mapping, features, metadata_update
+from deltalog.protocol.actions import Format, Metadata, Protocol
+from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.partitions import check_partition_columns
+from deltalog.protocol.properties import check_assignment
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema_enforcement import check_column_names
+
+
+def initial_state(
+    schema: StructType,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    name: str | None,
+    description: str | None,
+    environment: Environment,
+) -> tuple[Protocol, Metadata]:
+    """The protocol and metadata of a new table. Raises SchemaMismatchError, InvalidPropertyError."""
+    check_assignment(dict(properties))
+    schema_string = schema.to_json()
+    check_column_names(schema, column_mapping.mode_of(properties) != "none")
+    named, configuration = features.split_feature_properties(properties)
+    metadata = Metadata(
+        id=environment.new_uuid(),
+        name=name,
+        description=description,
+        format=Format(),
+        schema_string=schema_string,
+        partition_columns=check_partition_columns(schema, partition_by),
+        configuration=configuration,
+        created_time=environment.clock_ms(),
+    )
+    protocol = features.with_features(features.BASE_PROTOCOL, named)
+    return metadata_update.complete(None, metadata, protocol, environment.new_uuid)
+
+
+def table_schema(schema: object) -> StructType:
+    """The columns that a caller gives a new table. Raises CallError, SchemaMismatchError."""
+    if isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, pa.Schema):
+        return StructType.from_arrow(schema)
+    raise CallError(
+        f"The columns of a table are a pyarrow Schema or a StructType, not {type(schema).__name__}: for example "
+        'pa.schema([("id", pa.int64())]).'
+    )
+
+
+def create(transaction: Transaction, data: Any) -> CommitResult:
+    """Commit version 0, with the rows of ``data`` if there are any."""
+    metadata = transaction.metadata
+    parameters: dict[str, Any] = {
+        "partitionBy": canonical_json(list(metadata.partition_columns)),
+        "properties": canonical_json(metadata.configuration),
+        "isManaged": "false",
+        "description": metadata.description,
+    }
+    if data is None:
+        return transaction.commit("CREATE TABLE", parameters)
+    return transaction.commit(
+        "CREATE TABLE AS SELECT", parameters, writes.write(transaction, writes.fitting(transaction, data))
+    )

@@ -1,0 +1,26 @@
+"""The verb that deletes rows."""
+
+from __future__ import annotations
+
+from deltalog.commit_result import CommitResult
+from deltalog.expressions.predicate_sql import shown
+from deltalog.expressions.predicates import Predicate
+from deltalog.operations import rewrite, writes
+from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.protocol.codec import canonical_json
+
+
+def delete(
+    transaction: Transaction, where: Predicate | str | None, user_metadata: UserMetadata, txn: tuple[str, int] | None
+) -> CommitResult:
+    """Stage and commit the deletion of the rows for which ``where`` is true (None: of all)."""
+    if writes.is_recorded(transaction, txn):
+        return skipped(transaction)
+    deletion = rewrite.plan(transaction, where)
+    if deletion.is_empty and txn is None:
+        return skipped(transaction)
+    metrics = rewrite.stage(transaction, deletion)
+    if txn is not None:
+        transaction.set_transaction(*txn)
+    parameters = {"predicate": canonical_json(["true" if where is None else shown(where)])}
+    return transaction.commit("DELETE", parameters, metrics, user_metadata)

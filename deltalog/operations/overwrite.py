@@ -1,0 +1,89 @@
+"""The verbs that replace rows: all, those for which a condition is true, or those of whole partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltalog.commit_result import CommitResult
+from deltalog.expressions.predicate_sql import shown
+from deltalog.expressions.predicates import Predicate
+from deltalog.operations import rewrite, writes
+from deltalog.operations.data_files import as_reader, change_file
+from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.protocol.schema import StructType
+
+_REPLACE_METRICS = ("numRemovedFiles", "numRemovedBytes", "numCopiedRows", "numDeletedRows")
+
+
+def overwrite(
+    transaction: Transaction,
+    data: Any,
+    overwrite_schema: bool,
+    user_metadata: UserMetadata,
+    txn: tuple[str, int] | None,
+) -> CommitResult:
+    """Stage and commit rows that take the place of all others."""
+    if writes.is_recorded(transaction, txn):
+        return skipped(transaction)
+    if overwrite_schema:
+        reader = as_reader(data)
+        transaction.set_schema(StructType.from_arrow(reader.schema))
+    else:
+        reader = writes.fitting(transaction, data)
+    transaction.remove_all_files()
+    metrics = {**writes.write(transaction, reader), **_removed_rows(transaction)}
+    return writes.commit_write(transaction, "Overwrite", metrics, user_metadata, txn)
+
+
+def replace_where(
+    transaction: Transaction,
+    data: Any,
+    where: Predicate | str,
+    user_metadata: UserMetadata,
+    txn: tuple[str, int] | None,
+) -> CommitResult:
+    """Stage and commit rows that take the place of those for which ``where`` is true."""
+    if writes.is_recorded(transaction, txn):
+        return skipped(transaction)
+    reader = writes.fitting(transaction, data)
+    deletion = rewrite.plan(transaction, where)
+    matching = rewrite.matching(transaction, reader, where)
+    if deletion.as_changes:
+        adds, rows = transaction.row_writer.write_inserts(matching)
+        transaction.staged.add_written(adds)
+        transaction.staged.add_change_files(map(change_file, adds))
+    else:
+        rows = transaction.write(matching)
+    if not rows and deletion.is_empty and txn is None:
+        return skipped(transaction)
+    inserted = len(transaction.staged.cdc)
+    effect = rewrite.stage(transaction, deletion)
+    metrics = {
+        **transaction.staged.metrics(),
+        "numOutputRows": rows + effect["numCopiedRows"],
+        "numAddedChangeFiles": effect["numAddedChangeFiles"] + inserted,
+        **{name: effect[name] for name in _REPLACE_METRICS if name in effect},
+    }
+    return writes.commit_write(transaction, "Overwrite", metrics, user_metadata, txn, predicate=shown(where))
+
+
+def replace_partitions(
+    transaction: Transaction, data: Any, user_metadata: UserMetadata, txn: tuple[str, int] | None
+) -> CommitResult:
+    """Stage and commit rows that take the place of all others in the partitions that they lie in."""
+    if writes.is_recorded(transaction, txn):
+        return skipped(transaction)
+    rewrite.check_replaces_partitions(transaction)
+    reader = writes.fitting(transaction, data)
+    written = writes.write(transaction, reader)
+    transaction.replace_partitions()
+    if not transaction.staged.adds and txn is None:
+        return skipped(transaction)
+    metrics = {**written, **transaction.staged.metrics(), **_removed_rows(transaction)}
+    return writes.commit_write(transaction, "Overwrite", metrics, user_metadata, txn, isDynamicPartitionOverwrite=True)
+
+
+def _removed_rows(transaction: Transaction) -> dict[str, str]:
+    """The metric of an overwrite that removes whole files; none where their statistics do not tell."""
+    rows = transaction.staged.removed_rows
+    return {} if rows is None else {"numDeletedRows": str(rows)}

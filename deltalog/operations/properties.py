@@ -1,0 +1,25 @@
+"""The verbs that set and unset table properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from deltalog.commit_result import CommitResult
+from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.protocol.codec import canonical_json
+
+
+def set_properties(
+    transaction: Transaction, properties: Mapping[str, str], user_metadata: UserMetadata
+) -> CommitResult:
+    """Commit table properties."""
+    transaction.set_properties(properties)
+    parameters = {"properties": canonical_json(dict(properties))}
+    return transaction.commit("SET TBLPROPERTIES", parameters, user_metadata=user_metadata)
+
+
+def unset_properties(transaction: Transaction, keys: Sequence[str], user_metadata: UserMetadata) -> CommitResult:
+    """Commit the removal of table properties."""
+    transaction.unset_properties(keys)
+    parameters = {"properties": canonical_json(list(keys)), "ifExists": "true"}
+    return transaction.commit("UNSET TBLPROPERTIES", parameters, user_metadata=user_metadata)

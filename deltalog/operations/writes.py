@@ -1,0 +1,65 @@
+"""What the verbs that write rows share: fitting rows to the table, runs that are recorded, the form of a WRITE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.commit_result import CommitResult
+from deltalog.errors import CallError
+from deltalog.operations.data_files import as_reader
+from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.protocol import widening
+from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.properties import ENABLE_TYPE_WIDENING
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema_enforcement import check_writable, merge_schemas
+
+
+def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
+    """Whether the table has this version of an application, or a later one. Raises CallError."""
+    if txn is None or transaction.snapshot is None:
+        return False
+    if not (isinstance(txn, (tuple, list)) and len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
+        raise CallError(f"txn is an application id and a version such as ('nightly', 12); got {txn!r}.")
+    assert transaction.latest is not None
+    recorded = transaction.latest.transaction_version(txn[0])
+    return recorded is not None and recorded >= txn[1]
+
+
+def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
+    """The rows as a stream whose columns fit the table's; with ``merge`` the table grows by those that it lacks."""
+    reader = as_reader(data)
+    given, table = StructType.from_arrow(reader.schema), transaction.schema
+    if merge:
+        widens = ENABLE_TYPE_WIDENING.read(transaction.metadata.configuration)
+        merged = merge_schemas(table, given, widening.is_widening_of_its_kind if widens else None)
+        if merged != table:
+            transaction.set_schema(widening.recorded(table, merged))
+            table = merged
+    check_writable(table, given)
+    return reader
+
+
+def write(transaction: Transaction, reader: pa.RecordBatchReader) -> dict[str, str]:
+    """Write rows and stage their files; the metrics."""
+    rows = transaction.write(reader)
+    return {"numOutputRows": str(rows), **transaction.staged.metrics()}
+
+
+def commit_write(
+    transaction: Transaction,
+    mode: str,
+    metrics: Mapping[str, Any],
+    user_metadata: UserMetadata,
+    txn: tuple[str, int] | None,
+    **more: Any,
+) -> CommitResult:
+    """Commit what is staged as a WRITE, and the run of an application where that is given."""
+    if txn is not None:
+        transaction.set_transaction(*txn)
+    partition_by = canonical_json(list(transaction.metadata.partition_columns))
+    parameters = {"mode": mode, "partitionBy": partition_by, **more}
+    return transaction.commit("WRITE", parameters, metrics, user_metadata)

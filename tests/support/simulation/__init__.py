@@ -1,0 +1,17 @@
+"""Simulations of several clients and of faults, judged by ``deltalog.testing.checker`` and the judges here.
+
+- ``scheduler``, ``simulation``: seeded schedules of several clients, every store call a step.
+- ``row_simulation``, ``rows``: the same for deletes, restores and the like, judged by the rows of every version.
+- ``transactions``, ``jobs``, ``deals``: transactions over several tables by seed; the judge of what they did.
+- ``exhaustive``: every interleaving of two writers.
+- ``sweep``: every store call of every operation fails, in every way.
+- ``model``: the library beside a small model, driven by Hypothesis.
+- ``crash``, ``writers``: real processes, killed, stopped, or many at once (need ``os.fork``).
+- ``mutants``, ``transaction_mutants``: defects that all of this must find.
+- ``python -m tests.support.simulation.soak``: all of it, for as long as one likes.
+"""
+
+from pathlib import Path
+
+#: Where Python must be started to import this package.
+ROOT = Path(__file__).resolve().parents[3]
