@@ -80,8 +80,9 @@ class Transaction:
     ``commit``; leaving the ``with`` block without it removes the files that this transaction wrote.
 
     It is composed of three parts, which operations use too: ``staged`` (file actions and what they depend on),
-    ``row_writer`` (rows to files) and ``metadata_changes``. It has more public members than other classes, since it has
-    one for each kind of action that a commit may hold and each kind of read that it may depend on.
+    ``row_writer`` (rows to files) and ``metadata_changes``.
+
+    Members: one for each kind of action that a commit may hold, and for each kind of read that it may depend on.
     """
 
     def __init__(

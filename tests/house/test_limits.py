@@ -26,13 +26,9 @@ LONG_MODULES = {
     "deltalog/table.py",
     "deltalog/testing/checker.py",
     "deltalog/testing/coordinator_tests.py",
-    "deltalog/testing/mutants.py",
-    "deltalog/testing/sweep.py",
-    "deltalog/testing/transactions.py",
 }
 LARGE_CLASSES = {
     "deltalog/log/snapshot.py:Snapshot",
-    "deltalog/operations/transaction.py:Transaction",
     "deltalog/table.py:DeltaTable",
 }
 # Modules that import others of deltalog inside functions, or for type checkers only, and why.
@@ -47,7 +43,6 @@ LAZY_IMPORTS = {
     "deltalog/cli/views.py": START,
     "deltalog/log/snapshot.py": NEXT,
     "deltalog/storage/registry.py": EXTRA,
-    "deltalog/testing/soak.py": EXTRA,
 }
 TYPE_IMPORTS = {
     "deltalog/__init__.py": "what only tables in catalogs need is imported at its first use",
@@ -60,7 +55,6 @@ TYPE_IMPORTS = {
     "deltalog/read/scan.py": NEXT,
     "deltalog/storage/dynamodb.py": EXTRA,
     "deltalog/storage/s3_dynamodb.py": EXTRA,
-    "deltalog/testing/jobs.py": NEXT,
 }
 
 
