@@ -19,7 +19,7 @@ from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.stream import StreamWriter
 from deltalog.operations.create import initial_state, table_schema
-from deltalog.operations.data_files import as_reader
+from deltalog.operations.input_streams import as_reader
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import StructType

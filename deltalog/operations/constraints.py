@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
-from deltalog.operations.rules import Rules, constraint
+from deltalog.operations.table_rules import TableRules, constraint
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 
@@ -26,7 +26,7 @@ def add_constraint(
     existing = _find(transaction.metadata.configuration, key)
     if existing is not None:
         raise CallError(f"{url} has a constraint {name} already: {existing}. Drop it first, or choose another name.")
-    added = Rules(url, (constraint(key.removeprefix(CONSTRAINT_PREFIX), expression, transaction.schema),))
+    added = TableRules(url, (constraint(key.removeprefix(CONSTRAINT_PREFIX), expression, transaction.schema),))
     snapshot = transaction.snapshot
     assert snapshot is not None
     transaction.read_whole_table()

@@ -8,7 +8,8 @@ from deltalog.commit_result import CommitResult
 from deltalog.expressions.predicate_sql import shown
 from deltalog.expressions.predicates import Predicate
 from deltalog.operations import rewrite, writes
-from deltalog.operations.data_files import as_reader, change_file
+from deltalog.operations.data_files import change_file
+from deltalog.operations.input_streams import as_reader
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol.schema import StructType
 

@@ -24,9 +24,9 @@ from deltalog.log.file_statistics import live_rows
 from deltalog.log.replay import add_actions
 from deltalog.log.snapshot import Snapshot
 from deltalog.operations.data_files import conformed
-from deltalog.operations.one_pass import read_once
+from deltalog.operations.deletion_vector_writer import masked_statistics
+from deltalog.operations.input_streams import read_once
 from deltalog.operations.transaction import Transaction
-from deltalog.operations.vectors import masked_statistics
 from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.protocol import column_mapping, features, row_tracking

@@ -14,20 +14,18 @@ from pyroaring import BitMap64
 
 from deltalog.environment import Environment
 from deltalog.log.reader import LogReader
+from deltalog.operations.added_files import Examine, check_files, describe_files
 from deltalog.operations.data_files import (
-    Checksum,
-    Examine,
-    Layout,
+    WriteLayout,
     change_file,
-    check_files,
-    describe_files,
     discard,
-    with_kind,
+    with_change_type,
     write_rows,
 )
+from deltalog.operations.deletion_vector_writer import write_deletion_vectors
 from deltalog.operations.metadata_changes import MetadataChanges
-from deltalog.operations.rules import Rules, rules_of
-from deltalog.operations.vectors import write_vectors
+from deltalog.operations.table_rules import TableRules, rules_of
+from deltalog.parquet.file_writer import Checksum
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, Protocol
 from deltalog.protocol.schema import PrimitiveType, StructField
@@ -46,7 +44,7 @@ class RowWriter:
         self._environment = environment
         self._changes = changes
         self._written_paths: list[str] = []
-        self._applied_rules: Rules | None = None  # those that written rows were checked by
+        self._applied_rules: TableRules | None = None  # those that written rows were checked by
         self._rules_are_of: tuple[Metadata, Protocol] | None = None
 
     @property
@@ -72,7 +70,7 @@ class RowWriter:
 
     # ------------------------------------------------------------------------------------------------ rules
 
-    def rules(self) -> Rules:
+    def rules(self) -> TableRules:
         """What the table demands of new rows, as the transaction will leave it. Raises UnsupportedFeatureError, by
         name, where that cannot be honoured."""
         changes = self._changes
@@ -105,15 +103,15 @@ class RowWriter:
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
         """As ``write``, for a commit that has change files: each file says itself that its rows are inserted, and is to
         be staged as a change file too (``change_file``)."""
-        layout = replace(self._layout_of_new_rows(), beside=(CHANGE_TYPE_FIELD,))
-        return self._write(with_kind("insert", rows), layout)
+        layout = replace(self._layout_of_new_rows(), extra_columns=(CHANGE_TYPE_FIELD,))
+        return self._write(with_change_type("insert", rows), layout)
 
     def write_copies(self, rows: Iterable[Any]) -> list[AddFile]:
         """Write rows that the table has already and that are moved: batches with the columns of
         ``row_tracking.kept_columns`` after the table's own, so that rows keep their ids."""
         kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
-        beside = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
-        return self._write(rows, replace(self._layout(), beside=beside))[0]
+        extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
+        return self._write(rows, replace(self._layout(), extra_columns=extra))[0]
 
     def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
         """Write change files: batches with the table's columns, each with the kind of its rows: insert, delete,
@@ -122,15 +120,15 @@ class RowWriter:
         Once a commit has one, change readers look at nothing else of it, so it must have every change. Cost: 1 PUT for
         each file.
         """
-        batches = (batch for kind, each in changes for batch in with_kind(kind, (each,)))
-        adds, _ = self._write(batches, replace(self._layout(), beside=(CHANGE_TYPE_FIELD,), as_changes=True))
+        batches = (batch for kind, each in changes for batch in with_change_type(kind, (each,)))
+        adds, _ = self._write(batches, replace(self._layout(), extra_columns=(CHANGE_TYPE_FIELD,), as_changes=True))
         return [change_file(add) for add in adds]
 
     def write_deletion_vectors(self, vectors: Sequence[BitMap64]) -> list[DeletionVector]:
         """Store sets of row positions (from 0, in a Parquet file) as deletion vectors. Cost: at most 1 PUT for each
         2 MiB of them; small ones go into the log itself."""
         length = self._layout().prefix_length
-        return write_vectors(self._reader.store, vectors, self.new_uuid, length, self._written_paths.append)
+        return write_deletion_vectors(self._reader.store, vectors, self.new_uuid, length, self._written_paths.append)
 
     def describe(
         self,
@@ -148,15 +146,15 @@ class RowWriter:
 
     # ---------------------------------------------------------------------------------------------- helpers
 
-    def _layout(self) -> Layout:
-        return Layout.of(self._changes.metadata)
+    def _layout(self) -> WriteLayout:
+        return WriteLayout.of(self._changes.metadata)
 
-    def _layout_of_new_rows(self) -> Layout:
+    def _layout_of_new_rows(self) -> WriteLayout:
         layout = replace(self._layout(), rules=self.rules())
         self._applied_rules, self._rules_are_of = layout.rules, (self._changes.metadata, self._changes.protocol)
         return layout
 
-    def _write(self, rows: Iterable[Any], layout: Layout) -> tuple[list[AddFile], int]:
+    def _write(self, rows: Iterable[Any], layout: WriteLayout) -> tuple[list[AddFile], int]:
         environment = self._environment
         adds, count = write_rows(self._reader.store, rows, layout, environment.new_uuid, environment.clock_ms())
         self._written_paths.extend(add.path for add in adds)

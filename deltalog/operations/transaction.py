@@ -47,14 +47,12 @@ from deltalog.log.replay import Commits, PartialState, advance, files_table
 from deltalog.log.segment import Segment
 from deltalog.log.snapshot import Snapshot, UnreadSnapshot
 from deltalog.log.table_totals import NO_FILES, totals_after
-from deltalog.operations.data_files import (
-    Checksum,
-    Examine,
-)
-from deltalog.operations.known_files import check_not_live
+from deltalog.operations.added_files import Examine
+from deltalog.operations.committed_files import check_not_live
 from deltalog.operations.metadata_changes import MetadataChanges
 from deltalog.operations.row_writer import RowWriter
 from deltalog.operations.staged_actions import StagedActions
+from deltalog.parquet.file_writer import Checksum
 from deltalog.protocol import column_mapping, features, row_tracking, timestamps
 from deltalog.protocol.actions import (
     AddCDCFile,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
-from deltalog.operations.data_files import as_reader
+from deltalog.operations.input_streams import as_reader
 from deltalog.operations.transaction import Transaction, UserMetadata
 from deltalog.protocol import widening
 from deltalog.protocol.codec import canonical_json

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+from pyarrow import types as pt
 
 from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, StructType, leaves
 
@@ -81,9 +83,6 @@ def _chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
 
 def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> Iterator[tuple[str, ...] | None]:
     """The path of each leaf column in file order, None below lists and maps."""
-    import pyarrow as pa
-    from pyarrow import types as pt
-
     for field in fields:
         path = None if above is None else (*above, field.name.lower())
         kind = field.type
@@ -200,6 +199,8 @@ def statistics_columns(table: Any) -> list[str] | bool:
     The writer takes dotted paths only, which a column "a.b" and the field b of a struct a share: NaN in one of them
     leaves both without statistics.
     """
+    if not any(pt.is_floating(leaf) for _, leaf in _leaves((), table.schema)):
+        return True
     columns = list(_leaf_columns((), table))
     with_nan = {".".join(path) for path, values in columns if _has_nan(values)}
     if not with_nan:
@@ -207,19 +208,27 @@ def statistics_columns(table: Any) -> list[str] | bool:
     return [name for name in dict.fromkeys(".".join(path) for path, _ in columns) if name not in with_nan]
 
 
-def has_shared_paths(table: Any) -> bool:
-    """Whether two leaves of an Arrow table have one dotted path, such as a column "a.b" and the field b of a struct a.
+def has_shared_paths(schema: Any) -> bool:
+    """Whether two leaves of an Arrow schema have one dotted path, such as a column "a.b" and the field b of a struct a.
 
     Spark's Parquet reader finds dictionaries by dotted path, and skips row groups by the wrong one.
     """
-    names = [".".join(path) for path, _ in _leaf_columns((), table.schema.empty_table())]
-    return len(set(names)) < len(names)
+    paths = [path for path, _ in _leaves((), schema)]
+    if not any("." in name for path in paths for name in path):
+        return False
+    return len({".".join(path) for path in paths}) < len(paths)
+
+
+def _leaves(above: tuple[str, ...], fields: Iterable[Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The leaves below structs of Arrow fields, and their types."""
+    for field in fields:
+        if pt.is_struct(field.type):
+            yield from _leaves((*above, field.name), field.type)
+        else:
+            yield (*above, field.name), field.type
 
 
 def _leaf_columns(above: tuple[str, ...], table: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    import pyarrow as pa
-    from pyarrow import types as pt
-
     for index, column in enumerate(table.schema):
         path, values = (*above, column.name), table.column(index)
         if pt.is_struct(column.type):
@@ -231,6 +240,5 @@ def _leaf_columns(above: tuple[str, ...], table: Any) -> Iterator[tuple[tuple[st
 
 def _has_nan(values: Any) -> bool:
     import pyarrow.compute as pc
-    from pyarrow import types as pt
 
     return bool(pt.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py())

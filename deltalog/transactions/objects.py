@@ -20,7 +20,7 @@ from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
 from deltalog.expressions.predicates import columns_of
 from deltalog.log.snapshot import Snapshot
-from deltalog.operations.known_files import live_rows
+from deltalog.operations.committed_files import live_file_rows
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import Metadata
@@ -150,7 +150,7 @@ def update(table: DeltaTable, record: TableRecord, operations: Sequence[AddObjec
     added = {path: each for path, each in named if isinstance(each, AddObject)}
     with table.transaction() as transaction:
         assert transaction.snapshot is not None
-        live = live_rows(transaction.snapshot, paths)
+        live = live_file_rows(transaction.snapshot, paths)
         for path, each in added.items():
             if path in live:
                 raise CallError(f"{each.uri} is a file of {record.name} already.")

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from deltalog.errors import CallError, SchemaMismatchError
-from deltalog.operations.data_files import as_reader
-from deltalog.operations.one_pass import read_once
+from deltalog.operations.input_streams import as_reader, read_once
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import check_writable
 

@@ -36,13 +36,14 @@ from deltalog.errors import (
     UnpartitionedTableRequiredError,
 )
 from deltalog.log.snapshot import Snapshot
+from deltalog.operations.committed_files import check_never_committed
 from deltalog.operations.contract.records import Records, record_batches
-from deltalog.operations.data_files import Checksum, check_checksum, discard
-from deltalog.operations.known_files import check_never_named
-from deltalog.operations.one_pass import read_once
+from deltalog.operations.data_files import discard
+from deltalog.operations.input_streams import read_once
 from deltalog.operations.transaction import Transaction
 from deltalog.operations.writes import fitting
 from deltalog.parquet.file_reader import EXACT, conform
+from deltalog.parquet.file_writer import Checksum, check_checksum
 from deltalog.protocol.actions import AddFile, Long, Metadata, Size
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.storage.base import LogStore
@@ -300,7 +301,7 @@ def commit_staged(
 
     They stay, too, when it is part of a transaction over several tables that is cancelled: whoever staged them may
     commit them in another one. Those that are ``owned`` were staged for this commit alone, and go then. Cost: as the
-    commit, and unless they are ``owned`` as ``check_never_named``.
+    commit, and unless they are ``owned`` as ``check_never_committed``.
     """
     annotations = {"metadata": as_metadata(metadata), **_times(staged)}
     rows = sum(each.row_count for each in staged)
@@ -341,7 +342,7 @@ def _check_is_new(staged: StagedFiles, snapshot: Snapshot | None, outcome: str) 
     """Whether no version has named these files. Raises FilesCommittedError."""
     if snapshot is not None:
         since = None if staged.version is None else min(staged.version, _shared_version(snapshot))
-        check_never_named(snapshot, since, [file.path for file in staged.files], outcome)
+        check_never_committed(snapshot, since, [file.path for file in staged.files], outcome)
 
 
 def check_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> None:
@@ -354,7 +355,8 @@ def discard_staged(target: Target, staged: Iterable[StagedFiles]) -> list[Except
     """Delete staged files, best effort; what could not be deleted, and why, is returned.
 
     Raises FilesCommittedError when a version has named one of them, and the CommitStateUnknownError of a commit of them
-    that may yet land; nothing is deleted then. Cost: as a snapshot and ``check_never_named``, 1 DELETE for each file.
+    that may yet land; nothing is deleted then. Cost: as a snapshot and ``check_never_committed``, 1 DELETE for each
+    file.
     """
     given = list(staged)
     target.forget()

@@ -37,8 +37,9 @@ from deltalog.operations.contract.staging import (
     stage,
     stage_records,
 )
-from deltalog.operations.data_files import HashedFile, discard
+from deltalog.operations.data_files import discard
 from deltalog.operations.transaction import Transaction
+from deltalog.parquet.file_writer import HashedFile
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType
 

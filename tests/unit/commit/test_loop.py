@@ -24,7 +24,7 @@ from deltalog import (
     StoreError,
 )
 from deltalog.log.reader import LogReader
-from deltalog.operations.data_files import as_reader
+from deltalog.operations.input_streams import as_reader
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth

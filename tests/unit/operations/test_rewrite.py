@@ -228,7 +228,7 @@ def test_large_vectors_share_a_file() -> None:
 
 
 def test_files_of_vectors_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltalog.operations.vectors.FILE_BYTES", 400)
+    monkeypatch.setattr("deltalog.operations.deletion_vector_writer.FILE_BYTES", 400)
     store = memory()
     table = table_of(store, [[(n, "a", n % 7, 1.0, "s") for n in range(300)]] * 5, VECTORS)
     table.delete("i = 3")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, CommitConflictError, Dataset, DeltaTable, SchemaMismatchError
-from deltalog.operations import one_pass
+from deltalog.operations import input_streams
 from tests.support.core import SCHEMA, environment, ids, memory, overtaken, rows
 from tests.support.transactions import A, bank, content
 from tests.support.transactions import rows as accounts
@@ -165,7 +165,7 @@ def test_readers_are_not_kept() -> None:
     assert seen() is None
     for number in range(30):
         DeltaTable.create(memory(), SCHEMA).stream_write_records(iter([{"id": number}]))
-    assert len(one_pass._kept) <= 8
+    assert len(input_streams._kept) <= 8
 
 
 def test_a_reader_of_another_library_that_is_closed_is_refused_by_name() -> None:

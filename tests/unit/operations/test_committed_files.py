@@ -23,7 +23,7 @@ from deltalog import (
     VersionConflictError,
 )
 from deltalog.environment import RetryPolicy
-from deltalog.operations import known_files
+from deltalog.operations import committed_files
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import commit_path
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
@@ -72,7 +72,7 @@ def test_staged_files_are_committed_once_and_not_discarded_then(
     table.commit_staged([staged])
     SINCE[since](table)
     if how == "long ago":
-        monkeypatch.setattr(known_files, "_FEW_COMMITS", -1)
+        monkeypatch.setattr(committed_files, "_FEW_COMMITS", -1)
     if how != "here":
         table, staged = again(table), StagedFiles.from_json(staged.to_json())
     if how == "by an older release":

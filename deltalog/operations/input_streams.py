@@ -1,4 +1,5 @@
-"""Data that can be read only once: passing it a second time is an error, not a write without its rows.
+"""The data of callers as Arrow streams. What can be read only once is refused a second time: it would be a write
+without its rows.
 
 Arrow cannot distinguish a stream that is at its end from one without rows, so streams that were read are remembered.
 """
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from deltalog.arguments import shown
 from deltalog.errors import CallError
 
 T = TypeVar("T")
@@ -23,6 +25,42 @@ _FEW = 8
 _lock = threading.Lock()
 _begun: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _kept: deque[Any] = deque(maxlen=_FEW)
+
+
+def as_reader(data: Any) -> pa.RecordBatchReader:
+    """A stream of batches of anything that speaks Arrow. Raises CallError, for a stream that was read before too."""
+    if isinstance(data, pa.RecordBatchReader):
+        check_unread(data)
+        return data
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if hasattr(data, "__arrow_c_stream__"):
+        try:
+            return pa.RecordBatchReader.from_stream(data)
+        except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
+            raise CallError(
+                f"Data of type {type(data).__name__} cannot be read as an Arrow stream: {error}. If it was read "
+                "before, make a new one for each call."
+            ) from error
+    raise CallError(
+        f"Data of type {type(data).__name__} has no __arrow_c_stream__. Pass a pyarrow Table or RecordBatchReader, "
+        "a polars or pandas (2.2+) DataFrame, or a duckdb relation; for rows, pyarrow.Table.from_pylist(rows)."
+    )
+
+
+def as_batches(data: Any) -> Iterator[pa.RecordBatch]:
+    """What speaks Arrow as batches, or batches one by one as they are. Raises CallError, as ``read_once`` too."""
+    if hasattr(data, "__arrow_c_stream__"):
+        return read_once(as_reader(data))
+    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
+        raise CallError(f"Rows are an iterable of Arrow record batches; got {shown(data)}.")
+    return map(_batch, read_once(data))
+
+
+def _batch(batch: Any) -> pa.RecordBatch:
+    if not isinstance(batch, pa.RecordBatch):
+        raise CallError(f"Rows are an iterable of Arrow record batches; one item is {shown(batch)}.")
+    return batch
 
 
 def check_unread(data: object) -> None:

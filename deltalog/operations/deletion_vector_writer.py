@@ -18,7 +18,7 @@ from deltalog.storage.base import LogStore
 FILE_BYTES = 2 << 20
 
 
-def write_vectors(
+def write_deletion_vectors(
     store: LogStore,
     vectors: Sequence[BitMap64],
     new_uuid: Callable[[], str],

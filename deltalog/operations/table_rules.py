@@ -45,7 +45,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TableRules:
     """What a table demands of new rows. False where that is nothing."""
 
     table: str = ""
@@ -144,7 +144,7 @@ class Rules:
         )
 
 
-NO_RULES = Rules()
+NO_RULES = TableRules()
 
 
 def _whole(rows: pa.Table, name: str) -> Any:
@@ -177,7 +177,7 @@ def _short(text: str) -> str:
 _WORDS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
 
 
-def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> Rules:
+def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> TableRules:
     """The rules of a table. The clock, in ms since the Unix epoch, is what CURRENT_TIMESTAMP means in a default.
 
     Raises UnsupportedFeatureError, naming column or constraint, for an expression that is not supported.
@@ -204,7 +204,7 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
             fillings[column.name] = expression
             condition = source.guarded(table, partial(equal_to_column, expression, column))
             checks.append(Check(name, expression.text, condition, column.name))
-    return Rules(table, tuple(checks), fillings, dict(_lengths(schema)))
+    return TableRules(table, tuple(checks), fillings, dict(_lengths(schema)))
 
 
 def constraint(name: str, text: str, schema: StructType) -> Check:

@@ -16,7 +16,7 @@ from deltalog.protocol.paths import are_ordinary
 _FEW_COMMITS = 100
 
 
-def live_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
+def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
     """Those of these paths, as in the store, that are live files, with the numbers of their rows in ``files``."""
     names = snapshot.files()["path"]
     if are_ordinary(paths) and are_ordinary(names.to_pylist()):
@@ -30,11 +30,11 @@ def live_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
 def check_not_live(snapshot: Snapshot, paths: Sequence[str]) -> None:
     """Raises FilesCommittedError when one of these paths, as they are in the store, is a live file. Cost: as
     ``Snapshot.files``."""
-    for path in live_rows(snapshot, paths):
+    for path in live_file_rows(snapshot, paths):
         raise _committed(snapshot, path, None, "Nothing was committed.")
 
 
-def check_never_named(snapshot: Snapshot, since: int | None, names: Collection[str], outcome: str) -> None:
+def check_never_committed(snapshot: Snapshot, since: int | None, names: Collection[str], outcome: str) -> None:
     """Raises FilesCommittedError when a commit after the version ``since`` (None: any) has added one of these files,
     named as in the log, whether it is live still or was removed. ``outcome``: what the error says was not done.
 

@@ -1,0 +1,150 @@
+"""Parquet files that others wrote below the table: their add actions, and checks of their rows.
+
+Spec: PROTOCOL.md#data-files, #per-file-statistics, #add-file-and-remove-file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltalog.errors import InvalidDataFileError, ObjectNotFoundError, RowCountError
+from deltalog.operations.data_files import WriteLayout
+from deltalog.parquet import stats
+from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
+from deltalog.protocol import column_mapping
+from deltalog.protocol.actions import AddFile
+from deltalog.protocol.paths import encode_path
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType
+from deltalog.storage.base import LogStore
+from deltalog.storage.table_files import TableFiles
+
+_FOOTER_THREADS = 8
+Examine = Callable[[str, Any], None]  # of a file's path, and its footer (pyarrow.parquet.FileMetaData)
+
+
+def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout) -> None:
+    """Whether the rows of Parquet files keep to the rules of a layout. Raises ConstraintViolationError,
+    InvalidDataFileError. Cost: the GETs of the columns that the rules look at; memory is bounded."""
+    if not layout.rules:
+        return
+    schema = StructType(tuple(layout.schema.field(name) for name in layout.rules.columns))
+    read = FileLayout(schema, layout.partition_columns, layout.mapping)
+    for add in adds:
+        file = DataFile(add.path, add.partition_values, add.deletion_vector, size=add.size)
+        for batch in read_file(files, file, read):
+            layout.rules.check(pa.Table.from_batches([batch]))
+
+
+def describe_files(
+    store: LogStore,
+    files: Iterable[tuple[str, Mapping[str, str | None]]],
+    layout: WriteLayout,
+    num_rows: int | None = None,
+    examine: Examine | None = None,
+) -> list[AddFile]:
+    """Add actions for Parquet files that lie below the table, from their footers.
+
+    ``files``: (relative path, not percent-encoded; partition values as the log has them). The files are made
+    durable. ``num_rows``: how many rows they must have together. ``examine`` is called for each file, in threads.
+    Cost: for each 1 HEAD and 1 or 2 ranged GETs, in threads. Raises InvalidDataFileError, RowCountError, and
+    what ``examine`` does.
+    """
+    listed = list(files)
+    data_schema = layout.file_columns.stored
+
+    def describe(item: tuple[str, Mapping[str, str | None]]) -> tuple[AddFile, int]:
+        path, values = item
+        meta = store.head(path)
+        try:
+            if meta is None:
+                raise ObjectNotFoundError(f"There is no file {path} below {store.url}.", path=path)
+            source = store.open_input(path)
+            with pq.ParquetFile(source) as file:
+                footer = file.metadata
+                _check_readable(source, footer)
+                rows, text = stats.from_footer(footer, data_schema, layout.indexed_columns)
+                without_id = _without_id(footer.schema.to_arrow_schema(), layout) if layout.mapping == "id" else None
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidDataFileError(
+                f"{store.url}: {path} cannot be added: it is not a Parquet file that can be read ({error}).",
+                path=path,
+            ) from error
+        if without_id is not None:
+            raise InvalidDataFileError(
+                f"{store.url}: {path} cannot be added: its column {without_id} does not have the id of the table's "
+                "column. This table matches columns by id (delta.columnMapping.mode), so the column would be read as "
+                "null. Write the file with field ids.",
+                path=path,
+            )
+        if examine is not None:
+            examine(path, footer)
+        add = AddFile(
+            path=encode_path(path),
+            partition_values=dict(values),
+            size=meta.size_bytes or 0,
+            modification_time=meta.modification_time_ms or 0,
+            data_change=True,
+            stats=text,
+        )
+        return add, rows
+
+    with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
+        described = list(threads.map(describe, listed))
+    _check_rows(store.url, num_rows, [rows for _, rows in described])
+    store.sync([path for path, _ in listed])
+    return [add for add, _ in described]
+
+
+def _check_readable(source: Any, footer: Any) -> None:
+    """Raises OSError for a file with encrypted columns below a footer that is not: looking at one of these ends the
+    process. Behind such a footer comes its signature, which counts as a part of it."""
+    source.seek(-8, 2)
+    if int.from_bytes(source.read(8)[:4], "little") != footer.serialized_size:
+        raise OSError("it has encrypted columns: its footer is signed")
+
+
+def _check_rows(url: str, written: int | None, found: list[int]) -> None:
+    if written is None or written == sum(found):
+        return
+    fault = "Rows are missing" if written > sum(found) else "Rows are duplicated"
+    raise RowCountError(
+        f"{url}: {written} rows were written, and the {len(found)} files found hold {sum(found)}. {fault}, "
+        "and nothing was committed. Check that the writer's processes and this one have the table's storage under the "
+        "same path, and that nothing else deletes or copies files there; then write again.",
+        written=written,
+        found=sum(found),
+    )
+
+
+def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:
+    """A column that a file has by its physical name and not by its id."""
+
+    def look(schema: StructType, stored: Iterable[pa.Field]) -> str | None:
+        by_name = {field.name: field for field in stored}
+        for column in schema:
+            field = by_name.get(column_mapping.physical_name(column, layout.mapping))
+            if field is None:
+                continue
+            wanted = column_mapping.parquet_id(column, layout.mapping) or {}
+            if not wanted.items() <= (field.metadata or {}).items():
+                return str(field.name)
+            found = inside(column.data_type, field.type)
+            if found is not None:
+                return f"{field.name}.{found}"
+        return None
+
+    def inside(data_type: DataType, have: pa.DataType) -> str | None:
+        if isinstance(data_type, StructType) and pa.types.is_struct(have):
+            return look(data_type, have.fields)
+        if isinstance(data_type, ArrayType) and pa.types.is_list(have):
+            return inside(data_type.element_type, have.value_type)
+        if isinstance(data_type, MapType) and pa.types.is_map(have):
+            return inside(data_type.key_type, have.key_type) or inside(data_type.value_type, have.item_type)
+        return None
+
+    return look(layout.file_columns.columns, stored)

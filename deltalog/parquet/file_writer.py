@@ -1,0 +1,176 @@
+"""Writes one data file from Arrow rows.
+
+Spec: PROTOCOL.md#data-files, #per-file-statistics, #column-mapping.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.parquet import stats
+from deltalog.parquet.file_reader import with_child
+from deltalog.protocol import column_mapping
+from deltalog.protocol.column_mapping import Mode
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
+from deltalog.storage.base import LogStore
+
+Checksum = Literal["sha256"]
+_ROW_GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """What files hold: the table's ``columns`` under the names of the ``mapping``, of which the first
+    ``indexed_columns`` leaves have statistics in the log, then ``extra`` columns that are none of the table."""
+
+    columns: StructType
+    indexed_columns: int
+    mapping: Mode = "none"
+    extra: tuple[StructField, ...] = ()
+
+    @functools.cached_property
+    def stored(self) -> StructType:
+        """The table's columns under the names that files and statistics have for them."""
+        return column_mapping.physical_schema(self.columns, self.mapping)
+
+    @functools.cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the files. Raises SchemaMismatchError for a column that Parquet cannot hold."""
+        own = zip(self.columns, self.columns.to_arrow(), strict=True)
+        return pa.schema(
+            [
+                *(_stored_field(column, field, self.mapping) for column, field in own),
+                *(pa.field(column.name, type_to_arrow(column.data_type)) for column in self.extra),
+            ]
+        )
+
+    @functools.cached_property
+    def has_shared_paths(self) -> bool:
+        """Whether two leaves of the files have one dotted path."""
+        return stats.has_shared_paths(self.arrow_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file: its size in bytes, its statistics as the log has them, and its SHA-256 where that was wanted."""
+
+    size_bytes: int
+    statistics: str
+    sha256: str | None
+
+
+def write_file(
+    store: LogStore, path: str, rows: pa.Table, columns: FileColumns, checksum: Checksum | None = None
+) -> WrittenFile:
+    """Write rows, in the columns' order and Arrow types, into a new file that is durable when this returns.
+
+    Raises SchemaMismatchError, StoreError. Cost: 1 PUT.
+    """
+    schema = columns.arrow_schema
+    stored = [_retyped(values, field.type) for values, field in zip(rows.columns, schema, strict=True)]
+    table = pa.Table.from_arrays(stored, schema=schema)
+    with store.open_output(path) as file:
+        sink = file if checksum is None else HashedFile(file)
+        writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression="snappy",
+            use_dictionary=not columns.has_shared_paths,
+            write_statistics=stats.statistics_columns(table),
+        )
+        try:
+            writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
+        finally:
+            writer.close()
+        size_bytes = sink.tell()
+    _, text = stats.from_footer(writer.writer.metadata, columns.stored, columns.indexed_columns)
+    return WrittenFile(size_bytes, text, sink.hexdigest() if isinstance(sink, HashedFile) else None)
+
+
+class HashedFile:
+    """A file that is written once from the start, and the SHA-256 of what was written."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        self._digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        """The bytes written so far."""
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Pass on what is held."""
+        self._file.flush()
+
+    def hexdigest(self) -> str:
+        """The hash of what was written so far."""
+        return self._digest.hexdigest()
+
+
+def check_checksum(wanted: object) -> None:
+    """Raises CallError for a checksum that is not known; None is none."""
+    if wanted not in (None, "sha256"):
+        raise CallError(f"checksum is 'sha256' or None; got {wanted!r}.")
+
+
+def _stored_field(column: StructField, held: pa.Field, mode: Mode) -> pa.Field:
+    """The field of a file for a column of the table: its physical name and id, and always optional, as Spark's
+    files are: nullability is the log's business."""
+    name = column_mapping.physical_name(column, mode)
+    field_id = column_mapping.parquet_id(column, mode)
+    return pa.field(name, _stored_type(column.data_type, held.type, mode), True, field_id)
+
+
+def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataType:
+    if isinstance(data_type, StructType):
+        if not data_type.fields:
+            raise SchemaMismatchError("A column of the table is a struct without fields, which Parquet cannot hold.")
+        pairs = zip(data_type.fields, held.fields, strict=True)
+        return pa.struct([_stored_field(column, field, mode) for column, field in pairs])
+    if isinstance(data_type, MapType):
+        key = _stored_type(data_type.key_type, held.key_type, mode)
+        return pa.map_(key, pa.field("value", _stored_type(data_type.value_type, held.item_type, mode), True))
+    if isinstance(data_type, ArrayType):
+        return pa.list_(pa.field("element", _stored_type(data_type.element_type, held.value_type, mode), True))
+    return _all_nullable(held)
+
+
+def _all_nullable(held: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(held):  # a variant
+        return pa.struct([pa.field(f.name, f.type, True) for f in held.fields])
+    return held
+
+
+def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """The same values under a type that differs in the names and nullability of nested fields only."""
+    if values.type.equals(wanted, check_metadata=True):
+        return values
+    return pa.chunked_array([_viewed(chunk, wanted) for chunk in values.chunks], wanted)
+
+
+def _viewed(values: Any, wanted: pa.DataType) -> pa.Array:
+    if values.type.equals(wanted, check_metadata=True):
+        return values
+    if pa.types.is_struct(wanted):
+        children = [_viewed(child, f.type) for child, f in zip(values.flatten(), wanted.fields, strict=True)]
+        mask = values.is_null() if values.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=mask)
+    if pa.types.is_map(wanted):
+        children = [_viewed(values.keys, wanted.key_type), _viewed(values.items, wanted.item_type)]
+        entries = pa.StructArray.from_arrays(children, fields=[wanted.key_field, wanted.item_field])
+        return with_child(values, wanted, entries)
+    return with_child(values, wanted, _viewed(values.values, wanted.value_type))
