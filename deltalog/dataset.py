@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltalog.arguments import checked
-from deltalog.catalog.locate import open_location
-from deltalog.commit.committer import FileSystemCommitter
+from deltalog.catalog.locate import committer_of, open_location
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary
@@ -150,7 +149,7 @@ class Dataset:
             environment = options.environment(self._environment, None, self.url)
             return Transaction(
                 self._reader,
-                FileSystemCommitter(self._reader.store),
+                committer_of(self._reader.store, environment),
                 environment,
                 None,
                 metadata=metadata,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pyarrow as pa
 
 from deltalog.arguments import checked
-from deltalog.catalog.locate import open_location
-from deltalog.commit.committer import Committer, FileSystemCommitter
+from deltalog.catalog.locate import committer_of, open_location
+from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import IsolationLevel
 from deltalog.commit.loop import unexpected_version
 from deltalog.commit_result import CommitResult
@@ -88,7 +88,7 @@ class DeltaTable:
             )
         self._reader = reader
         self._environment = environment
-        self._committer = committer or FileSystemCommitter(reader.store)
+        self._committer = committer or committer_of(reader.store, environment)
         self._latest = latest
         self._tip: tuple[int, FileMeta] | None = None  # the tip's commit file as it was seen last
         self._seen_ms = 0  # when the log was last seen to be this table's, where that saves requests
@@ -225,7 +225,7 @@ class DeltaTable:
         environment = environment or Environment()
         delta_schema = table_schema(schema)
         protocol, metadata = initial_state(delta_schema, partition_by, properties or {}, name, description, environment)
-        committer = FileSystemCommitter(reader.store)
+        committer = committer_of(reader.store, environment)
         return Transaction(reader, committer, environment, None, metadata=metadata, protocol=protocol)
 
     # ------------------------------------------------------------------------------------------- reading

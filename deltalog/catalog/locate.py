@@ -1,13 +1,16 @@
-"""From the URL of a catalog to its coordinator, and from the address of a table in one to the table's store."""
+"""From a catalog's URL to its coordinator, from a table's address to its store, from a store to its committer."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, TypeGuard
 
+from deltalog.catalog.committer import CatalogCommitter
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import check_table_name
 from deltalog.catalog.store import ManagedStore
+from deltalog.commit.committer import Committer, FileSystemCommitter
+from deltalog.environment import Environment
 from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store
@@ -57,6 +60,13 @@ def open_location(url: Location, **options: Any) -> LogStore:
     """The store of the table at a location or an address. ``options``: as for ``open_store``. Raises and costs as
     ``open_managed`` and ``open_store``."""
     return open_managed(url, **options) if is_address(url) else open_store(url, **options)
+
+
+def committer_of(store: LogStore, environment: Environment) -> Committer:
+    """What makes the versions of the table at a store. Cost: none."""
+    if isinstance(store, ManagedStore):
+        return CatalogCommitter(store, environment.new_uuid)
+    return FileSystemCommitter(store)
 
 
 def is_address(url: object) -> TypeGuard[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from deltalog.catalog.committer import discard_commits, publish, stage
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
     COMMIT_LEASE_MS,
@@ -27,7 +28,7 @@ from deltalog.catalog.records import (
     check_allowed,
     committed,
 )
-from deltalog.catalog.store import ManagedStore, discard_commits, publish, stage
+from deltalog.catalog.store import ManagedStore
 from deltalog.commit.attempt import Attempt
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -69,14 +70,11 @@ class Target:
         self.staged = ()  # what an attempt in doubt has staged stays as it is
         self.attempts = self.branch.attempts(transaction_id, last_ms)
         for attempt in self.attempts:
-            version = attempt.actions.version
-            made = stage(
-                self.store.inner, self.store.coordinator, self.table_id, version, attempt.data, environment.new_uuid
-            )
+            made = stage(self.store.inner, self.store.coordinator, self.table_id, attempt, environment.new_uuid)
             self.staged = (*self.staged, made)
 
     def publish(self, coordinator: Coordinator) -> None:
-        """Once the last attempt is ratified. Raises as ``store.publish``. Cost: as that, head and contents known."""
+        """Once the last attempt is ratified. Raises as ``publish``. Cost: as that, head and contents known."""
         head = Head(self.head.version + len(self.staged), (*self.head.unpublished, *self.staged))
         written = zip(self.staged, self.attempts, strict=True)
         contents = {commit.file: attempt.data for commit, attempt in written}

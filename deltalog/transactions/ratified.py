@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 
+from deltalog.catalog.committer import check_next, publish
 from deltalog.catalog.marks import added_paths, ratify_added
 from deltalog.catalog.records import Head, Ratification, RatifiedCommit, TableRecord
-from deltalog.catalog.store import check_next, publish
 from deltalog.errors import (
     CallError,
     CommitConflictError,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from deltalog.catalog.committer import check_next, publish
 from deltalog.catalog.marks import live_marks, vector_files
 from deltalog.catalog.records import (
     Head,
@@ -24,7 +25,6 @@ from deltalog.catalog.records import (
     are_nested,
     looked,
 )
-from deltalog.catalog.store import check_next, publish
 from deltalog.errors import ConcurrentModificationError, DeltaLogError, StoreError, UnsafePathError
 from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.actions import DeletionVector

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.catalog import records
+from deltalog.catalog.committer import publish
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
-from deltalog.catalog.store import AdoptedStore, ManagedStore, publish
+from deltalog.catalog.store import AdoptedStore, ManagedStore
 from deltalog.commit.hooks import standing
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -225,8 +226,7 @@ class ManagedTables:
 
     def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore:
         """The table as the catalog sees it; up to a version, where ``pin`` is one."""
-        store = self.plain_store(record.url)
-        return ManagedStore(store, self.coordinator, record.table_id, pin=pin, new_uuid=self._environment.new_uuid)
+        return ManagedStore(self.plain_store(record.url), self.coordinator, record.table_id, pin=pin)
 
     def plain_store(self, url: str) -> LogStore:
         """The files themselves."""
@@ -245,5 +245,5 @@ class ManagedTables:
         return version if part == parts else version - part
 
     def publish(self, record: TableRecord) -> int:
-        """See ``deltalog.catalog.store.publish``."""
+        """See ``deltalog.catalog.committer.publish``."""
         return publish(self.plain_store(record.url), self.coordinator, record.table_id)

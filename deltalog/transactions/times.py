@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from deltalog.catalog.committer import discard_commits, publish, stage
 from deltalog.catalog.records import Proposal, Ratification, TableRecord
-from deltalog.catalog.store import discard_commits, publish, stage
 from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.conflicts import Prepared, replace_configuration
 from deltalog.environment import Environment
@@ -38,7 +38,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
         attempt = _attempt(snapshot, store, environment)
         assert attempt.in_commit_timestamp_ms is not None
         coordinator.check_time(record.url, attempt.in_commit_timestamp_ms)
-        commit = stage(store, coordinator, record.table_id, snapshot.version + 1, attempt.data, environment.new_uuid)
+        commit = stage(store, coordinator, record.table_id, attempt, environment.new_uuid)
         try:
             decision = coordinator.ratify(Proposal({record.table_id: (commit,)}))
         except OperationTimeoutError:

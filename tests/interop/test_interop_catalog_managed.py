@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deltalog
-from deltalog.catalog import store
+from deltalog.catalog import committer
 from tests.support.spark import DeltaSpark
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -69,7 +69,7 @@ def test_deltalake_refuses_the_path_whatever_is_published(
     manager: deltalog.TransactionManager, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert refusal(table) == refusal(table, write=True)
-    monkeypatch.setattr(store, "publish", unable)
+    monkeypatch.setattr(committer, "publish", unable)
     manager.table("a.t").append(rows(3))
     assert manager.table("a.t").snapshot().scan().to_arrow().num_rows == 3
     # A .crc of a version that is not there yet would be taken for a defect.

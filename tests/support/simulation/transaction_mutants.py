@@ -10,9 +10,9 @@ import dataclasses
 import types
 from typing import Any
 
+from deltalog.catalog import committer as committer_module
 from deltalog.catalog import marks as marks_module
 from deltalog.catalog import records as records_module
-from deltalog.catalog import store as store_module
 from deltalog.catalog.records import Ratification
 from deltalog.errors import OperationTimeoutError, TransactionCanceledError
 from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY
@@ -34,11 +34,12 @@ from tests.support.simulation.transactions import run_transactions
 branch: Any = branch_module
 commit: Any = commit_module
 records: Any = records_module
-store: Any = store_module
+committer: Any = committer_module
 recovery: Any = recovery_module
 marks: Any = marks_module
 manager: Any = manager_module
 transaction: Any = transaction_module
+NOTHING: Any = committer._NOTHING
 REAL_CATCH_UP: Any = Branch.catch_up
 REAL_COMMIT: Any = commit.commit
 
@@ -202,10 +203,10 @@ def stamps_each_table_by_itself(patch: Patch) -> None:
 
 @mutant("I2", "X4", "X7", "X9")
 def publishes_out_of_order(patch: Patch) -> None:
-    real = store._publish
-    patch.setattr(store, "_publish", real)
+    real = committer._publish
+    patch.setattr(committer, "_publish", real)
 
-    def publish(inner: Any, coordinator: Any, table_id: Any, head: Any = None, contents: Any = store._NOTHING) -> int:
+    def publish(inner: Any, coordinator: Any, table_id: Any, head: Any = None, contents: Any = NOTHING) -> int:
         head = head or coordinator.head(table_id)
         unpublished = () if head is None else head.unpublished
         for each in reversed(unpublished):
@@ -214,27 +215,27 @@ def publishes_out_of_order(patch: Patch) -> None:
             coordinator.published(table_id, unpublished[-1].version)
         return len(unpublished)
 
-    for module in (store, commit):
+    for module in (committer, commit):
         patch.setattr(module, "publish", publish)
 
 
 @mutant("X3", "X4", "X7", "X9")
 def deletes_staged_files_before_publishing(patch: Patch) -> None:
-    real = store._publish
+    real = committer._publish
 
     def publish(inner: Any, each: Any, content: Any) -> None:
         data = inner.get(f"{STAGED_COMMITS_DIRECTORY}/{each.file}") if content is None else content
-        store.discard_commits(inner, [each])
+        committer.discard_commits(inner, [each])
         real(inner, each, data)
 
-    patch.setattr(store, "_publish", publish)
+    patch.setattr(committer, "_publish", publish)
 
 
 @mutant("X4", "X7", "X9", "I2")
 def notes_as_published_what_is_not_yet(patch: Patch) -> None:
-    real = store._publish
+    real = committer._publish
 
-    def publish(inner: Any, coordinator: Any, table_id: Any, head: Any = None, contents: Any = store._NOTHING) -> int:
+    def publish(inner: Any, coordinator: Any, table_id: Any, head: Any = None, contents: Any = NOTHING) -> int:
         head = head or coordinator.head(table_id)
         unpublished = () if head is None else head.unpublished
         if unpublished:
@@ -243,7 +244,7 @@ def notes_as_published_what_is_not_yet(patch: Patch) -> None:
             real(inner, each, contents.get(each.file))
         return len(unpublished)
 
-    for module in (store, commit):
+    for module in (committer, commit):
         patch.setattr(module, "publish", publish)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import deltalog
-from deltalog.catalog import store
+from deltalog.catalog import committer
 from deltalog.catalog.sqlite_file import SQLiteFile
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.fs import LocalStore
@@ -187,7 +187,7 @@ def test_publishing_again_is_no_error_and_another_file_in_the_place_of_a_commit_
     if not has_links:
         monkeypatch.setattr(LocalStore, "link_if_absent", lambda self, names: 0)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "publish", lambda *arguments, **named: 0)
+        patch.setattr(committer, "publish", lambda *arguments, **named: 0)
         for number in range(5):
             manager.table("b.one").append(rows(number))
     log = tmp_path / "b.one" / "_delta_log"

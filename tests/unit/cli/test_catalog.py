@@ -183,7 +183,7 @@ def test_every_command_takes_the_address_of_a_table(command: str, cli: Cli, cata
 def test_a_table_is_read_through_its_catalog(cli: Cli, catalog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"catalog:{catalog}#bank.a"
     with monkeypatch.context() as patch:
-        patch.setattr("deltalog.catalog.store.publish", lambda *_: 0)
+        patch.setattr("deltalog.catalog.committer.publish", lambda *_: 0)
         TransactionManager(str(catalog)).table("bank.a").append(ROWS)
     assert len(cli("rows", address, "--json").out.splitlines()) == 4
     refused = cli("compact", address, "--json")

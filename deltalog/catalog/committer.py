@@ -1,0 +1,176 @@
+"""The committer of a table that a catalog manages: a commit is staged, ratified by the coordinator, and published.
+
+Ratification is what decides. Publication copies ratified commits to ``_delta_log``; any process may do it later.
+
+Spec: PROTOCOL.md#catalog-managed-tables.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.marks import KnownMarks, added_paths, ratify_added
+from deltalog.catalog.records import Head, Ratification, RatifiedCommit
+from deltalog.catalog.store import ManagedStore, behind_log
+from deltalog.commit.attempt import Attempt
+from deltalog.commit.committer import CommitOutcome, Committed, Committer, Exists, Unknown
+from deltalog.commit.hooks import standing
+from deltalog.errors import (
+    CorruptTableError,
+    DeltaLogError,
+    ObjectNotFoundError,
+    OperationTimeoutError,
+    StoreError,
+)
+from deltalog.log.reader import required_ict
+from deltalog.protocol.paths import commit_path, staged_commit_name, staged_commit_path
+from deltalog.storage.base import LogStore, PutOutcome
+from deltalog.storage.table_files import TableFiles
+
+log = logging.getLogger(__name__)
+
+# So many commits are published between two notes of it: a process that dies repeats no more.
+_PUBLISHED_AT_ONCE = 100
+_NOTHING: Mapping[str, bytes] = {}
+
+
+class CatalogCommitter(Committer):
+    """See the module. ``store``: the table as its catalog has it, which need not query the coordinator for a commit
+    that was made here."""
+
+    def __init__(self, store: ManagedStore, new_uuid: Callable[[], str]) -> None:
+        self._store = store
+        self._new_uuid = new_uuid
+        self._marks = KnownMarks(store.coordinator, store.table_id)
+
+    def commit(self, attempt: Attempt) -> CommitOutcome:
+        """Raises StoreError; CatalogBehindLogError where the log has versions that the catalog lacks;
+        ObjectBeingDeletedError for a file that a clean-up may be deleting; what the coordinator raises.
+
+        Cost: 2 calls of the coordinator, 1 HEAD and 1 PUT to stage, 1 PUT and 1 DELETE to publish.
+        """
+        store, coordinator, table_id = self._store.inner, self._store.coordinator, self._store.table_id
+        commit = stage(store, coordinator, table_id, attempt, self._new_uuid)
+        try:
+            decision = ratify_added(
+                self._marks, coordinator, table_id, commit, store,
+                lambda: added_paths(TableFiles(store), attempt.actions.adds),
+            )  # fmt: skip
+        except OperationTimeoutError:
+            return Unknown()
+        except DeltaLogError:
+            discard_commits(store, [commit])
+            raise
+        if decision is not Ratification.RATIFIED:
+            discard_commits(store, [commit])
+            return Exists()
+        self._publish(commit, attempt)
+        return Committed()
+
+    def _publish(self, commit: RatifiedCommit, attempt: Attempt) -> None:
+        known, version = self._store.known, commit.version
+        is_next = known.version == version - 1  # no other process has committed since
+        head = Head(version, (*known.unpublished, commit)) if is_next else None
+        with standing(
+            f"{self._store.url}: version {version} is committed",
+            "publication of the commit (the next commit publishes it)",
+        ):
+            publish(self._store.inner, self._store.coordinator, self._store.table_id, head, {commit.file: attempt.data})
+            self._store.note(Head(version))
+
+
+def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> None:
+    """Check that the log has no version that the catalog lacks, before that version is proposed: a catalog restored
+    from a backup would ratify a second commit of a version that is in the log and was acknowledged.
+
+    Raises CatalogBehindLogError if the log has the version and the catalog does not; StoreError, CoordinatorError.
+    Cost: 1 HEAD; 1 call of the coordinator where the version is there, as when another writer was faster.
+    """
+    if store.head(commit_path(version)) is None:
+        return
+    head = coordinator.head(table_id)
+    if head is not None and head.version < version:
+        raise behind_log(store, coordinator.url, head.version, f"_delta_log has version {version}")
+
+
+def stage(
+    store: LogStore, coordinator: Coordinator, table_id: str, attempt: Attempt, new_uuid: Callable[[], str]
+) -> RatifiedCommit:
+    """Write a staged commit. Returns what to propose to the coordinator. Raises StoreError; CatalogBehindLogError, and
+    then nothing was written. Cost: 1 PUT, and as ``check_next``."""
+    version = attempt.version
+    check_next(store, coordinator, table_id, version)
+    file = staged_commit_name(version, new_uuid())
+    path = staged_commit_path(file)
+    if store.put_if_absent(path, attempt.data) is not PutOutcome.COMMITTED and _found(store, path) != attempt.data:
+        raise StoreError(
+            f"{store.url}: {path} was not written, or the store does not tell. Nothing was committed; try again.",
+            path=path,
+        )
+    ict_ms = required_ict(attempt.actions.commit_info, version, store.url)
+    return RatifiedCommit(version, file, ict_ms, len(attempt.data), attempt.prepared.txn_id)
+
+
+def _found(store: LogStore, path: str) -> bytes | None:
+    try:
+        return store.get(path)
+    except ObjectNotFoundError:
+        return None
+
+
+def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:
+    """Remove staged commits that nobody needs, best effort. Cost: 1 DELETE each."""
+    for commit in commits:
+        try:
+            store.delete(staged_commit_path(commit.file))
+        except StoreError as error:
+            log.debug("%s: %s stays for now: %s", store.url, commit.file, error)
+
+
+def publish(
+    store: LogStore,
+    coordinator: Coordinator,
+    table_id: str,
+    head: Head | None = None,
+    contents: Mapping[str, bytes] = _NOTHING,
+) -> int:
+    """Copy what is ratified to ``_delta_log``, in order; the number of commits. Any process may do it at any time,
+    and several at once. ``head``: the table's, where it is known; ``contents``: of staged files, those that are known.
+
+    Raises StoreError, CoordinatorError; CorruptTableError where something else lies in the place of a commit. Cost: 1
+    call of the coordinator where the head is not known, and 1 for each 100 commits; 1 GET where the content is not
+    known, 1 PUT and 1 DELETE for each commit, on a local disk a link in the place of the first two.
+    Spec: PROTOCOL.md#publishing-commits.
+    """
+    head = head or coordinator.head(table_id)
+    unpublished = () if head is None else head.unpublished
+    for start in range(0, len(unpublished), _PUBLISHED_AT_ONCE):
+        some = unpublished[start : start + _PUBLISHED_AT_ONCE]
+        names = [(staged_commit_path(commit.file), commit_path(commit.version)) for commit in some]
+        for commit in some[store.link_if_absent(names) :]:
+            _publish(store, commit, contents.get(commit.file))
+        coordinator.published(table_id, some[-1].version)
+        discard_commits(store, some)
+    return len(unpublished)
+
+
+def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> None:
+    path = commit_path(commit.version)
+    try:
+        data = store.get(staged_commit_path(commit.file)) if content is None else content
+    except ObjectNotFoundError:
+        if store.head(path) is None:
+            raise
+        return  # another process was faster with all of it
+    outcome = store.put_if_absent(path, data)
+    if outcome is PutOutcome.COMMITTED:
+        return
+    if store.get(path) != data:  # ObjectNotFoundError after UNKNOWN: the next try may do better
+        raise CorruptTableError(
+            f"{store.url}: {path} was not written through the catalog, which ratified another version "
+            f"{commit.version}, {staged_commit_path(commit.file)}. Both may have been "
+            "acknowledged: stop the writers, keep both files, and run deltalog tables resync --dry-run to see where "
+            "the histories diverge."
+        )
