@@ -96,8 +96,9 @@ from deltalog.version import VERSION as __version__
 
 if typing.TYPE_CHECKING:
     from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject
-    from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
-    from deltalog.transactions.resync import Resync, TableResync
+    from deltalog.transactions.resync import Resync
+    from deltalog.transactions.resync_plan import TableResync
+    from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, TableObject
     from deltalog.transactions.transaction import ManagedTransaction
 
 __all__ = [
@@ -231,13 +232,13 @@ __all__ = [
 
 # Most tables have no catalog, and a tenth of the import would be for those that do: these come when they are asked for.
 _LATER = {
-    "AddObject": "deltalog.transactions.objects",
-    "DeleteObject": "deltalog.transactions.objects",
+    "AddObject": "deltalog.transactions.table_objects",
+    "DeleteObject": "deltalog.transactions.table_objects",
     "ManagedTransaction": "deltalog.transactions.transaction",
-    "ObjectPage": "deltalog.transactions.objects",
+    "ObjectPage": "deltalog.transactions.table_objects",
     "Resync": "deltalog.transactions.resync",
-    "TableObject": "deltalog.transactions.objects",
-    "TableResync": "deltalog.transactions.resync",
+    "TableObject": "deltalog.transactions.table_objects",
+    "TableResync": "deltalog.transactions.resync_plan",
     "TransactionDescription": "deltalog.transactions.manager",
     "TransactionManager": "deltalog.transactions.manager",
     "TransactionPage": "deltalog.transactions.manager",

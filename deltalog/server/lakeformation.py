@@ -28,7 +28,7 @@ from deltalog.server.answers import (
 )
 from deltalog.server.fields import Fields, byte_count
 from deltalog.transactions.manager import TransactionDescription, TransactionManager, VirtualObject
-from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, TableObject
+from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, TableObject
 
 _TOKEN = 4096
 _URI = 1024

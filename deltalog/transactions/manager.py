@@ -45,13 +45,13 @@ from deltalog.errors import (
 )
 from deltalog.protocol.schema import StructType
 from deltalog.table import DeltaTable, PointInTime
-from deltalog.transactions import objects, ratified, times
+from deltalog.transactions import external_commits, table_objects, timestamp_restart
 from deltalog.transactions.commit import Target, at_once, commit
 from deltalog.transactions.ledger import Ledger
-from deltalog.transactions.objects import AddObject, DeleteObject, ObjectPage, deletable_path
+from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.recovery import clean_up, recover
 from deltalog.transactions.resync import Resync, resync
-from deltalog.transactions.tables import ManagedTables
+from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, deletable_path
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
 
 _MS = datetime.timedelta(milliseconds=1)
@@ -199,7 +199,7 @@ class TransactionManager:
         ConcurrentModificationError.
         Cost: as ``publish``, a snapshot and a commit, and 1 LIST of the log.
         """
-        return times.restart(self._tables, self._tables.record(name), self._environment)
+        return timestamp_restart.restart(self._tables, self._tables.record(name), self._environment)
 
     def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
         """The version of each table, by name, that was current at one point in time by its in-commit timestamps; of a
@@ -382,12 +382,12 @@ class TransactionManager:
         """
         if transaction_id is None:
             record = self._tables.record(name)
-            return objects.update(self._tables.handle(record), record, operations)
+            return table_objects.update(self._tables.handle(record), record, operations)
         self._allowed(transaction_id, Call.WRITE)
         record = self._tables.record(name)
         transaction = self.transaction(transaction_id)
         with transaction.alone():
-            objects.update(transaction.table(name), record, operations)
+            table_objects.update(transaction.table(name), record, operations)
 
     def get_table_objects(
         self,
@@ -419,7 +419,7 @@ class TransactionManager:
         elif timestamp is not None:
             version = self.consistent_cut(timestamp, [name])[name]
         snapshot = table.snapshot(version)
-        found, following = objects.page(snapshot, where, max_results, start)
+        found, following = table_objects.page(snapshot, where, max_results, start)
         if following is None:
             return ObjectPage(found, None)
         return ObjectPage(found, self._ledger.token(listing, snapshot.version, str(following)))
@@ -432,7 +432,7 @@ class TransactionManager:
         Raises EntityNotFoundError, CallError. Cost: 2 calls of the coordinator.
         """
         record = self._tables.record(name)
-        return record, ratified.head_of(self._tables, record)
+        return record, external_commits.head_of(self._tables, record)
 
     def propose_commit(self, name: str, version: int, file: str) -> tuple[TableRecord, Head]:
         """Ratify a commit that another client has staged as ``_delta_log/_staged_commits/<file>``, as the next version
@@ -444,14 +444,14 @@ class TransactionManager:
         coordinator and 1 GET; 1 more of each when the version before is published.
         """
         record = self._tables.record(name)
-        return record, ratified.propose(self._tables, record, version, file)
+        return record, external_commits.propose(self._tables, record, version, file)
 
     def confirm_published(self, name: str, version: int) -> tuple[TableRecord, Head]:
         """Take note that commits up to ``version`` are in ``_delta_log``, after a look at each; one that is not there
         is published. The table, and its head then. Raises as ``publish``, and CallError. Cost: as ``publish``, and 1
         call of the coordinator."""
         record = self._tables.record(name)
-        return record, ratified.confirm_published(self._tables, record, version)
+        return record, external_commits.confirm_published(self._tables, record, version)
 
     # ------------------------------------------------------------------------------------------- recovery
 

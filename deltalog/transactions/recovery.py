@@ -32,9 +32,9 @@ from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, enc
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.ledger import Ledger
-from deltalog.transactions.objects import can_be_deleted, same_etag
-from deltalog.transactions.prepared import added_files, written_files
-from deltalog.transactions.tables import ManagedTables
+from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.prepared_codec import added_files, written_files
+from deltalog.transactions.table_objects import can_be_deleted, same_etag
 from deltalog.transactions.transaction import CHANGES, OBJECTS
 
 log = logging.getLogger(__name__)

@@ -36,8 +36,8 @@ from deltalog.transactions.branch import Branch, BranchStore
 from deltalog.transactions.branch_committer import BranchCommitter
 from deltalog.transactions.commit import Target
 from deltalog.transactions.ledger import Ledger
-from deltalog.transactions.prepared import decode_prepared, encode_prepared
-from deltalog.transactions.tables import ManagedTables
+from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 
 # The parts of a transaction: commits to a table, tables that must not move, objects to delete when it is cancelled.
 CHANGES, READS, OBJECTS = "change", "read", "object"

@@ -24,8 +24,8 @@ from deltalog.transactions import recovery as recovery_module
 from deltalog.transactions import transaction as transaction_module
 from deltalog.transactions.branch import Branch
 from deltalog.transactions.ledger import Ledger
+from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.manager import TransactionManager
-from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import ManagedTransaction
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.transactions import run_transactions

@@ -59,8 +59,8 @@ from deltalog.testing.coordinators import (
 )
 from deltalog.testing.recording import WatchedStore, file_action, log_of, quiet, seeded_environment
 from deltalog.testing.stores import Call, Fault, FaultPlan, FaultyStore, SimulatedKill
+from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.manager import TransactionManager
-from deltalog.transactions.tables import ManagedTables
 from deltalog.transactions.transaction import ManagedTransaction
 from tests.support.simulation.deals import Cut, Deal, Ratified, World, judge, worth
 from tests.support.simulation.jobs import commit_settled, misplaced, run_job

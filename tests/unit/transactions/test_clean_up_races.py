@@ -17,8 +17,8 @@ from deltalog.errors import CallError, DeltaLogError, InvalidDataFileError, Obje
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, SimulatedKill
 from deltalog.transactions.manager import VirtualObject
-from deltalog.transactions.objects import AddObject
 from deltalog.transactions.recovery import LATE_AGE_MS, LATE_LOOKS_MS
+from deltalog.transactions.table_objects import AddObject
 from tests.support.simulation.transactions import SimulatedManager
 from tests.support.transactions import A, B, Clock, bank, content, environment, manager_of, rows
 

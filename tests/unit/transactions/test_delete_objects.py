@@ -15,7 +15,7 @@ from deltalog.errors import CallError, EntityNotFoundError
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, nth
 from deltalog.transactions.manager import VirtualObject
-from deltalog.transactions.objects import AddObject, path_below
+from deltalog.transactions.table_objects import AddObject, path_below
 from tests.support.simulation.transactions import SimulatedManager
 from tests.support.transactions import A, B, Clock, Meddling, bank, content, environment, manager_of, rows
 

@@ -15,7 +15,7 @@ from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CallError, TableExistsError
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.transactions.manager import VirtualObject
-from deltalog.transactions.objects import can_be_deleted
+from deltalog.transactions.table_objects import can_be_deleted
 from tests.support.transactions import SCHEMA, content, manager_of, rows
 
 T, INNER = "lake.t", "lake.inner"

@@ -10,7 +10,7 @@ from deltalog import Predicate, StructType, col
 from deltalog.commit.conflicts import Prepared, Reads
 from deltalog.expressions.predicate_sql import parse
 from deltalog.expressions.predicates import bind
-from deltalog.transactions.prepared import decode_prepared, encode_prepared
+from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 
 SCHEMA = StructType.from_arrow(
     pa.schema(

@@ -31,7 +31,7 @@ from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import staged_commit_path
 from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.storage.table_files import TableFiles
-from deltalog.transactions.tables import ManagedTables
+from deltalog.transactions.managed_tables import ManagedTables
 
 _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 

@@ -23,7 +23,7 @@ from deltalog.protocol.actions import Metadata
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version
 from deltalog.protocol.properties import ENABLEMENT_TIMESTAMP_KEY, ENABLEMENT_VERSION_KEY
 from deltalog.storage.base import LogStore
-from deltalog.transactions.tables import ManagedTables
+from deltalog.transactions.managed_tables import ManagedTables
 
 _TRIES = 20
 
