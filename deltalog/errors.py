@@ -54,33 +54,59 @@
     └── StoreError (OSError)                look at the store
         ├── CoordinatorError                the database of a catalog refused or failed
         │   └── OperationTimeoutError       it did not answer: ask again how the call ended
+        ├── UnansweredRequestError          a request to DynamoDB got no answer: check what it changed
         ├── CommitTableError                the DynamoDB table of a commit protocol is not as it must be
         ├── ObjectNotFoundError (FileNotFoundError)
         └── PathExistsError (FileExistsError)
 
-Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened,
-where, and what to do.
+Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened, where, and
+what to do. What a program may need beside the message is in attributes, given to ``__init__`` by keyword.
+
+Every class has an ``outcome``: whether the change that the call was to make is in the log. It is
+NOTHING_COMMITTED except for
+
+    UNKNOWN     CommitStateUnknownError, OperationTimeoutError, UnansweredRequestError
+    COMMITTED   FilesCommittedError, TransactionCommittedError
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from deltalog.commit_result import CommitResult
 
 
+class Outcome(enum.Enum):
+    """What an error says of the change that the call was to make.
+
+    NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and the files that were written
+    for it can be deleted. UNKNOWN: it may be in the log, or a request under way may still put it there. Determine which
+    before repeating the call; delete no file. COMMITTED: an earlier call has committed it; this one changed nothing.
+    """
+
+    NOTHING_COMMITTED = "nothing committed"
+    UNKNOWN = "unknown"
+    COMMITTED = "committed"
+
+
+@dataclass(eq=False, repr=False)
 class DeltaLogError(Exception):
     """Root of every error that deltalog raises on purpose."""
 
     code: ClassVar[str] = "DELTALOG_ERROR"
+    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED
+    message: str
 
-    def __init__(self, message: str, **facts: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.facts = facts
-        for name, value in facts.items():
-            setattr(self, name, value)
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The attributes that were given by keyword, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "message"}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.facts))
@@ -102,10 +128,12 @@ class InvalidTimestampError(CallError):
     code = "INVALID_TIMESTAMP"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidPropertyError(CallError):
-    """A table property has a value or a name that must not be set."""
+    """A table property has a value or a name that must not be set. ``key`` is its name."""
 
     code = "INVALID_PROPERTY"
+    key: str | None = None
 
 
 class SchemaMismatchError(CallError):
@@ -114,6 +142,7 @@ class SchemaMismatchError(CallError):
     code = "SCHEMA_MISMATCH"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintViolationError(CallError):
     """New rows break a CHECK constraint, an invariant, a generated column or a length of the table.
 
@@ -127,17 +156,21 @@ class ConstraintViolationError(CallError):
     violations: int | None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidActionError(CallError):
-    """An action that would break the table was staged."""
+    """An action that would break the table was staged. ``path``: of the file that it is about, if it is about one."""
 
     code = "INVALID_ACTION"
+    path: str | None = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FilesCommittedError(InvalidActionError):
     """A version of the table has already added one of the files that were to be committed or discarded. Has its
     ``path`` and the ``version`` that added it (None if a snapshot shows the file, and not a commit)."""
 
     code = "FILES_COMMITTED"
+    outcome = Outcome.COMMITTED
     path: str
     version: int | None
 
@@ -196,8 +229,9 @@ class EmptyDatasetError(TableNotFoundError):
     code = "EMPTY_DATASET"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class VersionNotFoundError(NotFoundError):
-    """The version does not exist or can no longer be rebuilt. Has ``version, earliest, latest``."""
+    """The version does not exist or can no longer be rebuilt. ``earliest`` and ``latest``: those that can."""
 
     code = "VERSION_NOT_FOUND"
     version: int
@@ -205,6 +239,7 @@ class VersionNotFoundError(NotFoundError):
     latest: int | None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TimestampOutOfRangeError(NotFoundError):
     """The timestamp lies outside the history. Has ``requested_ms, earliest_ms, latest_ms``."""
 
@@ -220,6 +255,7 @@ class TableExistsError(DeltaLogError):
     code = "TABLE_EXISTS"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
     """The files found do not hold as many rows as their writer wrote. Has both numbers, ``written`` and ``found``."""
 
@@ -228,6 +264,7 @@ class RowCountError(DeltaLogError):
     found: int
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class UnsupportedFeatureError(DeltaLogError):
     """The table needs a protocol version or feature that deltalog does not have. Has ``features``."""
 
@@ -241,22 +278,29 @@ class CorruptTableError(DeltaLogError):
     code = "CORRUPT_TABLE"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidCommitError(CorruptTableError):
-    """A commit file is empty, torn, not JSON or says something twice. Has ``version, path``."""
+    """A commit file is empty, torn, not JSON or says something twice."""
 
     code = "INVALID_COMMIT"
+    version: int | None = None
+    path: str | None = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MissingVersionError(CorruptTableError):
-    """A commit file is missing between others. Has ``version``."""
+    """The commit file of ``version`` is missing between others."""
 
     code = "MISSING_VERSION"
+    version: int
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidCheckpointError(CorruptTableError):
-    """A checkpoint cannot be read and the commits before it are gone. Has ``version``."""
+    """The checkpoint of ``version`` cannot be read and the commits before it are gone."""
 
     code = "INVALID_CHECKPOINT"
+    version: int
 
 
 class InvalidEnablementError(CorruptTableError):
@@ -265,24 +309,31 @@ class InvalidEnablementError(CorruptTableError):
     code = "INVALID_ENABLEMENT"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MissingInCommitTimestampError(CorruptTableError):
-    """A commit must carry ``inCommitTimestamp`` and does not. Has ``version``."""
+    """The commit of ``version`` must carry ``inCommitTimestamp`` and does not."""
 
     code = "MISSING_IN_COMMIT_TIMESTAMP"
+    version: int
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidDataFileError(CorruptTableError):
-    """A data file named by the log is missing or cannot be read. Has ``path``."""
+    """A data file named by the log is missing or cannot be read."""
 
     code = "INVALID_DATA_FILE"
+    path: str | None = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class UnsafePathError(CorruptTableError):
-    """A path in the log leaves the table. Has ``path``."""
+    """A ``path`` in the log leaves the table."""
 
     code = "UNSAFE_PATH"
+    path: str
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CommitConflictError(DeltaLogError):
     """Another writer's commit makes this one invalid; nothing was committed.
 
@@ -293,7 +344,7 @@ class CommitConflictError(DeltaLogError):
     """
 
     code = "COMMIT_CONFLICT"
-    winning_version: int
+    winning_version: int | None
     winning_operation: str | None
     read_version: int | None = None
     path: str | None = None
@@ -337,16 +388,18 @@ class ConcurrentTransactionError(CommitConflictError):
     code = "CONCURRENT_TRANSACTION"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class VersionConflictError(CommitConflictError):
     """The version that this commit was to follow, ``expected_parent``, is not the latest: another writer committed.
 
-    ``winning_version`` is the version that the other writer took, or the latest one.
+    ``winning_version`` is the version that the other writer took, or the latest one; None where there is no table yet.
     """
 
     code = "VERSION_CONFLICT"
     expected_parent: int | None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionStateError(DeltaLogError):
     """The state of a transaction does not allow the call. Has ``transaction_id``."""
 
@@ -354,6 +407,7 @@ class TransactionStateError(DeltaLogError):
     transaction_id: str
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionCanceledError(TransactionStateError):
     """The transaction is aborted. ``conflicts``: the commits of others that this was due to, if it was now."""
 
@@ -371,6 +425,7 @@ class TransactionCommittedError(TransactionStateError):
     """The transaction is committed, which nothing takes back."""
 
     code = "TRANSACTION_COMMITTED"
+    outcome = Outcome.COMMITTED
 
 
 class TransactionCommitInProgressError(TransactionStateError):
@@ -379,10 +434,12 @@ class TransactionCommitInProgressError(TransactionStateError):
     code = "TRANSACTION_COMMIT_IN_PROGRESS"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConcurrentModificationError(DeltaLogError):
     """Another call changed the same record at the same time. Nothing was changed by this one."""
 
     code = "CONCURRENT_MODIFICATION"
+    transaction_id: str | None = None
 
 
 class TransactionContentionError(ConcurrentModificationError):
@@ -391,6 +448,7 @@ class TransactionContentionError(ConcurrentModificationError):
     code = "TRANSACTION_CONTENTION"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
     """The clean-up of an aborted transaction, which had named the object, is deleting it or has deleted it. So it
     cannot be named or added now, nor its table dropped. Nothing was changed. Has ``path``, below the table, and the
@@ -401,6 +459,7 @@ class ObjectBeingDeletedError(ConcurrentModificationError):
     transaction_id: str
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TimestampAheadError(DeltaLogError):
     """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was
     committed. Has ``in_commit_timestamp_ms, clock_ms``."""
@@ -416,6 +475,7 @@ class ResourceNotReadyError(DeltaLogError):
     code = "RESOURCE_NOT_READY"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CatalogBehindLogError(ResourceNotReadyError):
     """The log of a table has versions that its catalog lacks, for example after a restore of the catalog from a backup.
     Nothing was written. Has ``version``, the catalog's latest."""
@@ -440,12 +500,22 @@ class CommitStateUnknownError(DeltaLogError):
     """
 
     code = "COMMIT_STATE_UNKNOWN"
+    outcome = Outcome.UNKNOWN
     version: int
     txn_id: str
 
-    def __init__(self, message: str, *, resolve: Callable[[], CommitResult | None] | None = None, **facts: Any) -> None:
-        super().__init__(message, **facts)
+    def __init__(
+        self, message: str, *, version: int, txn_id: str, resolve: Callable[[], CommitResult | None] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.version = version
+        self.txn_id = txn_id
         self._resolve = resolve
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """``version`` and ``txn_id``: the function behind ``resolve`` does not travel to other processes."""
+        return {"version": self.version, "txn_id": self.txn_id}
 
     def resolve(self) -> CommitResult | None:
         """Ask the store again. Cost: at most one GET. Raises StoreError when it still does not answer."""
@@ -457,14 +527,29 @@ class CommitStateUnknownError(DeltaLogError):
         return self._resolve()
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StoreError(DeltaLogError, OSError):
-    """The store refused or failed, and the request had no effect. Has ``path``."""
+    """The store refused or failed, and the request had no effect.
+
+    ``path``: of the object, or the name of the database or table; ``service_code``: the error code of the service,
+    where it gave one.
+    """
 
     code = "STORE_ERROR"
+    path: str | None = None
+    service_code: str | None = None
 
 
+class UnansweredRequestError(StoreError):
+    """A request to DynamoDB got no answer in time: what it was to change may be changed, or change later."""
+
+    code = "UNANSWERED_REQUEST"
+    outcome = Outcome.UNKNOWN
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class CommitTableError(StoreError):
-    """The DynamoDB table of a commit protocol is missing, has other keys, or disagrees with the log. Has ``table``."""
+    """The DynamoDB ``table`` of a commit protocol is missing, has other keys, or disagrees with the log."""
 
     code = "COMMIT_TABLE"
     table: str
@@ -480,12 +565,15 @@ class OperationTimeoutError(CoordinatorError):
     """The database of a catalog did not answer in time: the change may be there, or come later."""
 
     code = "OPERATION_TIMEOUT"
+    outcome = Outcome.UNKNOWN
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectNotFoundError(StoreError, FileNotFoundError):
-    """No object has this name. Has ``path``."""
+    """No object has this ``path``."""
 
     code = "OBJECT_NOT_FOUND"
+    path: str
 
 
 class PathExistsError(StoreError, FileExistsError):

@@ -241,8 +241,8 @@ class Writer:
                 url, data, partition_by=columns, properties={**defaults, **self._properties}
             )
         except deltalog.InvalidPropertyError as error:
-            key = str(error.facts.get("key"))
-            if key not in defaults or key in self._properties:
+            key = error.key
+            if key is None or key not in defaults or key in self._properties:
                 raise
             setting = PROPERTY_DEFAULTS + key.removeprefix("delta.")
             message = (
@@ -367,17 +367,9 @@ class Writer:
             parameters["isDynamicPartitionOverwrite"] = True
         try:
             result = plan.transaction.commit("WRITE", parameters, metrics, self._options.get("userMetadata"))
-        except (
-            deltalog.CommitConflictError,
-            deltalog.CommitAttemptsExhaustedError,
-            deltalog.ConcurrentModificationError,
-            deltalog.TransactionStateError,
-            deltalog.TableExistsError,
-            deltalog.CallError,
-            deltalog.UnsupportedFeatureError,
-        ):
-            # These say that nothing was committed. After any other error the commit may name the files.
-            job.remove()
+        except deltalog.DeltaLogError as error:
+            if error.outcome is not deltalog.Outcome.UNKNOWN:  # else the commit may name the files
+                job.remove()
             raise
         return WriteResult(
             version=result.version,

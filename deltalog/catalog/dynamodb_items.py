@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalog.catalog.dynamodb_actions import Action, Item, Key, decoded, encoded, key_attributes
-from deltalog.errors import CommitTableError, CoordinatorError, OperationTimeoutError, StoreError
+from deltalog.errors import (
+    CommitTableError,
+    CoordinatorError,
+    OperationTimeoutError,
+    StoreError,
+    UnansweredRequestError,
+)
 from deltalog.storage.dynamodb_client import ConditionsFailed, DynamoTable
 
 MOST_ACTIONS = 100  # of one transaction
@@ -112,17 +118,19 @@ class ItemTable:
             yield
         except CoordinatorError:
             raise
+        except UnansweredRequestError as error:
+            raise OperationTimeoutError(
+                f"The catalog {self._url} did not answer in time: a change may be there, or come later. Ask for it "
+                f"before it is made again. {error.message}",
+                path=self.table.name,
+                service_code=error.service_code,
+            ) from error.__cause__
         except StoreError as error:
-            facts = {"path": self.table.name, "answer": error.facts.get("answer", "")}
-            if error.facts.get("unsettled"):
-                raise OperationTimeoutError(
-                    f"The catalog {self._url} did not answer in time: a change may be there, or come later. Ask for it "
-                    f"before it is made again. {error.message}",
-                    **facts,
-                ) from error.__cause__
             hint = " (--kind catalog)" if isinstance(error, CommitTableError) else ""
             raise CoordinatorError(
-                f"The catalog {self._url} failed. {error.message}{hint}", **facts
+                f"The catalog {self._url} failed. {error.message}{hint}",
+                path=self.table.name,
+                service_code=error.service_code,
             ) from error.__cause__
 
     # ----------------------------------------------------------------------------------------------- in parts
@@ -147,7 +155,9 @@ class ItemTable:
             except CoordinatorError as error:
                 if start == 0:
                     raise
-                raise OperationTimeoutError(f"{error.message} Some of it was done.", **error.facts) from error
+                raise OperationTimeoutError(
+                    f"{error.message} Some of it was done.", path=error.path, service_code=error.service_code
+                ) from error
 
     def _write_batch(self, requests: Sequence[Any]) -> None:
         for number in range(1, _RETRIES):

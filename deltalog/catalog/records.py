@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from deltalog.errors import (
     CallError,
     ConcurrentModificationError,
-    DeltaLogError,
     TransactionAbortedError,
     TransactionCanceledError,
     TransactionCommitInProgressError,
     TransactionCommittedError,
+    TransactionStateError,
 )
 
 IDLE_TIMEOUT_MS = 30 * 60 * 1000
@@ -238,7 +238,8 @@ _IN_PROGRESS, _COMMITTED, _CANCELED = (
     TransactionCanceledError,
 )
 # None: the call goes ahead, or is answered with what the state is.
-_REFUSALS: Mapping[Call, tuple[type[DeltaLogError] | None, type[DeltaLogError] | None, type[DeltaLogError] | None]] = {
+_Refusal = type[TransactionStateError] | type[ConcurrentModificationError] | None
+_REFUSALS: Mapping[Call, tuple[_Refusal, _Refusal, _Refusal]] = {
     #                               COMMIT_IN_PROGRESS           COMMITTED   ABORTED
     Call.COMMIT: (None, None, _CANCELED),
     Call.CANCEL: (_IN_PROGRESS, _COMMITTED, None),

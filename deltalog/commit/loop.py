@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
@@ -29,6 +30,7 @@ from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitStateUnknownError,
     ObjectNotFoundError,
+    Outcome,
     StoreError,
     VersionConflictError,
 )
@@ -43,6 +45,8 @@ log = logging.getLogger(__name__)
 
 class ClockDriftWarning(UserWarning):
     """The last commit's in-commit timestamp is far ahead of this machine's clock."""
+
+    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # where warnings are errors: it precedes the request
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class LogReader:
         try:
             return self.store.get_many([commit_path(v) for v in versions], length)
         except ObjectNotFoundError as error:
-            raise self._gone(error.path.rsplit("/", 1)[-1]) from error  # type: ignore[attr-defined]
+            raise self._gone(error.path.rsplit("/", 1)[-1]) from error
 
     def segment_commits(self, segment: Segment) -> Commits:
         """What the commits of a segment amount to. A compaction stands for its commits, as one commit of its last

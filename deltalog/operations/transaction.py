@@ -30,12 +30,11 @@ from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
     CommitConflictError,
-    CommitStateUnknownError,
     DeltaLogError,
     InvalidActionError,
     MetadataChangedError,
     MissingVersionError,
-    OperationTimeoutError,
+    Outcome,
     ProtocolChangedError,
     SchemaMismatchError,
     keep_cleanup_errors,
@@ -415,10 +414,9 @@ class Transaction:
         try:
             base, passed = self._after_others(prepared)
             committed = self._run(prepared, base)
-        except (CommitStateUnknownError, OperationTimeoutError):
-            raise  # a commit may name the files
-        except (DeltaLogError, ClockDriftWarning) as error:  # as an error, that warning comes before anything is sent
-            keep_cleanup_errors(error, self._row_writer.discard())
+        except (DeltaLogError, ClockDriftWarning) as error:
+            if error.outcome is not Outcome.UNKNOWN:  # else a commit may name the files
+                keep_cleanup_errors(error, self._row_writer.discard())
             raise
         self._follow(replace(committed, winners=[*passed, *committed.winners]))
         return committed.result

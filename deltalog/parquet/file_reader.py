@@ -131,7 +131,7 @@ def _naming(store: LogStore, path: str) -> Iterator[None]:
             path=path,
         ) from error
     except InvalidDataFileError as error:
-        if error.facts.get("path") is not None:
+        if error.path is not None:
             raise
         raise _unreadable(store, path, error) from error
     except DeltaLogError:

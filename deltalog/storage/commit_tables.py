@@ -196,4 +196,4 @@ def _make_expire(table: DynamoTable, kind: Kind) -> bool:
 
 
 def _answer(error: StoreError) -> str:
-    return str(error.facts.get("answer", ""))
+    return error.service_code or ""

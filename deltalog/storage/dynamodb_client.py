@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltalog.errors import CallError, CommitTableError, StoreError
+from deltalog.errors import CallError, CommitTableError, StoreError, UnansweredRequestError
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
 Item = dict[str, str | int]
@@ -171,9 +171,8 @@ class DynamoTable:
     def ask(self, operation: str, seconds: float | None = None, **arguments: Any) -> Mapping[str, Any]:
         """One request; again, with back-off, while the service refuses for now or does not answer, for ``seconds``.
 
-        Raises ConditionFailed, ConditionsFailed; CommitTableError when there is no such table; StoreError, with
-        ``unsettled`` true where a sending without an answer may have taken effect, and with DynamoDB's code as
-        ``answer``.
+        Raises ConditionFailed, ConditionsFailed; CommitTableError when there is no such table; StoreError;
+        UnansweredRequestError where a sending without an answer may have taken effect.
         """
         timing = self.timing
         deadline = timing.monotonic() + (REQUEST_SECONDS if seconds is None else seconds)
@@ -204,28 +203,28 @@ class DynamoTable:
 
     def _failure(self, operation: str, code: str, error: Exception, unsettled: bool) -> StoreError:
         reason = self.secrets.reason(error)
+        if unsettled:
+            return UnansweredRequestError(self._failed(operation, reason), path=self.name, service_code=code)
         if code == "ResourceNotFoundException":
             return CommitTableError(
                 f"There is no DynamoDB table {self.name!r} ({reason}). Nothing was committed. Check its name and "
                 "region, or create it: deltalog commit-table create.",
                 table=self.name,
-                unsettled=unsettled,
-                answer=code,
+                service_code=code,
             )
         if code == "ValidationException":
             return CommitTableError(
                 f"DynamoDB does not take what a commit asks of the table {self.name!r}: {reason} Nothing was "
                 "committed. Give each commit protocol a table of its own, as deltalog commit-table create makes it.",
                 table=self.name,
-                unsettled=unsettled,
-                answer=code,
+                service_code=code,
             )
-        return StoreError(
+        return StoreError(self._failed(operation, reason), path=self.name, service_code=code)
+
+    def _failed(self, operation: str, reason: str) -> str:
+        return (
             f"The DynamoDB table {self.name!r} did not do {operation}: {reason} Check its capacity, the credentials, "
-            "the region and the endpoint.",
-            path=self.name,
-            unsettled=unsettled,
-            answer=code,
+            "the region and the endpoint."
         )
 
     def _connect(self) -> Any:

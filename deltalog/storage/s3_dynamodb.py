@@ -22,7 +22,14 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
-from deltalog.errors import CallError, CommitTableError, ObjectNotFoundError, StoreError, UnsafePathError
+from deltalog.errors import (
+    CallError,
+    CommitTableError,
+    ObjectNotFoundError,
+    StoreError,
+    UnansweredRequestError,
+    UnsafePathError,
+)
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_path, commit_version, log_path
 from deltalog.storage.base import FileMeta, PutOutcome
 from deltalog.storage.commit_tables import FirstUse
@@ -118,11 +125,16 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         version = commit_version(path)
         if version is None:
             return self.inner.put_if_absent(path, data)
-        self._first_use()
-        if self.inner.head(path) is not None:
-            return PutOutcome.EXISTS
-        if version:
-            self._check_previous(version - 1)
+        try:
+            self._first_use()
+            if self.inner.head(path) is not None:
+                return PutOutcome.EXISTS
+            if version:
+                self._check_previous(version - 1)
+        except UnansweredRequestError as error:  # of a read, or of what completes the commit before
+            raise StoreError(
+                f"{error.message} Nothing was committed.", path=path, service_code=error.service_code
+            ) from error
         entry = _Entry(version, f".tmp/{commit_name(version)}.{uuid.uuid4()}", False)
         self.inner.put(log_path(entry.staged), data)
         outcome = self._claim(entry, path)
@@ -180,12 +192,12 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
                     f"items (tablePath {self._table_path}) too.",
                     table=self._table.name,
                 ) from None
-        except StoreError as error:
-            if not error.facts.get("unsettled"):
-                self._discard(entry)
-                raise
+        except UnansweredRequestError as error:
             log.warning("%s: no telling whether version %d has its item: %s", self.url, entry.version, error)
             return PutOutcome.UNKNOWN
+        except StoreError:
+            self._discard(entry)
+            raise
         else:
             return PutOutcome.COMMITTED
         return PutOutcome.EXISTS

@@ -15,6 +15,8 @@ from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitConflictError,
     CommitStateUnknownError,
+    DeltaLogError,
+    Outcome,
     StoreError,
     TableExistsError,
 )
@@ -82,6 +84,8 @@ def carry_out(
             record.outcome = "ok"
     except definite as error:
         record.outcome, record.error = "failed", type(error).__name__
+        if isinstance(error, DeltaLogError) and error.outcome is Outcome.UNKNOWN:
+            record.outcome = "crashed"
     except Exception as error:
         record.outcome, record.error = "crashed", f"{type(error).__name__}: {error}"
     if result is not None and not result.skipped:

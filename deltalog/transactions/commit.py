@@ -36,6 +36,7 @@ from deltalog.errors import (
     DeltaLogError,
     EntityNotFoundError,
     OperationTimeoutError,
+    Outcome,
     TransactionContentionError,
 )
 from deltalog.log.reader import LogReader
@@ -107,10 +108,9 @@ def commit(
             if _is_ratified(coordinator, record, proposal, environment):
                 assert proposal.after is not None
                 return proposal.after
-        except OperationTimeoutError:
-            raise  # it may come yet
-        except DeltaLogError:
-            _discard(targets)
+        except DeltaLogError as error:
+            if error.outcome is not Outcome.UNKNOWN:
+                _discard(targets)
             raise
         _discard(targets)
     raise TransactionContentionError(
@@ -139,7 +139,7 @@ def _stage(
         at_once(Target.catch_up, targets)
     except OperationTimeoutError as error:
         raise CoordinatorError(
-            f"Transaction {record.id}: {error.message} Nothing was committed; commit it again.", **error.facts
+            f"Transaction {record.id}: {error.message} Nothing was committed; commit it again.", path=error.path
         ) from error
     # The last commits of all tables have one in-commit timestamp, so that no point in time lies between them.
     changed = [target for target in targets if target.branch.prepared]

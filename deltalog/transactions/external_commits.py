@@ -58,9 +58,10 @@ def propose(tables: ManagedTables, record: TableRecord, version: int, file: str)
     decision = ratify_added(
         known, tables.coordinator, record.table_id, commit, store, lambda: added_paths(TableFiles(store), actions.adds)
     )
-    if decision is not Ratification.RATIFIED:
-        # Another was faster; or this very proposal, made twice at once.
-        _is_next(record, head_of(tables, record), version, file)
+    if decision is Ratification.RATIFIED:
+        return Head(version, (*head.unpublished, commit))  # not read again: nothing may fail after the decision
+    # Another was faster; or this very proposal, made twice at once.
+    _is_next(record, head_of(tables, record), version, file)
     return head_of(tables, record)
 
 

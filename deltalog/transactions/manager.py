@@ -40,6 +40,7 @@ from deltalog.errors import (
     CoordinatorError,
     DeltaLogError,
     OperationTimeoutError,
+    Outcome,
     TransactionCanceledError,
     TransactionStateError,
 )
@@ -302,10 +303,11 @@ class TransactionManager:
                 transaction_id=transaction_id,
                 conflicts=[conflict],
             ) from conflict
-        except (OperationTimeoutError, TransactionStateError):
-            raise
-        except DeltaLogError:
-            self._give_back(in_progress)
+        except TransactionStateError:
+            raise  # another call has changed the record, and it stays as that call left it
+        except DeltaLogError as error:
+            if error.outcome is not Outcome.UNKNOWN:
+                self._give_back(in_progress)
             raise
         with standing(f"Transaction {landed.id} is committed", "the publication of its commits"):
             at_once(self._follow_up, targets)
@@ -440,7 +442,7 @@ class TransactionManager:
         published.
 
         Raises CommitConflictError when the version is that of another commit; InvalidActionError for one that readers
-        could not read, or that takes the table from the catalog; CallError, EntityNotFoundError. Cost: 4 calls of the
+        could not read, or that takes the table from the catalog; CallError, EntityNotFoundError. Cost: 3 calls of the
         coordinator and 1 GET; 1 more of each when the version before is published.
         """
         record = self._tables.record(name)

@@ -14,8 +14,9 @@ from deltalog.catalog.committer import discard_commits, publish, stage
 from deltalog.catalog.records import Proposal, Ratification, TableRecord
 from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.conflicts import Prepared, replace_configuration
+from deltalog.commit.hooks import standing
 from deltalog.environment import Environment
-from deltalog.errors import CallError, ConcurrentModificationError, DeltaLogError, OperationTimeoutError
+from deltalog.errors import CallError, ConcurrentModificationError, DeltaLogError, Outcome
 from deltalog.log.snapshot import Snapshot
 from deltalog.operations.transaction import base_of
 from deltalog.protocol import timestamps
@@ -41,13 +42,14 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
         commit = stage(store, coordinator, record.table_id, attempt, environment.new_uuid)
         try:
             decision = coordinator.ratify(Proposal({record.table_id: (commit,)}))
-        except OperationTimeoutError:
-            raise  # it may be ratified yet; the staged file stays
-        except DeltaLogError:  # after an interrupt nobody knows whether it is ratified
-            discard_commits(store, [commit])
+        except DeltaLogError as error:  # not after an interrupt, which leaves open whether it is ratified
+            if error.outcome is not Outcome.UNKNOWN:
+                discard_commits(store, [commit])
             raise
         if decision is Ratification.RATIFIED:
-            publish(store, coordinator, record.table_id)
+            fact = f"{record.url}: version {commit.version} is committed"
+            with standing(fact, "publication of the commit (the next commit publishes it)"):
+                publish(store, coordinator, record.table_id)
             return commit.version
         discard_commits(store, [commit])
     raise ConcurrentModificationError(

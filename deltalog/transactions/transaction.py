@@ -23,6 +23,7 @@ from deltalog.errors import (
     DeltaLogError,
     EntityNotFoundError,
     OperationTimeoutError,
+    Outcome,
     ResourceNotReadyError,
     TransactionCanceledError,
 )
@@ -222,7 +223,7 @@ class ManagedTransaction:
             except TransactionCanceledError:
                 raise  # nothing of it will be committed, whether it is there or not
             except DeltaLogError as error:
-                if in_doubt is None and not isinstance(error, OperationTimeoutError):
+                if in_doubt is None and error.outcome is not Outcome.UNKNOWN:
                     raise
                 in_doubt = error
         raise OperationTimeoutError(

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from deltalog import CallError, CommitStateUnknownError, DeltaLogError, errors
+from deltalog import CallError, CommitStateUnknownError, DeltaLogError, Outcome, errors
 
 CLASSES = [
     value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, DeltaLogError)
@@ -48,15 +48,39 @@ def test_codes_are_unique_and_in_capitals() -> None:
     assert all("code" in vars(each) for each in CLASSES), "a code is inherited"
 
 
+def test_the_drawing_lists_the_classes_with_another_outcome_than_nothing_committed() -> None:
+    assert errors.__doc__ is not None
+    listed = re.findall(r"^    (UNKNOWN|COMMITTED) +(\w.*)$", errors.__doc__, re.M)
+    by_outcome = {Outcome[outcome]: set(names.split(", ")) for outcome, names in listed}
+    real = {outcome: {each.__name__ for each in CLASSES if each.outcome is outcome} for outcome in Outcome}
+    assert real.pop(Outcome.NOTHING_COMMITTED) and by_outcome == real
+
+
+def made(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, object]]:
+    """An error with a value for every attribute that its class annotates, and these values."""
+    names = [name for name in inspect.signature(kind.__init__).parameters if name not in ("self", "message", "resolve")]
+    facts: dict[str, object] = {name: f"the {name}" for name in names}
+    return kind("what, where, what to do", **facts), facts
+
+
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_errors_survive_pickling(kind: type[DeltaLogError]) -> None:
     """As they must between processes, and on Spark's executors."""
-    error = kind("what, where, what to do", version=3, path="x", features=("a",), txn_id="t")
+    error, facts = made(kind)
     error.__cause__ = ValueError("why")
     copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is kind and str(copy) == str(error) == copy.message
-    assert (copy.code, copy.version, copy.path, copy.features) == (kind.code, 3, "x", ("a",))
-    assert copy.facts == error.facts
+    assert type(copy) is kind and str(copy) == str(error) == copy.message == "what, where, what to do"
+    assert (copy.code, copy.outcome, copy.facts) == (kind.code, kind.outcome, facts)
+    assert {name: getattr(copy, name) for name in facts} == facts
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_attributes_are_those_that_the_class_annotates(kind: type[DeltaLogError]) -> None:
+    _, facts = made(kind)
+    annotated = {name for each in kind.__mro__ for name in inspect.get_annotations(each)}
+    assert annotated - {"code", "outcome", "message"} == facts.keys()
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        kind("message", **{**facts, "not_an_attribute": 1})
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -107,7 +107,7 @@ def test_a_failed_write_leaves_no_directory(spark: Any, table: str, monkeypatch:
 
     def refuse(*_: Any, **__: Any) -> None:
         assert len(data_files(table)) == 3
-        raise deltalog.CommitAttemptsExhaustedError("others were first", attempts=9)
+        raise deltalog.CommitAttemptsExhaustedError("others were first")
 
     monkeypatch.setattr(deltalog.Transaction, "commit", refuse)
     with pytest.raises(deltalog.CommitAttemptsExhaustedError):

@@ -19,8 +19,8 @@ from deltalog.commit.loop import ClockDriftWarning
 from deltalog.errors import (
     BlobTableRequiredError,
     CallError,
-    CommitStateUnknownError,
     DeltaLogError,
+    Outcome,
     StoreError,
     keep_cleanup_errors,
 )
@@ -79,10 +79,9 @@ def _commit_or_discard(
 ) -> Snapshot:
     try:
         return commit_staged(target, [staged], metadata, options, owned=True)
-    except CommitStateUnknownError:
-        raise
     except (DeltaLogError, ClockDriftWarning) as error:
-        keep_cleanup_errors(error, discard(target.store, [file.path for file in staged.files]))
+        if error.outcome is not Outcome.UNKNOWN:
+            keep_cleanup_errors(error, discard(target.store, [file.path for file in staged.files]))
         raise
 
 
@@ -134,7 +133,7 @@ class StreamWriter:
     def commit(self) -> Snapshot:
         """Make the bytes the next version, of one row.
 
-        On an error, none of them stays, unless it is CommitStateUnknownError. Raises VersionConflictError and as
+        On an error, none of them stays, unless its outcome is unknown. Raises VersionConflictError and as
         Transaction.commit. Cost: 1 PUT of the row, and the commit.
         """
         self._check_open()
@@ -145,10 +144,9 @@ class StreamWriter:
             snapshot = commit_one(
                 self._target, self._add_row, {**self._annotations, "blob": self._blob()}, self._options
             )
-        except CommitStateUnknownError:
-            raise
         except (DeltaLogError, ClockDriftWarning) as error:
-            self._give_up(error)
+            if error.outcome is not Outcome.UNKNOWN:
+                self._give_up(error)
             raise
         self._state = "committed"
         return snapshot

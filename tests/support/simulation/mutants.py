@@ -152,7 +152,7 @@ def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any]
 
 
 def _conflict(attempt: Any) -> Any:
-    raise CommitConflictError("somebody was faster", winning_version=attempt.actions.version)
+    raise CommitConflictError("somebody was faster", winning_version=attempt.actions.version, winning_operation=None)
 
 
 def _failure(attempt: Any) -> Any:
@@ -217,7 +217,7 @@ def gives_up_with_an_error_that_says_failed(patch: Patch) -> None:
 @mutant("I5")
 def gives_up_with_an_error_that_says_conflict(patch: Patch) -> None:
     def conflict(self: Any, attempt: Any, cause: Any) -> Any:
-        return CommitConflictError("no more attempts", winning_version=attempt.actions.version)
+        return CommitConflictError("no more attempts", winning_version=attempt.actions.version, winning_operation=None)
 
     patch.setattr(CommitLoop, "_unknown", conflict)
 

@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from deltalog.catalog.sqlite import SQLiteCoordinator
-from deltalog.errors import CallError, CorruptTableError, TimestampAheadError
+from deltalog.errors import CallError, CoordinatorError, CorruptTableError, TimestampAheadError
 from deltalog.protocol.timestamps import LARGEST_MS
 from deltalog.table import DeltaTable
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
@@ -147,6 +147,27 @@ def test_an_interrupt_after_the_ratification_leaves_the_commit(manager):
         manager_of(_Interrupted(manager.coordinator), now_ms).restart_timestamps(A)
     manager.table(A).append(rows((3, 7)))
     assert content(manager_of(manager.coordinator, now_ms).table(A)) == [(1, 100), (2, 50), (3, 7)]
+
+
+class _GoneAfterRatification(WrappedCoordinator):
+    """Answers nothing between a ratification and ``is_back``."""
+
+    is_gone = False
+
+    def _pass(self, method, about, action):
+        if self.is_gone:
+            raise CoordinatorError(f"no {method}", path="catalog")
+        result = super()._pass(method, about, action)
+        self.is_gone = method == "ratify"
+        return result
+
+
+def test_what_fails_after_the_ratification_does_not_make_the_commit_an_error(manager):
+    poison(manager, YEAR_2100_MS)
+    assert manager_of(_GoneAfterRatification(manager.coordinator), now_ms).restart_timestamps(A) == 2
+    file = staged(manager, now_ms())
+    _, head = manager_of(_GoneAfterRatification(manager.coordinator), now_ms).propose_commit(A, *file)
+    assert head.version == 3 == manager.ratified(A)[1].version
 
 
 def test_times_that_are_not_ahead_are_not_restarted(manager):
