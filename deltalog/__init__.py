@@ -72,7 +72,8 @@ from deltalog.errors import (
     VersionConflictError,
     VersionNotFoundError,
 )
-from deltalog.expressions.predicates import Predicate, col
+from deltalog.expressions.columns import col
+from deltalog.expressions.tree import Predicate
 from deltalog.log.cleanup import CleanupDecision, CleanupReport
 from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
 from deltalog.log.history import CommitEntry, TimestampExplanation

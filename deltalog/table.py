@@ -19,7 +19,7 @@ from deltalog.commit.loop import unexpected_version
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError, VersionNotFoundError
-from deltalog.expressions.predicates import Predicate
+from deltalog.expressions.tree import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
 from deltalog.log.commit_summary import CommitSummary, summary_of

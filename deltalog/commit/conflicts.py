@@ -27,7 +27,7 @@ from deltalog.errors import (
     ProtocolChangedError,
     TableExistsError,
 )
-from deltalog.expressions.predicates import Predicate
+from deltalog.expressions.bound import Bound
 from deltalog.log.reader import required_ict
 from deltalog.log.replay import files_table
 from deltalog.protocol import column_mapping, features, row_tracking
@@ -91,7 +91,7 @@ class Reads:
     table's schema; files, by path; application ids; metadata; all metadata domains."""
 
     whole_table: bool = False
-    predicates: tuple[Predicate, ...] = ()
+    predicates: tuple[Bound, ...] = ()
     files: frozenset[str] = frozenset()
     app_ids: frozenset[str] = frozenset()
     metadata: bool = False
@@ -350,9 +350,7 @@ def _is_blind_append(commit: CommitActions) -> bool:
     return says_so and not commit.removes and commit.metadata is None
 
 
-def _first_that_may_match(
-    adds: Sequence[AddFile], predicates: Sequence[Predicate], metadata: Metadata
-) -> AddFile | None:
+def _first_that_may_match(adds: Sequence[AddFile], predicates: Sequence[Bound], metadata: Metadata) -> AddFile | None:
     files, schema = files_table(adds), metadata.schema
     mapping = column_mapping.mode_of(metadata.configuration)
     for predicate in predicates:

@@ -1,4 +1,4 @@
-"""The values of predicates, and how they compare with Arrow values: as in Spark. Pure.
+"""How values compare, over Arrow: as in Spark. Pure.
 
 NaN equals itself and is greater than every other number, and -0.0 equals 0.0. A value is held in the widest type of its
 kind, so that 300 can be compared with a byte.
@@ -6,167 +6,21 @@ kind, so that 300 can be compared with a byte.
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import array_of, combined, scalar
-from deltalog.errors import CallError, InvalidTimestampError
-from deltalog.protocol.schema import DataType, type_to_arrow
-from deltalog.protocol.timestamps import parse_iso
-
-Operator = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
-_MOST_DIGITS = 400  # a double has 309
+from deltalog.expressions.literals import comparable_type
+from deltalog.protocol.schema import DataType
 
 
-# ------------------------------------------------------------------------------------------------- values
-
-
-def plain(value: Any) -> Any:
-    """A scalar of Arrow, NumPy or pandas as a Python value; other values unchanged.
-
-    Raises CallError for a time with a fraction of a microsecond, and for an Arrow scalar that Python cannot hold.
-    """
-    kind = type(value)
-    if kind.__module__ in ("builtins", "datetime", "decimal"):
-        return value
-    if isinstance(value, pa.Scalar):
-        return _from_arrow(value)
-    package = kind.__module__.partition(".")[0]
-    if package == "numpy" and hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
-        return _from_numpy(value)
-    if package == "pandas" and kind.__name__ in ("NaTType", "NAType"):
-        return None
-    if package == "pandas" and kind.__name__ == "Timestamp":
-        if value.nanosecond:
-            raise CallError(f"{value!r} cannot be compared: timestamps in tables have microseconds.")
-        return value.to_pydatetime()
-    return value
-
-
-def _from_numpy(value: Any) -> Any:
-    if value.dtype.kind == "m":
-        return value  # of no type that columns have
-    if value.dtype.kind != "M":
-        return value.item()
-    if value != value:
-        return None
-    micros = value if value.dtype.str.endswith("[D]") else value.astype("datetime64[us]")
-    if micros != value:
-        raise CallError(f"{value!r} cannot be compared: timestamps in tables have microseconds.")
-    return micros.item()
-
-
-def _from_arrow(value: pa.Scalar) -> Any:
-    try:
-        if pa.types.is_timestamp(value.type):
-            value = value.cast(pa.timestamp("us", value.type.tz))
-        return value.as_py()
-    except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise CallError(f"{value!r} cannot be compared: {error}.") from None
-
-
-def plain_values(values: Any) -> tuple[Any, ...]:
-    """A list of values, an array of Arrow or NumPy, or a series, as Python values. Raises CallError."""
-    if isinstance(values, (str, bytes, bytearray)) or not isinstance(values, Iterable):
-        raise CallError(f"isin takes a list of values, not {values!r}. For one value write isin([value]), or use ==.")
-    if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_timestamp(values.type):
-        try:
-            values = values.cast(pa.timestamp("us", values.type.tz))
-        except pa.ArrowException as error:
-            raise CallError(f"The values of isin cannot be compared: {error}.") from None
-    if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        try:
-            return tuple(values.to_pylist())
-        except (ValueError, OverflowError) as error:
-            raise CallError(f"The values of isin cannot be compared: {error}.") from None
-    return tuple(map(plain, values))
-
-
-def coerced(value: Any, data_type: DataType, column: str) -> Any:
-    """A literal as a Python value of a column's type, without loss. Raises CallError."""
-    if value is None:
-        return None
-    try:
-        converted = _coerced(value, str(data_type))
-        if converted is not None:
-            scalar(converted, comparable_type(data_type))
-            return converted
-    except _UNFIT:
-        pass
-    raise CallError(f"{_shown(value)} cannot be compared with column {column}, which is {data_type}.")
-
-
-def coerced_values(values: Sequence[Any], data_type: DataType, column: str) -> tuple[Any, ...]:
-    """As ``coerced``, of many values at once."""
-    name = str(data_type)
-    try:
-        converted = tuple(None if value is None else _coerced(value, name) for value in values)
-        if converted.count(None) == values.count(None):
-            array_of(converted, comparable_type(data_type))
-            return converted
-    except _UNFIT:
-        pass
-    return tuple(coerced(value, data_type, column) for value in values)
-
-
-_UNFIT = (ValueError, TypeError, ArithmeticError, InvalidTimestampError, pa.ArrowException)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]}…"
-
-
-def _coerced(value: Any, name: str) -> Any:
-    number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
-    if isinstance(value, decimal.Decimal) and value.adjusted() > _MOST_DIGITS:
-        return None  # as an int it could take all memory
-    if name in ("byte", "short", "integer", "long"):
-        return int(value) if number and int(value) == value else None
-    if name in ("float", "double"):
-        return float(value) if number else None
-    if name.startswith("decimal"):
-        return decimal.Decimal(str(value)) if number else None
-    if name == "string":
-        return value if isinstance(value, str) else None
-    if name == "boolean":
-        return value if isinstance(value, bool) else None
-    if name == "binary":
-        return bytes(value) if isinstance(value, (bytes, bytearray)) else None
-    moment = parse_iso(value) if isinstance(value, str) else value
-    if name == "date":
-        if isinstance(moment, datetime.datetime):
-            return moment.date() if isinstance(value, str) else None
-        return moment if isinstance(moment, datetime.date) else None
-    if not isinstance(moment, datetime.datetime) or (moment.tzinfo is None) != (name == "timestamp_ntz"):
-        return None  # a naive value names no instant, and an aware one is not a wall clock
-    return moment
-
-
-def comparable_type(data_type: DataType) -> pa.DataType:
-    """The type in which values of a column are compared."""
-    name = str(data_type)
-    if name in ("byte", "short", "integer", "long"):
-        return pa.int64()
-    if name in ("float", "double"):
-        return pa.float64()
-    if name.startswith("decimal"):
-        return pa.decimal256(76, 38)
-    return type_to_arrow(data_type)
-
-
-# -------------------------------------------------------------------------------------------- comparisons
-
-
-def compare(values: Any, operator: Operator, value: Any, data_type: DataType) -> Any:
+def compare(values: Any, operator: str, value: Any, data_type: DataType) -> Any:
     """Values of a type against a literal. Null where a value is null."""
     wide = comparable_type(data_type)
     kernels = FLOAT_COMPARISONS if pa.types.is_floating(wide) else COMPARISONS
@@ -227,6 +81,10 @@ class ValueSet:
         """A set of the values of an Arrow array without nulls."""
         unique = _hashable(combined(array)).unique()
         return cls(unique.take(pc.sort_indices(unique)), has_null)
+
+    def without_null(self) -> ValueSet:
+        """The same values, without the null."""
+        return ValueSet(self.array)
 
     @cached_property
     def has_nan(self) -> bool:

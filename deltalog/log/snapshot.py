@@ -31,7 +31,7 @@ from deltalog.protocol.retention import unexpired_tombstones
 from deltalog.protocol.schema import StructType
 
 if TYPE_CHECKING:
-    from deltalog.expressions.predicates import Predicate
+    from deltalog.expressions.tree import Predicate
     from deltalog.read.scan import Scan, VariantForm
 
 _MAX_PENDING = 64

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, SchemaMismatchError
-from deltalog.expressions.predicate_sql import sql_tree
+from deltalog.expressions.sql import sql_tree
 from deltalog.operations.table_rules import expression_of_invariant
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import column_mapping, column_paths, widening

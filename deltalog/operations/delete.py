@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from deltalog.commit_result import CommitResult
-from deltalog.expressions.predicate_sql import shown
-from deltalog.expressions.predicates import Predicate
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import Predicate
 from deltalog.operations import rewrite, writes
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol.codec import canonical_json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from deltalog.commit_result import CommitResult
-from deltalog.expressions.predicate_sql import shown
-from deltalog.expressions.predicates import Predicate
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import Predicate
 from deltalog.operations import rewrite, writes
 from deltalog.operations.data_files import change_file
 from deltalog.operations.input_streams import as_reader

@@ -18,8 +18,12 @@ from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import FALSE, booleans
 from deltalog.errors import CallError, InvalidActionError, SchemaMismatchError
-from deltalog.expressions.predicate_sql import as_predicate, shown
-from deltalog.expressions.predicates import Predicate, bind, columns_of, matches
+from deltalog.expressions.bind import bind
+from deltalog.expressions.bound import Bound, columns_of
+from deltalog.expressions.evaluate import matches
+from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import Predicate
 from deltalog.log.file_statistics import live_rows
 from deltalog.log.replay import add_actions
 from deltalog.log.snapshot import Snapshot
@@ -181,7 +185,7 @@ def matching(
     wrong, example = 0, None
     for batch in read_once(reader):
         table = conformed(pa.Table.from_batches([batch]), schema, rules)
-        outside = pc.invert(pc.fill_null(matches(bound, table, schema), FALSE))
+        outside = pc.invert(pc.fill_null(matches(bound, table), FALSE))
         count = pc.sum(outside).as_py() or 0
         if count and example is None:
             looked_at = list(dict.fromkeys(column.path[0] for column in columns_of(bound)))
@@ -200,7 +204,7 @@ def matching(
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def _searches(snapshot: Snapshot, files: pa.Table, bound: Predicate) -> Iterator[Callable[[], Iterator[Hit]]]:
+def _searches(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[Callable[[], Iterator[Hit]]]:
     names = dict.fromkeys(column.path[0] for column in columns_of(bound))
     layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
     for batch in files.to_batches(max_chunksize=1000):
@@ -208,13 +212,13 @@ def _searches(snapshot: Snapshot, files: pa.Table, bound: Predicate) -> Iterator
             yield partial(_search, snapshot, file, layout, bound)
 
 
-def _search(snapshot: Snapshot, file: AddFile, layout: FileLayout, bound: Predicate) -> Iterator[Hit]:
+def _search(snapshot: Snapshot, file: AddFile, layout: FileLayout, bound: Bound) -> Iterator[Hit]:
     files, vector = snapshot.reader.files, file.deletion_vector
     deleted = BitMap64() if vector is None else read_vector(files, vector)
     matched, rows = BitMap64(), 0
     for batch in read_file(files, DataFile(file.path, file.partition_values, size=file.size), layout):
         table = pa.Table.from_batches([batch])
-        verdict = pc.fill_null(matches(bound, table, layout.schema), FALSE)
+        verdict = pc.fill_null(matches(bound, table), FALSE)
         matched |= _positions(verdict, rows)
         rows += batch.num_rows
     yield Hit(file, rows, deleted, matched - deleted)

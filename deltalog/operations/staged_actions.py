@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalog.commit.conflicts import Reads
 from deltalog.commit.validate import adds_as_read_back, as_read_back
 from deltalog.errors import CallError
-from deltalog.expressions.predicates import Predicate
+from deltalog.expressions.bound import Bound
 from deltalog.log.file_statistics import live_rows
 from deltalog.log.replay import FILES, remove_actions
 from deltalog.protocol.actions import AddCDCFile, AddFile, RemoveFile, SetTransaction
@@ -42,7 +42,7 @@ class StagedActions:
         self._whole_table = False
         self._all_domains = False
         self._is_serializable = False
-        self._predicates: list[Predicate] = []
+        self._predicates: list[Bound] = []
         self._read_files: set[str] = set()
 
     # ------------------------------------------------------------------------------------------- staging
@@ -101,7 +101,7 @@ class StagedActions:
         """Any file that another writer adds or removes is a conflict."""
         self._whole_table = True
 
-    def read_rows(self, where: Predicate, paths: Iterable[str]) -> None:
+    def read_rows(self, where: Bound, paths: Iterable[str]) -> None:
         """Rows for which a bound predicate is true, and removals of the files that may hold such, are a conflict."""
         self._predicates.append(where)
         self._read_files.update(paths)

@@ -39,8 +39,11 @@ from deltalog.errors import (
     SchemaMismatchError,
     keep_cleanup_errors,
 )
-from deltalog.expressions.predicate_sql import as_predicate, shown
-from deltalog.expressions.predicates import Predicate, bind, columns_of
+from deltalog.expressions.bind import bind
+from deltalog.expressions.bound import columns_of
+from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import Predicate
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, PartialState, advance, files_table
 from deltalog.log.segment import Segment

@@ -13,25 +13,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import FALSE, TRUE, ZERO, int64s, scalar
-from deltalog.expressions.comparison import compare
-from deltalog.expressions.predicates import (
-    And,
-    Column,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Not,
-    Or,
-    Predicate,
-    StartsWith,
+from deltalog.arrow_arrays import FALSE, TRUE, ZERO, combined, int64s, scalar
+from deltalog.expressions.bind import find_fields
+from deltalog.expressions.bound import (
+    Bound,
+    BoundAnd,
+    BoundColumn,
+    BoundComparison,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundNot,
+    BoundOr,
+    BoundStartsWith,
+    ColumnCondition,
     columns_of,
-    compared_width,
     complement,
-    find,
-    matches,
+    leaves_of,
 )
+from deltalog.expressions.comparison import compare
+from deltalog.expressions.evaluate import evaluate
+from deltalog.expressions.functions.nodes import Rows
+from deltalog.expressions.tree import Comparison, In, Literal, Name, Predicate
 from deltalog.log import file_statistics
 from deltalog.log.file_statistics import Group, Leaf
 from deltalog.protocol import partitions
@@ -43,16 +46,20 @@ _NUMBER = "\0number"
 
 
 def statistics_leaves(
-    predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
+    predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> list[Leaf]:
-    """The columns whose statistics ``prune`` looks at. ``predicate`` is bound to ``schema``."""
-    bound = [find(c, schema) for c in columns_of(predicate) if c.path[0] not in partition_columns]
-    leaves = [Leaf.of(each.fields, mapping) for each in bound if not isinstance(each.data_type, StructType)]
+    """The columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
+    judged = [each.column for each in leaves_of(predicate) if isinstance(each, ColumnCondition)]
+    leaves = [
+        Leaf.of(find_fields(column.path, schema), mapping)
+        for column in judged
+        if column.path[0] not in partition_columns and not isinstance(column.data_type, StructType)
+    ]
     return list(dict.fromkeys(leaves))
 
 
 def prune(
-    files: pa.Table, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
+    files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> pa.Table:
     """The rows of ``files`` that may hold a matching row. ``predicate`` is bound to ``schema``.
 
@@ -70,7 +77,7 @@ def prune(
 
 
 def split(
-    files: pa.Table, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], mapping: Mode
+    files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> tuple[pa.Table, pa.Table]:
     """The rows of ``files`` that hold matching rows only, by partition values or statistics; and the others.
 
@@ -94,12 +101,12 @@ def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[Stru
     found: list[Predicate] = []
     for text, rest in below.items():
         value = partitions.parse(text, column.data_type, column.name)
-        here: Predicate = Comparison("<=>", Column((column.name,)), value)
+        here: Predicate = Comparison("<=>", Name((column.name,)), Literal(value))
         found.append(here & in_partitions(rest, columns[1:]) if len(columns) > 1 else here)
     while len(found) > 1:
         pairs = zip_longest(found[::2], found[1::2])
         found = [left if right is None else left | right for left, right in pairs]
-    return found[0] if found else Constant(False)
+    return found[0] if found else In(Name((column.name,)), ())
 
 
 class _PartitionJudge:
@@ -114,25 +121,29 @@ class _PartitionJudge:
         self.schema = schema
         self.partitioned = partitioned
         self.mapping = mapping
+        self.unknown = pa.nulls(files.num_rows, pa.bool_())
         self._values: dict[str, Any] = {}
 
-    def may_match(self, predicate: Predicate) -> Any:
+    def may_match(self, predicate: Bound) -> Any:
         """Leaves are folded with AND and OR; negations were pushed into them by ``bind``."""
-        if isinstance(predicate, And):
+        if isinstance(predicate, BoundAnd):
             return pc.and_kleene(self.may_match(predicate.left), self.may_match(predicate.right))
-        if isinstance(predicate, Or):
+        if isinstance(predicate, BoundOr):
             return pc.or_kleene(self.may_match(predicate.left), self.may_match(predicate.right))
         return self.leaf(predicate)
 
-    def leaf(self, predicate: Predicate) -> Any:
+    def leaf(self, predicate: Bound) -> Any:
         """The verdict on a predicate without AND and OR."""
-        if isinstance(predicate, Constant):
+        if isinstance(predicate, BoundConstant):
             return pa.repeat(TRUE if predicate.value else FALSE, self.files.num_rows)
-        names = {column.path[0] for column in columns_of(predicate)}
-        if not names <= self.partitioned:
-            return pa.nulls(self.files.num_rows, pa.bool_())
-        table = pa.table({name: self.values(name) for name in names})
-        return pc.fill_null(matches(predicate, table, self.schema), FALSE)
+        columns = columns_of(predicate)
+        if not {column.path[0] for column in columns} <= self.partitioned:
+            return self.unknown
+        rows = Rows({column.path: combined(self.values(column.path[0])) for column in columns}, self.files.num_rows)
+        try:
+            return pc.fill_null(evaluate(predicate.node, rows), FALSE)
+        except (pa.ArrowInvalid, OverflowError):
+            return self.unknown  # one partition has no value, and other conditions may exclude it
 
     def values(self, name: str) -> Any:
         """Typed values of a partition column, one for each file."""
@@ -149,29 +160,28 @@ class _StatisticsJudge(_PartitionJudge):
     ) -> None:
         super().__init__(files, schema, partitioned, mapping)
         self.leaves = {leaf.path: leaf for leaf in leaves}
-        self.unknown = pa.nulls(files.num_rows, pa.bool_())
         self.statistics = file_statistics.of_files(files, leaves)
 
-    def leaf(self, predicate: Predicate) -> Any:
-        columns = columns_of(predicate)
-        if not columns or columns[0].path[0] in self.partitioned:
+    def leaf(self, predicate: Bound) -> Any:
+        inner = predicate.operand if isinstance(predicate, BoundNot) else predicate
+        if not isinstance(inner, ColumnCondition) or inner.column.path[0] in self.partitioned:
             return super().leaf(predicate)
-        column, verdict = columns[0], None
-        if isinstance(predicate, Comparison):
+        verdict = None
+        if isinstance(predicate, BoundComparison):
             verdict = self._comparison(predicate)
-        elif isinstance(predicate, In):
+        elif isinstance(predicate, BoundIn):
             verdict = self._is_in(predicate)
-        elif isinstance(predicate, StartsWith):
+        elif isinstance(predicate, BoundStartsWith):
             verdict = self._starts_with(predicate)
-        elif isinstance(predicate, IsNull):
-            verdict = pc.greater(self._column("nullCount", column), ZERO)
-        elif isinstance(predicate, Not) and isinstance(predicate.operand, IsNull):
-            verdict = self._has_values(column)
+        elif isinstance(predicate, BoundIsNull):
+            verdict = pc.greater(self._column("nullCount", predicate.column), ZERO)
+        elif isinstance(inner, BoundIsNull):
+            verdict = self._has_values(inner.column)
         return self.unknown if verdict is None else verdict
 
-    def _comparison(self, predicate: Comparison) -> Any:
+    def _comparison(self, predicate: BoundComparison) -> Any:
         low, high = self._bounds(predicate)
-        data_type = find(predicate.column, self.schema).data_type
+        data_type = predicate.column.data_type
         value, operator = predicate.value, predicate.operator
         is_float = str(data_type) in ("float", "double")
         if is_float and (value != value or operator in (">", ">=", "!=")):
@@ -194,15 +204,14 @@ class _StatisticsJudge(_PartitionJudge):
             verdict = at_least
         return pc.and_kleene(verdict, self._has_values(predicate.column))
 
-    def _is_in(self, predicate: In) -> Any:
-        assert predicate.found is not None
+    def _is_in(self, predicate: BoundIn) -> Any:
         low, high = self._bounds(predicate)
         between = predicate.found.any_between(low, high)
         if predicate.found.has_nan:
             between = scalar(None, pa.bool_())  # NaN is beyond the bounds
         return pc.and_kleene(between, self._has_values(predicate.column))
 
-    def _starts_with(self, predicate: StartsWith) -> Any:
+    def _starts_with(self, predicate: BoundStartsWith) -> Any:
         if not predicate.prefix:
             return None
         low, high = self._bounds(predicate)
@@ -211,11 +220,11 @@ class _StatisticsJudge(_PartitionJudge):
         between = pc.and_kleene(pc.less_equal(cut_low, predicate.prefix), pc.greater_equal(cut_high, predicate.prefix))
         return pc.and_kleene(between, self._has_values(predicate.column))
 
-    def _has_values(self, column: Column) -> Any:
+    def _has_values(self, column: BoundColumn) -> Any:
         """False where every row is null: no comparison is true there."""
         return pc.less(self._column("nullCount", column), self.statistics.column("numRecords").combine_chunks())
 
-    def _bounds(self, predicate: Comparison | In | StartsWith) -> tuple[Any, Any]:
+    def _bounds(self, predicate: BoundComparison | BoundIn | BoundStartsWith) -> tuple[Any, Any]:
         """Lower and upper bound of each file, widened by what their writer may have left out."""
         column = predicate.column
         low, high = self._column("minValues", column), self._column("maxValues", column)
@@ -225,13 +234,12 @@ class _StatisticsJudge(_PartitionJudge):
             return low, pc.add(pc.if_else(late, pa.nulls(len(high), high.type), high), _MILLISECOND)
         if isinstance(data_type, DecimalType):
             return _decimals(low, data_type, upper=False), _decimals(high, data_type, upper=True)
-        width = compared_width(predicate, find(column, self.schema))
-        return low, high if width is None else upper_bound(high, width)
+        return low, high if predicate.width is None else upper_bound(high, predicate.width)
 
-    def _column(self, group: Group, column: Column) -> Any:
+    def _column(self, group: Group, column: BoundColumn) -> Any:
         leaf = self.leaves.get(column.path)
         if leaf is None or group not in leaf.groups:
-            kind = pa.int64() if group == "nullCount" else type_to_arrow(find(column, self.schema).data_type)
+            kind = pa.int64() if group == "nullCount" else type_to_arrow(column.data_type)
             return pa.nulls(len(self.unknown), kind)
         return self.statistics.column(file_statistics.column_name(group, leaf)).combine_chunks()
 

@@ -14,8 +14,11 @@ import msgspec
 import pyarrow as pa
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.expressions.predicate_sql import parse, to_sql
-from deltalog.expressions.predicates import Predicate, bind, number_of_values
+from deltalog.expressions.bind import bind
+from deltalog.expressions.bound import Bound, number_of_values
+from deltalog.expressions.sql import parse
+from deltalog.expressions.sql_text import to_sql
+from deltalog.expressions.tree import Predicate
 from deltalog.protocol.schema import StructType
 
 # What a scan's ``origin`` is, by itself or with the condition under which the rows matter.
@@ -54,15 +57,14 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return min(version for version in known if version is not None)
 
 
-def text_of(where: Predicate | None, schema: StructType) -> str | None:
+def text_of(where: Bound | None, schema: StructType) -> str | None:
     """A bound condition as SQL text; None if it cannot be written as text or has too many values: then all rows count
     as read."""
     if where is None or number_of_values(where) > _MAX_SAID_VALUES:
         return None
-    text = to_sql(where)
+    text = to_sql(where.expression)
     try:
-        # Not by ==, which makes a predicate of a column.
-        return text if repr(bind(parse(text), schema)) == repr(where) else None
+        return text if bind(parse(text), schema) == where else None
     except DeltaLogError:
         return None
 

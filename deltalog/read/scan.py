@@ -13,8 +13,11 @@ from pyroaring import BitMap64
 from deltalog.arguments import checked
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError
-from deltalog.expressions.predicate_sql import as_predicate
-from deltalog.expressions.predicates import Predicate, bind, columns_of, matches
+from deltalog.expressions.bind import bind
+from deltalog.expressions.bound import columns_of
+from deltalog.expressions.evaluate import matches
+from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.tree import Predicate
 from deltalog.log.replay import FILES
 from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
@@ -146,7 +149,7 @@ class Scan:
                 yield batch if exact else batch.select(self._names)
                 continue
             table = pa.Table.from_batches([batch])
-            yield from table.filter(matches(self.where, table, layout.schema)).select(self._names).to_batches()
+            yield from table.filter(matches(self.where, table)).select(self._names).to_batches()
 
     def _read_schema(self) -> StructType:
         """The columns asked for, and after them those that only ``where`` looks at."""

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from deltalog.commit.conflicts import Prepared, Reads
-from deltalog.expressions.predicate_sql import parse
-from deltalog.expressions.predicates import Predicate, bind
+from deltalog.expressions.bind import bind
+from deltalog.expressions.bound import Bound
+from deltalog.expressions.sql import parse
 from deltalog.protocol.actions import (
     AddCDCFile,
     AddFile,
@@ -95,5 +96,5 @@ def _reads_from_json(body: dict[str, Any], schema: StructType) -> Reads:
     )
 
 
-def _bound(texts: Iterable[str], schema: StructType) -> Iterator[Predicate]:
+def _bound(texts: Iterable[str], schema: StructType) -> Iterator[Bound]:
     return (bind(parse(text), schema) for text in texts)

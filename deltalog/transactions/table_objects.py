@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
-from deltalog.expressions.predicates import columns_of
+from deltalog.expressions.bound import columns_of
 from deltalog.log.snapshot import Snapshot
 from deltalog.operations.committed_files import live_file_rows
 from deltalog.operations.transaction import Transaction

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deltalog.expressions.predicates import bind, matches
+from deltalog.expressions.bind import bind
+from deltalog.expressions.evaluate import matches
 from tests.support.expressions.random_predicates import number_of_files_skipped, random_predicate, random_table
 from tests.support.spark import DeltaSpark
 
@@ -34,7 +35,7 @@ def test_three_answers_are_one(delta: DeltaSpark, tmp_path: Path, seed: int) -> 
     wrong, skipped = [], 0
     for number, (predicate, text) in enumerate(predicates):
         scanned = sorted(snapshot.scan(["id"], where=predicate).to_arrow()["id"].to_pylist())
-        verdicts = matches(bind(predicate, snapshot.schema), rows, snapshot.schema).to_pylist()
+        verdicts = matches(bind(predicate, snapshot.schema), rows).to_pylist()
         held = sorted(each for each, verdict in zip(rows["id"].to_pylist(), verdicts, strict=True) if verdict)
         if not scanned == held == sorted(theirs.get(number, [])):
             wrong.append(f"{text}: scan {scanned}, without skipping {held}, Spark {sorted(theirs.get(number, []))}")

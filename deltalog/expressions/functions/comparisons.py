@@ -129,3 +129,10 @@ def like(node: Node, pattern: Node) -> Node:
     marks = {"%": ".*", "_": "."}
     regex = "".join(marks.get(c) or re.escape(c) for c in pattern.value)
     return made(BOOLEAN, lambda values: pc.match_substring_regex(values, rf"(?s)\A{regex}\z"), node)
+
+
+def starts_with(node: Node, prefix: str) -> Node:
+    """LIKE with a literal prefix and one final %."""
+    if not fits(node, STRING):
+        raise refuse(f"startswith of {node.data_type}")
+    return made(BOOLEAN, lambda values: pc.starts_with(values, prefix), node)

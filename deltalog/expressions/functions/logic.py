@@ -16,6 +16,8 @@ def conjunction(left: Node, right: Node) -> Node:
 
     def run(rows: Rows) -> Any:
         first = left.run(rows)
+        if not right.can_fail:
+            return pc.and_kleene(first, right.run(rows))
         return pc.and_kleene(first, run_where(right, rows, pc.fill_null(first, True)))
 
     return Node(BOOLEAN, run, left.can_fail or right.can_fail, steps=steps_of(left, right))
@@ -27,6 +29,8 @@ def disjunction(left: Node, right: Node) -> Node:
 
     def run(rows: Rows) -> Any:
         first = left.run(rows)
+        if not right.can_fail:
+            return pc.or_kleene(first, right.run(rows))
         return pc.or_kleene(first, run_where(right, rows, pc.invert(pc.fill_null(first, False))))
 
     return Node(BOOLEAN, run, left.can_fail or right.can_fail, steps=steps_of(left, right))

@@ -8,7 +8,6 @@ when the node is made, never approximated. Timestamps count in UTC.
 from __future__ import annotations
 
 import decimal
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.errors import CallError
-from deltalog.expressions.functions.types import DOUBLE, INTEGER, LONG, VOID, decimal_of, refuse
+from deltalog.expressions.functions.types import INTEGER, LONG, VOID, decimal_of, refuse
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.schema import DataType, type_to_arrow
 
@@ -71,15 +70,12 @@ def literal(value: Any, data_type: DataType) -> Node:
 NULL = literal(None, VOID)
 
 
-def number(text: str) -> Node:
-    """A numeric literal without suffix: integer, long or decimal by its digits; double with an exponent."""
-    if "e" in text.lower():
-        return literal(float(text), DOUBLE)
-    value = decimal.Decimal(text)
-    if re.fullmatch(r"-?\d+", text) and -(2**63) <= value < 2**63:
-        whole = int(text)
-        return literal(whole, INTEGER if -(2**31) <= whole < 2**31 else LONG)
-    return literal(value, decimal_of(value))
+def number(value: int | decimal.Decimal) -> Node:
+    """A numeric literal without suffix: integer, long or decimal by its digits."""
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return literal(value, INTEGER if -(2**31) <= value < 2**31 else LONG)
+    exact = decimal.Decimal(value)
+    return literal(exact, decimal_of(exact))
 
 
 def column(path: tuple[str, ...], data_type: DataType, char: int | None = None) -> Node:

@@ -35,7 +35,7 @@ def is_number(data_type: DataType) -> bool:
 def decimal_of(value: decimal.Decimal) -> DecimalType:
     _, digits, exponent = value.as_tuple()
     scale = max(0, -int(exponent))
-    return decimal_type(max(len(digits), scale), scale)
+    return decimal_type(max(len(digits) + max(0, int(exponent)), scale), scale)
 
 
 def decimal_type(precision: int, scale: int) -> DecimalType:

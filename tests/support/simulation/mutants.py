@@ -25,7 +25,7 @@ from deltalog.commit import loop as commit_module
 from deltalog.commit.committer import CommitOutcome, Exists, Unknown
 from deltalog.commit.loop import CommitLoop
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
-from deltalog.expressions.predicates import complement
+from deltalog.expressions.bound import complement
 from deltalog.log.checkpoint import writer as checkpoint_module
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.reader import LogReader

@@ -26,8 +26,8 @@ from deltalog import (
 )
 from deltalog.commit.attempt import build_attempt
 from deltalog.commit.conflicts import Base, Prepared, Reads, isolation_for, rebase
-from deltalog.expressions.predicate_sql import parse
-from deltalog.expressions.predicates import bind
+from deltalog.expressions.bind import bind
+from deltalog.expressions.sql import parse
 from deltalog.log.replay import file_key
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from deltalog import DeltaTable
-from deltalog.expressions.predicates import bind, matches
+from deltalog.expressions.bind import bind
+from deltalog.expressions.evaluate import matches
 from tests.support.expressions.random_predicates import number_of_files_skipped, random_predicate, random_table
 
 USUAL, ALL, PREDICATES = 4, 200, 16
@@ -23,7 +24,7 @@ def test_skipping_loses_no_row(tmp_path: Path, seed: int) -> None:
     ids = rows["id"].to_pylist()
     for _ in range(PREDICATES):
         predicate, text = random_predicate(chance, made.leaves)
-        verdicts = matches(bind(predicate, snapshot.schema), rows, snapshot.schema).to_pylist()
+        verdicts = matches(bind(predicate, snapshot.schema), rows).to_pylist()
         held = sorted(each for each, verdict in zip(ids, verdicts, strict=True) if verdict)
         assert sorted(snapshot.scan(["id"], where=predicate).to_arrow()["id"].to_pylist()) == held, text
         skipped += number_of_files_skipped(made.table, predicate)

@@ -31,7 +31,7 @@ from deltalog import (
     StoreError,
     col,
 )
-from deltalog.expressions.predicates import And, Comparison, In, IsNull, Not, Or, Predicate, StartsWith
+from deltalog.expressions.tree import And, Comparison, In, IsNull, Literal, Name, Not, Or, Predicate, StartsWith
 from deltalog.protocol import deletion_vectors, row_tracking
 from deltalog.testing import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import action, environment, info, lines, memory, objects, overtaken
@@ -626,9 +626,10 @@ def _leaves() -> st.SearchStrategy[Predicate]:
     def leaf(name: str) -> st.SearchStrategy[Predicate]:
         operator = st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "<=>"])
         lists = st.lists(values[name], min_size=1, max_size=3).map(tuple)
-        found = st.builds(Comparison, operator, st.just(col(name)), values[name])  # type: ignore[arg-type]
-        found = found | st.builds(In, st.just(col(name)), lists) | st.just(IsNull(col(name)))  # type: ignore[assignment]
-        return found | st.builds(StartsWith, st.just(col(name)), st.sampled_from(["x", "xy"])) if name == "s" else found
+        column = st.just(Name((name,)))
+        found = st.builds(Comparison, operator, column, values[name].map(Literal))  # type: ignore[arg-type]
+        found = found | st.builds(In, column, lists) | st.builds(IsNull, column)  # type: ignore[assignment]
+        return found | st.builds(StartsWith, column, st.sampled_from(["x", "xy"])) if name == "s" else found
 
     return st.sampled_from(list(values)).flatmap(leaf)
 
@@ -648,11 +649,14 @@ def truth(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
         decisive = isinstance(predicate, Or)
         return decisive if decisive in both else None if None in both else not decisive
     assert isinstance(predicate, (Comparison, In, IsNull, StartsWith))
-    value = row[predicate.column.name]
+    column = predicate.left if isinstance(predicate, Comparison) else predicate.operand
+    assert isinstance(column, Name)
+    value = row[column.path[0]]
     if isinstance(predicate, IsNull):
         return value is None
     if isinstance(predicate, Comparison):
-        return compared(predicate.operator, value, predicate.value)
+        assert isinstance(predicate.right, Literal)
+        return compared(predicate.operator, value, predicate.right.value)
     if value is None:
         return None
     if isinstance(predicate, StartsWith):

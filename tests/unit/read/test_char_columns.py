@@ -220,7 +220,7 @@ def test_expressions(text: str, answers: list[bool | None]) -> None:
     ],
 )
 def test_expressions_that_are_refused(text: str) -> None:
-    with pytest.raises(CallError, match=r"char\(n\)"):
+    with pytest.raises(CallError, match=r"char\((n|5)\)"):
         compile_expression(text, SCHEMA)
 
 

@@ -13,9 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltalog import AddFile, DeltaTable, Predicate, StructType, col
-from deltalog.expressions.predicates import Comparison, bind, matches
+from deltalog.expressions.bind import bind
+from deltalog.expressions.evaluate import matches
+from deltalog.expressions.tree import Comparison, Literal, Name
 from deltalog.log.replay import add_actions
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
+from deltalog.protocol.column_paths import parse_path
 from deltalog.read.data_skipping import split
 from tests.support.core import environment, memory
 
@@ -70,7 +73,7 @@ def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate
 
     def leaf(name: str, path: str) -> st.SearchStrategy[Predicate]:
         comparison = st.builds(lambda op, v: getattr(col(path), op)(v), st.sampled_from(OPERATORS), values(name))
-        null_safe = st.builds(lambda v: Comparison("<=>", col(path), v), st.none() | values(name))
+        null_safe = st.builds(lambda v: Comparison("<=>", Name(parse_path(path)), Literal(v)), st.none() | values(name))
         options = [comparison, null_safe, st.just(col(path).is_null())]
         options.append(st.lists(st.none() | values(name), max_size=3).map(lambda v: col(path).isin(v)))
         if name == "text":
@@ -105,7 +108,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
     snapshot = DeltaTable.open(store).snapshot()
     assert (snapshot.segment.checkpoint is None) == (form is None)
     everything = snapshot.scan().to_arrow()
-    expected = everything.filter(matches(bind(predicate, snapshot.schema), everything, snapshot.schema))
+    expected = everything.filter(matches(bind(predicate, snapshot.schema), everything))
     found = snapshot.scan(where=predicate).to_arrow()
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
@@ -128,7 +131,7 @@ def test_files_that_hold_matching_rows_only_are_known_as_such(
     layout = FileLayout(snapshot.schema, ["part"])
     for add in add_actions(whole):
         for batch in read_file(snapshot.reader.files, DataFile(add.path, add.partition_values), layout):
-            assert all(matches(bound, pa.Table.from_batches([batch]), snapshot.schema).to_pylist())
+            assert all(matches(bound, pa.Table.from_batches([batch])).to_pylist())
 
 
 def kept(statistics: list[str | None], where: str, schema: str = "long") -> list[int]:

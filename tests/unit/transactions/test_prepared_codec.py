@@ -8,8 +8,8 @@ import pytest
 
 from deltalog import Predicate, StructType, col
 from deltalog.commit.conflicts import Prepared, Reads
-from deltalog.expressions.predicate_sql import parse
-from deltalog.expressions.predicates import bind
+from deltalog.expressions.bind import bind
+from deltalog.expressions.sql import parse
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 
 SCHEMA = StructType.from_arrow(

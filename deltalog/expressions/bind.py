@@ -1,0 +1,429 @@
+"""Expressions bound to a schema: columns resolved, types checked, every operator with what evaluates it. Pure.
+
+A literal beside a column is read as a value of the column's type where nothing is lost, which gives what Spark's wider
+comparison gives; where something would be lost, both sides are brought to one type as Spark does it. What is not known
+to mean the same as in Spark is refused, by name.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalog.errors import CallError, InvalidTimestampError
+from deltalog.expressions.bound import (
+    Bound,
+    BoundAnd,
+    BoundColumn,
+    BoundComparison,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundNot,
+    BoundOr,
+    BoundStartsWith,
+    BoundValue,
+    negated,
+)
+from deltalog.expressions.comparison import ValueSet
+from deltalog.expressions.functions import (
+    arithmetic,
+    casts,
+    comparisons,
+    conditional,
+    logic,
+    nodes,
+    registry,
+    text,
+)
+from deltalog.expressions.functions.nodes import Node
+from deltalog.expressions.functions.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGRAL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    refuse,
+)
+from deltalog.expressions.literals import coerced, coerced_values
+from deltalog.expressions.tree import (
+    MIRRORED,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Comparison,
+    Expression,
+    In,
+    IsBoolean,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Negative,
+    Not,
+    Operator,
+    Or,
+    StartsWith,
+    renamed,
+)
+from deltalog.protocol.char_varchar import SIZED_KEY, char_length, has_char_inside
+from deltalog.protocol.column_paths import path_text
+from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
+from deltalog.protocol.timestamps import parse_iso
+
+_COLLATIONS = "__COLLATIONS"
+_SHOWN_NAMES = 1000
+_EXACT_IN_DOUBLE = 2**53  # whole numbers up to here
+_DIGITS_IN_DOUBLE = 15  # decimals of as many digits are as different as doubles
+
+
+def bind(condition: Expression, schema: StructType) -> Bound:
+    """A condition over the columns of a schema. Raises CallError for a column that is not there, for a value that its
+    type cannot hold, and for what is not supported or no condition."""
+    return Binder(schema).condition(condition)
+
+
+def find_column(path: Sequence[str], schema: StructType) -> BoundColumn:
+    """The column in a schema, up to case. Raises CallError."""
+    return _bound_column(find_fields(path, schema))
+
+
+def _bound_column(fields: Sequence[StructField]) -> BoundColumn:
+    return BoundColumn(tuple(each.name for each in fields), fields[-1].data_type, char_length(fields))
+
+
+def find_fields(path: Sequence[str], schema: StructType) -> tuple[StructField, ...]:
+    """A column in a schema, up to case, and before it the structs that it is in. Raises CallError."""
+    fields: list[StructField] = []
+    level: DataType = schema
+    for name in path:
+        found = level.find(name) if isinstance(level, StructType) else None
+        if found is None:
+            raise CallError(f"There is no column {path_text(path)!r}. {_hint(path, schema)}")
+        fields.append(found)
+        level = found.data_type
+    return tuple(fields)
+
+
+def _hint(path: Sequence[str], schema: StructType) -> str:
+    joined = ".".join(path)
+    if len(path) > 1 and schema.find(joined) is not None:
+        return f"For the column whose name contains dots, write `{joined}` in backquotes."
+    return f"Columns: {', '.join(path_text([name]) for name in schema.names[:_SHOWN_NAMES])}."
+
+
+def _check_comparable(column: BoundColumn, fields: Sequence[StructField]) -> None:
+    """Raises CallError for text with a collation, whose order is not that of its bytes, and for char(n) in a struct."""
+    top = fields[0]
+    if len(fields) > 1 and has_char_inside(top) and column.data_type == STRING:
+        raise CallError(
+            f"Column {column.name} is part of {top.metadata[SIZED_KEY]}, where Spark pads the values "
+            "and not the literals. Leave it out of where, and filter the rows."
+        )
+    if any(_COLLATIONS in each.metadata for each in fields):
+        raise CallError(
+            f"Column {column.name} has a collation, which deltalog does not support in comparisons. Leave it out of "
+            "where, and filter the rows with an engine that knows collations."
+        )
+
+
+@dataclass(slots=True)
+class Binder:
+    """Binds expressions to one schema and notes the columns that they read.
+
+    ``now``: what CURRENT_TIMESTAMP and CURRENT_DATE are; without it they are refused. ``naive_is_utc``: a timestamp
+    without a zone counts in UTC, as in the expressions of a table; without it such a literal is refused.
+    """
+
+    schema: StructType
+    now: datetime.datetime | None = None
+    naive_is_utc: bool = False
+    columns: dict[tuple[str, ...], BoundColumn] = field(default_factory=dict)
+
+    # ------------------------------------------------------------------------------------------ conditions
+
+    def condition(self, tree: Expression) -> Bound:
+        """A condition, with negations in its leaves."""
+        if isinstance(tree, (And, Or)):
+            left, right = self.condition(tree.left), self.condition(tree.right)
+            return BoundAnd(left, right) if isinstance(tree, And) else BoundOr(left, right)
+        if isinstance(tree, Not):
+            return negated(self.condition(tree.operand))
+        if isinstance(tree, Literal) and (tree.value is None or isinstance(tree.value, bool)):
+            return BoundConstant(tree.value)
+        if isinstance(tree, Comparison):
+            return self._comparison(tree)
+        if isinstance(tree, In):
+            return self._in(tree)
+        if isinstance(tree, Between):
+            return self._between(tree)
+        if isinstance(tree, IsNull) and isinstance(tree.operand, Name):
+            return BoundIsNull(self._noted(find_column(tree.operand.path, self.schema)))
+        if isinstance(tree, StartsWith) and isinstance(tree.operand, Name):
+            return self._starts_with(tree.operand, tree.prefix)
+        if isinstance(tree, Name) and self._moment(tree) is None:
+            column = self._column(tree)
+            if column.data_type != BOOLEAN:
+                raise CallError(f"Column {column.name} is {column.data_type}, not a condition.")
+            return BoundComparison("=", column, True)
+        return self._value(tree, self.node(tree))
+
+    def _value(self, tree: Expression, node: Node) -> Bound:
+        if node.data_type != BOOLEAN:
+            raise CallError(f"The expression is {node.data_type}, not a condition.")
+        inner = Binder(self.schema, self.now, self.naive_is_utc)
+        resolved = renamed(tree, lambda name: inner._resolved(name))
+        return BoundValue(resolved, tuple(inner.columns.values()), node)
+
+    def _resolved(self, name: Name) -> Name:
+        if self._moment(name) is not None:
+            return name
+        return self._noted(find_column(name.path, self.schema)).expression
+
+    def _comparison(self, tree: Comparison) -> Bound:
+        operator, left, right = tree.operator, tree.left, tree.right
+        if isinstance(left, Literal) and isinstance(right, Name):
+            operator, left, right = MIRRORED.get(operator, operator), right, left
+        if not (isinstance(left, Name) and isinstance(right, Literal)) or self._moment(left) is not None:
+            return self._value(tree, self._compared(operator, self.node(left), self.node(right)))
+        column, literal = self._column(left), self._in_zone(right)
+        if not _is_exact(literal, column.data_type):
+            return self._value(tree, self._compared(operator, self._column_node(column), self.node(literal)))
+        try:
+            value = coerced(literal.value, column.data_type, column.name)
+        except CallError as error:
+            try:
+                return self._value(tree, self._compared(operator, self._column_node(column), self.node(literal)))
+            except CallError:
+                raise error from None
+        if value is not None and column.char_length is not None:
+            value = value.ljust(column.char_length)
+        return _compared_with(operator, column, value)
+
+    def _compared(self, operator: str, left: Node, right: Node) -> Node:
+        self._check_zones(operator, left, right)
+        return comparisons.compare(operator, left, right)
+
+    def _check_zones(self, what: str, left: Node, right: Node) -> None:
+        """An instant beside a literal that names none is refused, unless such literals count in UTC."""
+        for node, other in ((left, right), (right, left)):
+            if self.naive_is_utc or node.data_type != TIMESTAMP or not other.is_literal or other.value is None:
+                continue
+            if other.data_type in (DATE, TIMESTAMP_NTZ) or (other.data_type == STRING and _is_naive(other.value)):
+                raise refuse(f"{what} of a timestamp and {str(other.value)!r}, which has no offset or Z,")
+
+    def _between(self, tree: Between) -> Bound:
+        parts = (tree.operand, tree.low, tree.high)
+        for part in parts:
+            if isinstance(part, Name) and self._moment(part) is None and (bound := self._column(part)).char_length:
+                raise CallError(
+                    f"Column {bound.name} is char({bound.char_length}), which Spark compares without padding in "
+                    "BETWEEN. Write the two comparisons, joined by AND."
+                )
+        if isinstance(tree.operand, Name):
+            low, high = Comparison(">=", tree.operand, tree.low), Comparison("<=", tree.operand, tree.high)
+            return BoundAnd(self._comparison(low), self._comparison(high))
+        value, least, most = map(self.node, parts)
+        found = logic.conjunction(self._compared(">=", value, least), self._compared("<=", value, most))
+        return self._value(tree, found)
+
+    def _in(self, tree: In) -> Bound:
+        if not (tree.values or tree.others):
+            if isinstance(tree.operand, Name):
+                self._column(tree.operand)
+            return BoundConstant(False)
+        if not isinstance(tree.operand, Name) or tree.others or self._moment(tree.operand) is not None:
+            return self._value(tree, self._looked_up(self.node(tree.operand), tree))
+        column = self._column(tree.operand)
+        if not all(_is_exact_value(value, column.data_type) for value in _of_kind(float, tree.values)):
+            return self._value(tree, self._looked_up(self._column_node(column), tree))
+        try:
+            values = coerced_values(tree.values, column.data_type, column.name)
+        except CallError as error:
+            try:
+                return self._value(tree, self._looked_up(self._column_node(column), tree))
+            except CallError:
+                raise error from None
+        if column.char_length is not None:
+            if None in values:
+                raise CallError(
+                    f"Column {column.name} is char({column.char_length}), which Spark compares without padding where "
+                    "a list has a NULL. Leave the NULL out."
+                )
+            width = max(column.char_length, *map(len, values))
+            values = tuple(value.ljust(width) for value in values)
+        return BoundIn(column, values, ValueSet.of(values, column.data_type))
+
+    def _looked_up(self, value: Node, tree: In) -> Node:
+        choices = [*map(self.node, map(Literal, tree.values)), *map(self.node, tree.others)]
+        for choice in choices:
+            self._check_zones("IN", value, choice)
+        return comparisons.is_in(value, choices)
+
+    def _starts_with(self, name: Name, prefix: str) -> Bound:
+        column = self._column(name)
+        if column.data_type != STRING:
+            raise CallError(
+                f"Column {column.name} is {column.data_type}, and startswith and LIKE compare strings only."
+            )
+        return BoundStartsWith(column, prefix)
+
+    # ---------------------------------------------------------------------------------------------- values
+
+    def node(self, tree: Expression) -> Node:
+        """A value of each row."""
+        if isinstance(tree, Name):
+            return self._moment(tree) or self._column_node(self._column(tree))
+        if isinstance(tree, Literal):
+            return self._literal(self._in_zone(tree))
+        if isinstance(tree, Arithmetic):
+            left, right = self.node(tree.left), self.node(tree.right)
+            if tree.operator == "||":
+                return text.concat(left, right)
+            return arithmetic.arithmetic(tree.operator, left, right)
+        if isinstance(tree, Negative):
+            return arithmetic.negative(self.node(tree.operand))
+        if isinstance(tree, Call):
+            return self._call(tree)
+        if isinstance(tree, Cast):
+            return casts.cast(self.node(tree.operand), tree.data_type)
+        if isinstance(tree, Case):
+            return self._case(tree)
+        if isinstance(tree, IsBoolean):
+            return logic.is_boolean(self.node(tree.operand), tree.wanted)
+        if isinstance(tree, IsNull) and not isinstance(tree.operand, Name):
+            return logic.is_null(self.node(tree.operand))
+        if isinstance(tree, Like):
+            return comparisons.like(self.node(tree.operand), self.node(tree.pattern))
+        if isinstance(tree, StartsWith) and not isinstance(tree.operand, Name):
+            return comparisons.starts_with(self.node(tree.operand), tree.prefix)
+        if isinstance(tree, (And, Or)):
+            join = logic.conjunction if isinstance(tree, And) else logic.disjunction
+            return join(self.node(tree.left), self.node(tree.right))
+        if isinstance(tree, Not):
+            return logic.negation(self.node(tree.operand))
+        if isinstance(tree, (Comparison, In, Between, IsNull, StartsWith)):
+            return self.condition(tree).node
+        raise CallError(f"{tree!r} is not an expression.")
+
+    def _call(self, tree: Call) -> Node:
+        if not tree.arguments:
+            moment = self._moment(Name((tree.name,)))
+            if moment is not None:
+                return moment
+        return registry.call(tree.name, [self.node(each) for each in tree.arguments])
+
+    def _case(self, tree: Case) -> Node:
+        subject = None if tree.subject is None else self.node(tree.subject)
+        branches = []
+        for when, then in tree.branches:
+            condition = self.node(when)
+            if subject is not None:
+                condition = self._compared("=", subject, condition)
+            branches.append((condition, self.node(then)))
+        return conditional.case(branches, nodes.NULL if tree.otherwise is None else self.node(tree.otherwise))
+
+    def _literal(self, literal: Literal) -> Node:
+        value, data_type = literal.value, literal.data_type
+        if data_type is not None:
+            return nodes.literal(value, data_type)
+        if value is None:
+            return nodes.NULL
+        if isinstance(value, (int, decimal.Decimal)) and not isinstance(value, bool):
+            return nodes.number(value)
+        if isinstance(value, datetime.datetime):
+            return nodes.literal(value, TIMESTAMP if value.tzinfo else TIMESTAMP_NTZ)
+        for kind, its_type in _NATURAL.items():
+            if isinstance(value, kind):
+                return nodes.literal(value, its_type)
+        raise refuse(f"The literal {value!r}")
+
+    def _in_zone(self, literal: Literal) -> Literal:
+        """A timestamp literal of which the text names no zone: in UTC, or as what it may be compared with."""
+        value = literal.value
+        if literal.data_type != TIMESTAMP or not isinstance(value, datetime.datetime) or value.tzinfo is not None:
+            return literal
+        if self.naive_is_utc:
+            return Literal(value.replace(tzinfo=datetime.timezone.utc), TIMESTAMP)
+        return Literal(value)
+
+    def _moment(self, name: Name) -> Node | None:
+        """CURRENT_TIMESTAMP and its like, if ``name`` is one of them and no column."""
+        folded = name.path[0].lower()
+        if folded not in _MOMENTS or len(name.path) > 1 or name.is_quoted or self.schema.find(folded) is not None:
+            return None
+        if self.now is None:
+            raise refuse(f"The function {name.path[0]}, whose value is another one each time,")
+        if folded in ("current_timestamp", "now"):
+            return nodes.literal(self.now, TIMESTAMP)
+        return nodes.literal(self.now.date(), DATE)
+
+    # --------------------------------------------------------------------------------------------- columns
+
+    def _column(self, name: Name) -> BoundColumn:
+        fields = find_fields(name.path, self.schema)
+        column = _bound_column(fields)
+        _check_comparable(column, fields)
+        return self._noted(column)
+
+    def _noted(self, column: BoundColumn) -> BoundColumn:
+        return self.columns.setdefault(column.path, column)
+
+    def _column_node(self, column: BoundColumn) -> Node:
+        return nodes.column(column.path, column.data_type, column.char_length)
+
+
+_MOMENTS = ("current_timestamp", "now", "current_date", "curdate")
+# bool before int; datetime is taken care of before date.
+_NATURAL: dict[type, DataType] = {
+    bool: BOOLEAN,
+    float: DOUBLE,
+    str: STRING,
+    bytes: BINARY,
+    bytearray: BINARY,
+    datetime.date: DATE,
+}
+
+
+def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound:
+    """A column beside a value of its type, or null."""
+    if operator == "<=>" and value is None:
+        return BoundIsNull(column)
+    if operator == "<=>":
+        return BoundAnd(BoundNot(BoundIsNull(column)), BoundComparison("=", column, value))
+    return BoundConstant(None) if value is None else BoundComparison(operator, column, value)
+
+
+def _is_exact(literal: Literal, data_type: DataType) -> bool:
+    """Whether reading a literal as a value of a column's type gives what Spark gives, which widens both."""
+    if literal.data_type == FLOAT:
+        return False
+    return not isinstance(literal.value, float) or _is_exact_value(literal.value, data_type, literal.data_type)
+
+
+def _is_exact_value(value: float, data_type: DataType, declared: DataType | None = None) -> bool:
+    if data_type in INTEGRAL:
+        return abs(value) <= _EXACT_IN_DOUBLE
+    # A number of Python is the decimal that it is written as; a double of SQL makes a double of the column.
+    return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
+
+
+def _of_kind(kind: type, values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, kind)]
+
+
+def _is_naive(value: str) -> bool:
+    try:
+        return parse_iso(value).tzinfo is None
+    except InvalidTimestampError:
+        return False

@@ -1,0 +1,322 @@
+"""Expressions that are bound to a schema: columns with their types, literals of the columns' types. Pure.
+
+The condition that ``bind`` gives is a tree of AND and OR over leaves; negations are pushed into the leaves, so that
+each leaf can be judged by itself. A comparison of one column with literals is a ``ColumnCondition``, which data
+skipping knows; any other condition is a ``BoundValue``. Each gives the node that evaluates it, so that all are
+evaluated in one way. Two are equal when they say the same of the same columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from deltalog.expressions.comparison import ValueSet, compare
+from deltalog.expressions.functions import logic, nodes
+from deltalog.expressions.functions.nodes import Node
+from deltalog.expressions.functions.types import BOOLEAN
+from deltalog.expressions.tree import (
+    NEGATED,
+    And,
+    Comparison,
+    Expression,
+    In,
+    IsBoolean,
+    IsNull,
+    Literal,
+    Name,
+    Not,
+    Operator,
+    Or,
+    StartsWith,
+    walked,
+)
+from deltalog.protocol.char_varchar import padded
+from deltalog.protocol.column_paths import path_text
+from deltalog.protocol.schema import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class BoundColumn:
+    """A column, with its names as the schema has them.
+
+    ``char_length``: n of a column char(n), whose values are compared as they are when padded with blanks to n
+    characters.
+    """
+
+    path: tuple[str, ...]
+    data_type: DataType
+    char_length: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The column in messages."""
+        return path_text(self.path)
+
+    @property
+    def expression(self) -> Name:
+        return Name(self.path)
+
+
+class Bound:
+    """A condition on the rows of one schema."""
+
+    __slots__ = ()
+
+    @property
+    def node(self) -> Node:
+        """What evaluates it."""
+        raise NotImplementedError
+
+    @property
+    def expression(self) -> Expression:
+        """The same as a tree without types, from which text is made."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAnd(Bound):
+    left: Bound
+    right: Bound
+
+    @property
+    def node(self) -> Node:
+        return logic.conjunction(self.left.node, self.right.node)
+
+    @property
+    def expression(self) -> Expression:
+        return And(self.left.expression, self.right.expression)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOr(Bound):
+    left: Bound
+    right: Bound
+
+    @property
+    def node(self) -> Node:
+        return logic.disjunction(self.left.node, self.right.node)
+
+    @property
+    def expression(self) -> Expression:
+        return Or(self.left.expression, self.right.expression)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundNot(Bound):
+    """NOT of a leaf."""
+
+    operand: Bound
+
+    @property
+    def node(self) -> Node:
+        return logic.negation(self.operand.node)
+
+    @property
+    def expression(self) -> Expression:
+        return Not(self.operand.expression)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundConstant(Bound):
+    """True, false, or None for unknown."""
+
+    value: bool | None
+
+    @property
+    def node(self) -> Node:
+        return nodes.literal(self.value, BOOLEAN)
+
+    @property
+    def expression(self) -> Expression:
+        return Literal(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundComparison(Bound):
+    """A column beside a value of its type, which is not null; the operator is not ``<=>``."""
+
+    operator: Operator
+    column: BoundColumn
+    value: Any
+
+    @property
+    def width(self) -> int | None:
+        """To how many characters a column char(n) is padded: as the literal is, which has n or more."""
+        return None if self.column.char_length is None else len(self.value)
+
+    @property
+    def node(self) -> Node:
+        operator, value, data_type = self.operator, self.value, self.column.data_type
+        return _over(self.column, self.width, lambda values: compare(values, operator, value, data_type))
+
+    @property
+    def expression(self) -> Expression:
+        return Comparison(self.operator, self.column.expression, Literal(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundIn(Bound):
+    """A column beside values of its type. ``found``: the values as they are looked up."""
+
+    column: BoundColumn
+    values: tuple[Any, ...]
+    found: ValueSet = field(compare=False, repr=False)
+
+    @property
+    def width(self) -> int | None:
+        """As that of BoundComparison."""
+        return None if self.column.char_length is None else len(self.values[0])
+
+    @property
+    def node(self) -> Node:
+        return _over(self.column, self.width, self.found.contains)
+
+    @property
+    def expression(self) -> Expression:
+        return In(self.column.expression, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundIsNull(Bound):
+    column: BoundColumn
+
+    @property
+    def node(self) -> Node:
+        return _over(self.column, None, pc.is_null)
+
+    @property
+    def expression(self) -> Expression:
+        return IsNull(self.column.expression)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStartsWith(Bound):
+    column: BoundColumn
+    prefix: str
+
+    @property
+    def width(self) -> int | None:
+        return self.column.char_length
+
+    @property
+    def node(self) -> Node:
+        prefix = self.prefix
+        return _over(self.column, self.width, lambda values: pc.starts_with(values, prefix))
+
+    @property
+    def expression(self) -> Expression:
+        return StartsWith(self.column.expression, self.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundValue(Bound):
+    """Any other condition. ``tree``: as it was written, with columns as the schema spells them."""
+
+    tree: Expression
+    columns: tuple[BoundColumn, ...]
+    compiled: Node = field(compare=False, repr=False)
+
+    @property
+    def node(self) -> Node:
+        return self.compiled
+
+    @property
+    def expression(self) -> Expression:
+        return self.tree
+
+
+# What data skipping knows: one column beside literals.
+ColumnCondition = BoundComparison | BoundIn | BoundIsNull | BoundStartsWith
+
+
+def _over(column: BoundColumn, width: int | None, kernel: Any) -> Node:
+    path = column.path
+    if width is None:
+        return Node(BOOLEAN, lambda rows: kernel(rows.columns[path]))
+    return Node(BOOLEAN, lambda rows: kernel(padded(rows.columns[path], width)))
+
+
+def negated(bound: Bound) -> Bound:
+    """NOT of a condition, pushed into its leaves."""
+    if isinstance(bound, BoundAnd):
+        return BoundOr(negated(bound.left), negated(bound.right))
+    if isinstance(bound, BoundOr):
+        return BoundAnd(negated(bound.left), negated(bound.right))
+    if isinstance(bound, BoundNot):
+        return bound.operand
+    if isinstance(bound, BoundConstant):
+        return BoundConstant(None if bound.value is None else not bound.value)
+    if isinstance(bound, BoundComparison):
+        return BoundComparison(NEGATED[bound.operator], bound.column, bound.value)
+    return BoundNot(bound)
+
+
+def complement(bound: Bound) -> Bound:
+    """True for exactly the rows for which a condition is not: where it is false, and where it is unknown."""
+    if isinstance(bound, BoundAnd):
+        return BoundOr(complement(bound.left), complement(bound.right))
+    if isinstance(bound, BoundOr):
+        return BoundAnd(complement(bound.left), complement(bound.right))
+    if isinstance(bound, BoundConstant):
+        return BoundConstant(bound.value is not True)
+    if isinstance(bound, BoundIsNull):
+        return BoundNot(bound)
+    inner = bound.operand if isinstance(bound, BoundNot) else bound
+    if isinstance(inner, BoundIsNull):
+        return inner
+    if isinstance(inner, BoundValue):
+        wanted = inner is bound
+        holds = BoundValue(IsBoolean(inner.tree, wanted), inner.columns, logic.is_boolean(inner.node, wanted))
+        return BoundNot(holds)
+    if isinstance(inner, BoundIn) and None in inner.values:
+        if inner is not bound:
+            return BoundConstant(True)  # NOT IN of a list with null is never true
+        others = tuple(value for value in inner.values if value is not None)
+        if not others:
+            return BoundConstant(True)  # nothing is IN (NULL)
+        inner = bound = BoundIn(inner.column, others, inner.found.without_null())
+    assert isinstance(inner, (BoundComparison, BoundIn, BoundStartsWith))
+    return BoundOr(negated(bound), BoundIsNull(inner.column))
+
+
+def leaves_of(bound: Bound) -> Iterator[Bound]:
+    """The conditions that AND, OR and NOT combine."""
+    todo = [bound]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, (BoundAnd, BoundOr)):
+            todo += [each.left, each.right]
+        elif isinstance(each, BoundNot):
+            todo.append(each.operand)
+        else:
+            yield each
+
+
+def columns_of(bound: Bound) -> list[BoundColumn]:
+    """The columns that a condition checks, each once."""
+    found: dict[tuple[str, ...], BoundColumn] = {}
+    for leaf in leaves_of(bound):
+        for column in _columns(leaf):
+            found.setdefault(column.path, column)
+    return list(found.values())
+
+
+def _columns(leaf: Bound) -> Iterable[BoundColumn]:
+    if isinstance(leaf, BoundValue):
+        return leaf.columns
+    return (leaf.column,) if isinstance(leaf, ColumnCondition) else ()
+
+
+def number_of_values(bound: Bound) -> int:
+    """How many values the lists of a condition have."""
+    found = 0
+    for leaf in leaves_of(bound):
+        if isinstance(leaf, BoundIn):
+            found += len(leaf.values)
+        elif isinstance(leaf, BoundValue):
+            found += sum(len(each.values) for each in walked(leaf.tree) if isinstance(each, In))
+    return found

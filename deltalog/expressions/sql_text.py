@@ -1,0 +1,148 @@
+"""Trees as SQL text in Spark's dialect, for the log, for messages, and for other processes. Pure.
+
+``sql.parse`` reads it. A literal whose text would mean another value is written all the same: who relies on the text
+parses and binds it, and compares.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from typing import Any
+
+from deltalog.errors import CallError
+from deltalog.expressions.functions.types import (
+    BYTE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    TIMESTAMP,
+)
+from deltalog.expressions.tree import (
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Comparison,
+    Expression,
+    In,
+    IsBoolean,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Negative,
+    Not,
+    Or,
+    StartsWith,
+)
+from deltalog.protocol.schema import DataType
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHOWN_CHARS, _SHOWN_VALUES = 1000, 1000
+_SUFFIXES: dict[DataType, str] = {BYTE: "Y", SHORT: "S", LONG: "L", FLOAT: "F", DOUBLE: "D"}
+_TYPE_NAMES: dict[DataType, str] = {BYTE: "TINYINT", SHORT: "SMALLINT", INTEGER: "INT", LONG: "BIGINT"}
+
+
+def shown(where: Expression | str) -> str:
+    """A condition in messages and in the log, where a long list of values is not written in full."""
+    text = where if isinstance(where, str) else to_sql(where, _SHOWN_VALUES)
+    return text if len(text) <= 10 * _SHOWN_CHARS else f"{text[: 10 * _SHOWN_CHARS]}…"
+
+
+def to_sql(tree: Expression, most: int | None = None) -> str:
+    """An expression as text; ``most`` values of a list are written, then dots."""
+
+    def text(part: Expression) -> str:
+        return to_sql(part, most)
+
+    if isinstance(tree, Name):
+        return _name(tree)
+    if isinstance(tree, Literal):
+        return _literal(tree)
+    if isinstance(tree, (And, Or)):
+        return f"({text(tree.left)} {'AND' if isinstance(tree, And) else 'OR'} {text(tree.right)})"
+    if isinstance(tree, Not):
+        return f"(NOT {text(tree.operand)})"
+    if isinstance(tree, (Comparison, Arithmetic)):
+        return f"({text(tree.left)} {tree.operator} {text(tree.right)})"
+    if isinstance(tree, IsNull):
+        return f"({text(tree.operand)} IS NULL)"
+    if isinstance(tree, IsBoolean):
+        return f"({text(tree.operand)} IS {'TRUE' if tree.wanted else 'FALSE'})"
+    if isinstance(tree, In):
+        return _in(tree, most)
+    if isinstance(tree, Between):
+        return f"({text(tree.operand)} BETWEEN {text(tree.low)} AND {text(tree.high)})"
+    if isinstance(tree, StartsWith):
+        if any(mark in tree.prefix for mark in "%_\\"):
+            return f"startswith({text(tree.operand)}, {_value(tree.prefix)})"
+        return f"({text(tree.operand)} LIKE {_value(tree.prefix + '%')})"
+    if isinstance(tree, Like):
+        return f"({text(tree.operand)} LIKE {text(tree.pattern)})"
+    if isinstance(tree, Negative):
+        return f"(- {text(tree.operand)})"
+    if isinstance(tree, Call):
+        return f"{tree.name}({', '.join(map(text, tree.arguments))})"
+    if isinstance(tree, Cast):
+        return f"CAST({text(tree.operand)} AS {_TYPE_NAMES.get(tree.data_type, str(tree.data_type).upper())})"
+    if isinstance(tree, Case):
+        return _case(tree, most)
+    raise CallError(f"{tree!r} is not an expression.")
+
+
+def _in(tree: In, most: int | None) -> str:
+    if not (tree.values or tree.others):
+        return "false"
+    texts = [_value(value) for value in tree.values[:most]]
+    if len(texts) < len(tree.values):
+        texts.append("…")
+    texts += [to_sql(each, most) for each in tree.others]
+    return f"({to_sql(tree.operand, most)} IN ({', '.join(texts)}))"
+
+
+def _case(tree: Case, most: int | None) -> str:
+    words = ["CASE"] if tree.subject is None else ["CASE", to_sql(tree.subject, most)]
+    for when, then in tree.branches:
+        words += ["WHEN", to_sql(when, most), "THEN", to_sql(then, most)]
+    if tree.otherwise is not None:
+        words += ["ELSE", to_sql(tree.otherwise, most)]
+    return f"({' '.join([*words, 'END'])})"
+
+
+def _name(name: Name) -> str:
+    quoted = (part if _PLAIN_NAME.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in name.path)
+    return ".".join(quoted)
+
+
+def _literal(literal: Literal) -> str:
+    value, data_type = literal.value, literal.data_type
+    if data_type in _SUFFIXES and math.isfinite(value):
+        return f"{value}{_SUFFIXES[data_type]}"
+    if data_type == TIMESTAMP and isinstance(value, datetime.datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    return _value(value)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, (bytes, bytearray)):
+        return f"X'{value.hex().upper()}'"
+    if isinstance(value, datetime.datetime):
+        kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+        return f"{kind} '{value.isoformat(sep=' ')}'"
+    if isinstance(value, datetime.date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"DOUBLE('{value}')"
+    return str(value)
