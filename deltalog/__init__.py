@@ -77,7 +77,6 @@ from deltalog.expressions.tree import Predicate
 from deltalog.log.cleanup import CleanupDecision, CleanupReport
 from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
 from deltalog.log.history import CommitEntry, TimestampExplanation
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.contract.staging import StagedFiles, WriteOptions
 from deltalog.operations.contract.stream import StreamWriter
 from deltalog.operations.restore import RestoreResult
@@ -89,6 +88,7 @@ from deltalog.protocol.schema_enforcement import holds_all, merge_schemas
 from deltalog.protocol.timestamps import CommitAt, Enablement
 from deltalog.read.changes import ChangeFile, Changes
 from deltalog.read.scan import Scan
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
 from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
 from deltalog.storage.dynamodb import DynamoCommit

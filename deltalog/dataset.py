@@ -13,7 +13,6 @@ from deltalog.environment import Environment
 from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.stream import StreamWriter
@@ -22,6 +21,7 @@ from deltalog.operations.input_streams import as_reader
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import StructType
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.registry import Location
 from deltalog.table import DeltaTable
 

@@ -25,8 +25,8 @@ from deltalog.log.cleanup import CleanupReport, clean_up
 from deltalog.log.commit_summary import CommitSummary, summary_of
 from deltalog.log.compaction import write_compaction
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
+from deltalog.log.loader import load, load_latest
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import Snapshot, load, load_latest
 from deltalog.operations import alterations, constraints, protocol_changes
 from deltalog.operations.append import append
 from deltalog.operations.contract import staging, stream
@@ -46,6 +46,7 @@ from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms, to_iso
 from deltalog.read.changes import Changes
 from deltalog.read.origin import Read, decoded, origin_in
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import FileMeta, real_url
 from deltalog.storage.registry import Location, open_store
 
@@ -128,7 +129,7 @@ class DeltaTable:
         and 1 GET for each commit after it.
         """
         reader = LogReader(open_location(url, **storage_options), allowed_paths)
-        return cls(reader, environment or Environment(), load_latest(reader))
+        return cls(reader, environment or Environment(), Snapshot(load_latest(reader)))
 
     @classmethod
     def exists(cls, url: Location, **storage_options: Any) -> bool:
@@ -255,14 +256,14 @@ class DeltaTable:
             history = LogHistory(self._reader)
             found = history.version_at(to_epoch_ms(timestamp))
             if found.version == history.latest.version:
-                return history.latest.asked_for()
-            return load(self._reader, history.listing, found.version).asked_for()
+                return Snapshot(history.latest, is_time_travel=True)
+            return Snapshot(load(self._reader, history.listing, found.version), is_time_travel=True)
         latest = self._refresh()
         if version is None:
             return latest
         if version == latest.version:
-            return latest.asked_for()
-        return load(self._reader, self._reader.list_from(), version).asked_for()
+            return latest.as_time_travel()
+        return Snapshot(load(self._reader, self._reader.list_from(), version), is_time_travel=True)
 
     def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> CommitAt:
         """The version that was current at a point in time, with its own time and the clock that counts for it.
@@ -316,7 +317,7 @@ class DeltaTable:
         if from_version > last.version and not between:
             raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
         first = load(self._reader, history.listing, from_version)
-        return Changes(first, last, history.latest, history.commit_at)
+        return Changes(Snapshot(first), Snapshot(last), Snapshot(history.latest), history.commit_at)
 
     # ------------------------------------------------------------------------------------------- writing
 
@@ -372,7 +373,7 @@ class DeltaTable:
         if version == latest.version:
             return latest
         try:
-            return load(self._reader, self._reader.list_from(), version)
+            return Snapshot(load(self._reader, self._reader.list_from(), version))
         except VersionNotFoundError as error:
             raise gone_since(version, latest.version, self.url) from error
 
@@ -824,13 +825,13 @@ class DeltaTable:
         snapshot = self._writable()
         environment = self._environment
         written = write_checkpoint(
-            snapshot,
+            snapshot.log,
             environment.clock_ms(),
             new_uuid=environment.new_uuid,
             top_level=top_level,
             sidecar_rows=sidecar_rows,
         )
-        self._advance(snapshot.rebased_on(written))
+        self._advance(Snapshot(snapshot.log.rebased_on(written)))
 
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
         """Write a log compaction file: a run of commits as one file, which readers may read in their place.
@@ -840,7 +841,7 @@ class DeltaTable:
         commits are gone, UnsupportedFeatureError, StoreError. Cost: as ``snapshot``, 1 GET for each commit, 1 PUT.
         """
         snapshot = self._writable()
-        start = snapshot.segment.checkpoint_version + 1 if from_version is None else from_version
+        start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
         end = snapshot.version if to_version is None else to_version
         if from_version is None and to_version is None and end <= start:
             return None
@@ -887,7 +888,7 @@ class DeltaTable:
                 self._tip = (latest.version, tip)
                 self._mark_seen()
                 return latest
-        fresh = load_latest(self._reader)
+        fresh = Snapshot(load_latest(self._reader))
         with _MOVING:
             # Where another thread has moved the handle meanwhile, only a later version moves it on.
             if self._latest is latest or fresh.version > self._latest.version:
@@ -908,4 +909,4 @@ class DeltaTable:
 
 
 def _opened_again(cls: type[DeltaTable], reader: LogReader, environment: Environment) -> DeltaTable:
-    return cls(reader, environment, load_latest(reader))
+    return cls(reader, environment, Snapshot(load_latest(reader)))

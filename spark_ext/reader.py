@@ -74,7 +74,7 @@ def read_changes(
     table = _open(path, allowed_paths)
     changes = table.changes(first, last, from_timestamp=since, to_timestamp=until)
     rows = scan(spark, Layout.of(changes.snapshot), entries.of_changes(changes), changes=True)
-    return marked(rows, changes.snapshot.asked_for())  # the changes of versions that there are stay as they are
+    return marked(rows, changes.snapshot.as_time_travel())  # the changes of versions that there are stay as they are
 
 
 class Reader:

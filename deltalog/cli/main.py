@@ -458,7 +458,7 @@ def checkpoint(
         opened = _open(table)
         opened.checkpoint(top_level="json" if v2_json else "parquet")
         snapshot = opened.snapshot()
-    found = snapshot.segment.checkpoint
+    found = snapshot.log.segment.checkpoint
     assert found is not None
     if as_json:
         out.document({"version": found.version, "names": list(found.names), "num_files": snapshot.num_files})

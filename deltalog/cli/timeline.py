@@ -67,7 +67,7 @@ def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
             "name": latest.metadata.name,
             "description": latest.metadata.description,
             "id": latest.metadata.id,
-            "partition_columns": list(latest.partition_columns),
+            "partition_columns": list(latest.metadata.partition_columns),
         },
         "in_commit_timestamps": {
             "enabled": latest.in_commit_timestamps_enabled,

@@ -17,8 +17,8 @@ from deltalog.commit.attempt import Attempt
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import CommitStateUnknownError
-from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.paths import commit_path
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore, PutOutcome
 
 

@@ -20,10 +20,10 @@ from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.checksum import encode_checksum
 from deltalog.log.cleanup import clean_up
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import CHECKPOINT_INTERVAL, ENABLE_EXPIRED_LOG_CLEANUP
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
+from deltalog.read.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ def after_commit(snapshot: Snapshot, result: CommitResult, environment: Environm
         _write_checksum(snapshot, result)
     with standing(fact, "a checkpoint of it"):
         if _is_checkpoint_due(snapshot):
-            written = write_checkpoint(snapshot, environment.clock_ms(), new_uuid=environment.new_uuid)
-            snapshot = snapshot.rebased_on(written)
+            written = write_checkpoint(snapshot.log, environment.clock_ms(), new_uuid=environment.new_uuid)
+            snapshot = Snapshot(snapshot.log.rebased_on(written))
             with standing(fact, "log clean-up"):
                 _clean_up(snapshot, environment.clock_ms())
     return snapshot
@@ -78,10 +78,10 @@ _cleaned: weakref.WeakKeyDictionary[LogReader, int] = weakref.WeakKeyDictionary(
 
 
 def _write_checksum(snapshot: Snapshot, result: CommitResult) -> None:
-    totals = snapshot.known_totals
+    totals = snapshot.log.cache.known_totals
     if totals is None:
         return
-    data = encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms)
+    data = encode_checksum(snapshot.log.state, totals, result.txn_id, result.in_commit_timestamp_ms)
     # Readers check it against the commit, so it need not survive a crash: no fsync on the hot path.
     snapshot.reader.store.put(checksum_path(snapshot.version), data, durable=False)
 

@@ -17,9 +17,10 @@ from deltalog.errors import (
     VersionNotFoundError,
 )
 from deltalog.log.commit_decoder import garbage_collection_paused
+from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Listing, recreatable_versions
-from deltalog.log.snapshot import Snapshot, load
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.parallel import Lazy
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.paths import commit_path
@@ -51,7 +52,7 @@ class LogHistory:
     def __init__(self, reader: LogReader, *, stat: bool = False) -> None:
         self.reader = reader
         self.listing: Listing = reader.list_from(stat=stat)
-        self.latest: Snapshot = load(reader, self.listing, None)
+        self.latest: LogSnapshot = load(reader, self.listing)
         # What was read to load the latest version is not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
 

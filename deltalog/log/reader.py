@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from deltalog.errors import (
+    InvalidCheckpointError,
     InvalidCommitError,
     MissingInCommitTimestampError,
     MissingVersionError,
     ObjectNotFoundError,
+    VersionNotFoundError,
 )
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.checksum import VersionChecksum, decode_checksum
 from deltalog.log.commit_decoder import decode_commits
-from deltalog.log.replay import Commits
-from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, parse_listing, parse_names
+from deltalog.log.replay import Commits, PartialState, State, advance
+from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, choose_segment, parse_listing, parse_names
+from deltalog.log.table_totals import Totals
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info
 from deltalog.protocol.paths import (
@@ -65,6 +68,38 @@ class LogReader:
             if any(c.version >= hint for c in listing.checkpoints):
                 return listing
         return self.list_from()
+
+    def segment(
+        self,
+        listing: Listing,
+        version: int | None = None,
+        unusable: Collection[Checkpoint] = (),
+        failure: InvalidCheckpointError | None = None,
+    ) -> Segment:
+        """The segment of a version (None: the latest) without the ``unusable`` checkpoints; where a listing does not
+        reach back far enough for it, from the whole log.
+
+        ``failure``: what made the last of those checkpoints unusable, and is raised where no segment does without it.
+        Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
+        """
+        reaches_back = listing.commits[:1] == (0,)
+        try:
+            return choose_segment(listing, self.store.url, version, unusable)
+        except (MissingVersionError, VersionNotFoundError) as error:
+            if reaches_back:
+                raise (failure or error) from None
+        try:
+            return choose_segment(self.list_from(), self.store.url, version, unusable)
+        except (MissingVersionError, VersionNotFoundError) as error:
+            raise (failure or error) from None
+
+    def replay(self, segment: Segment) -> tuple[State, Commits]:
+        """The state that a segment amounts to, and the commits after its checkpoint. Raises InvalidCheckpointError,
+        InvalidCommitError, MissingVersionError, CorruptTableError. Cost: the small columns of the checkpoint, and as
+        ``segment_commits``."""
+        base = PartialState() if segment.checkpoint is None else self.checkpoint(segment.checkpoint).state()
+        commits = self.segment_commits(segment)
+        return advance(base, commits.actions).complete(self.store.url, segment.version), commits
 
     def commit(self, version: int) -> CommitActions:
         """Raises InvalidCommitError, MissingVersionError. Cost: 1 GET."""
@@ -148,6 +183,18 @@ class LogReader:
             return decode_checksum(self.store.get(checksum_path(version)))
         except ObjectNotFoundError:
             return None
+
+    def checksum_state(self, version: int) -> tuple[State, Totals, int | None] | None:
+        """The state, the totals and the in-commit timestamp of a version by its ``.crc``. None without one that can be
+        read, holds the whole state, and is that of this very commit. Cost: 2 GETs, of the ``.crc`` and of 4 KiB."""
+        checksum = self.checksum(version)
+        state = None if checksum is None else checksum.state()
+        if checksum is None or state is None:
+            return None
+        info = self.commit_info(version)
+        if info is None or not checksum.matches(info):
+            return None
+        return state, checksum.totals, info.in_commit_timestamp_ms
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointReader:
         """A reader of one of the log's checkpoints. Cost: none."""

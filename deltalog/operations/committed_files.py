@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import strings
 from deltalog.errors import FilesCommittedError, MissingVersionError
-from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.paths import are_ordinary
+from deltalog.read.snapshot import Snapshot
 
 # So many commits are read one by one; beyond that the state of the table costs less.
 _FEW_COMMITS = 100
@@ -39,7 +39,7 @@ def check_never_committed(snapshot: Snapshot, since: int | None, names: Collecti
     named as in the log, whether it is live still or was removed. ``outcome``: what the error says was not done.
 
     Cost: 1 GET for each version since; where these are more than a hundred, or gone from the log, as ``Snapshot.files``
-    and ``Snapshot.tombstones``, which do not know of files that were removed long ago.
+    and ``FileCache.tombstones``, which do not know of files that were removed long ago.
     """
     wanted = set(names)
     if since is not None and snapshot.version - since <= _FEW_COMMITS:
@@ -51,7 +51,7 @@ def check_never_committed(snapshot: Snapshot, since: int | None, names: Collecti
             return
         except MissingVersionError:
             pass  # the log was cleaned up
-    for files in (snapshot.files(["path"]), snapshot.tombstones(0)):
+    for files in (snapshot.files(["path"]), snapshot.log.cache.tombstones(0)):
         for path in _among(files["path"], wanted):
             raise _committed(snapshot, path, None, outcome)
 

@@ -13,13 +13,13 @@ import msgspec
 from deltalog.commit.conflicts import replace_configuration
 from deltalog.commit.validate import as_read_back
 from deltalog.errors import CallError, InvalidPropertyError
-from deltalog.log.snapshot import Snapshot
 from deltalog.protocol import column_mapping, features, metadata_update
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, check_assignment
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import check_column_names
+from deltalog.read.snapshot import Snapshot
 
 
 class MetadataChanges:

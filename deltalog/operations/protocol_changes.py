@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, UnsupportedFeatureError
+from deltalog.log.file_cache import FileCache
+from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import add_actions
 from deltalog.log.segment import Checkpoint
-from deltalog.log.snapshot import Snapshot, load
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
@@ -41,6 +42,7 @@ from deltalog.protocol.properties import (
 )
 from deltalog.protocol.schema import uses_type
 from deltalog.protocol.widening import TYPE_CHANGES_KEY
+from deltalog.read.snapshot import Snapshot
 
 _COMMITS_AT_ONCE = 256
 
@@ -163,13 +165,13 @@ def _last_trace(snapshot: Snapshot, removal: Removal) -> int | None:
                 return commit.version
     if listing.checkpoints and (not versions or versions[0] > 0):
         oldest = load(reader, listing, listing.checkpoints[0].version)
-        if removal.uses(oldest.metadata) or (removal.vectors and _has_vectors(oldest)):
+        if removal.uses(oldest.metadata) or (removal.vectors and _has_vectors(oldest.cache)):
             return oldest.version
     return None
 
 
-def _has_vectors(snapshot: Snapshot) -> bool:
-    tables = (snapshot.files(["deletion_vector"]), snapshot.tombstones(-1))
+def _has_vectors(cache: FileCache) -> bool:
+    tables = (cache.files(["deletion_vector"]), cache.tombstones(-1))
     return any(table["deletion_vector"].null_count < table.num_rows for table in tables)
 
 

@@ -21,7 +21,6 @@ from deltalog.commit_result import CommitResult
 from deltalog.errors import InvalidDataFileError
 from deltalog.log.file_statistics import live_rows_of_each
 from deltalog.log.replay import add_actions, files_without
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import column_mapping, deletion_vectors, features, metadata_update, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
@@ -31,6 +30,7 @@ from deltalog.protocol.properties import (
     ENABLEMENT_TIMESTAMP_KEY,
     ENABLEMENT_VERSION_KEY,
 )
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.table_files import TableFiles
 
 _HEAD_THREADS, _HEADS_AT_ONCE = 16, 32

@@ -26,7 +26,6 @@ from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.log.file_statistics import live_rows
 from deltalog.log.replay import add_actions
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.data_files import conformed
 from deltalog.operations.deletion_vector_writer import masked_statistics
 from deltalog.operations.input_streams import read_once
@@ -38,6 +37,7 @@ from deltalog.protocol.actions import AddFile
 from deltalog.protocol.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
 from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import split
+from deltalog.read.snapshot import Snapshot
 
 _METRICS = (
     "numRemovedFiles",

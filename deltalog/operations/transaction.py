@@ -44,11 +44,10 @@ from deltalog.expressions.bound import columns_of
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.log.loader import UnreadSnapshot
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import Commits, PartialState, advance, files_table
-from deltalog.log.segment import Segment
-from deltalog.log.snapshot import Snapshot, UnreadSnapshot
-from deltalog.log.table_totals import NO_FILES, totals_after
+from deltalog.log.replay import files_table
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.added_files import Examine
 from deltalog.operations.committed_files import check_not_live
 from deltalog.operations.metadata_changes import MetadataChanges
@@ -67,6 +66,7 @@ from deltalog.protocol.codec import CommitActions, canonical_json, json_text
 from deltalog.protocol.properties import ISOLATION_LEVEL
 from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import in_partitions, split
+from deltalog.read.snapshot import Snapshot
 
 # Text, or JSON values that are kept as text.
 UserMetadata = str | Mapping[str, Any] | None
@@ -450,7 +450,7 @@ class Transaction:
         """What comes after the commit. Whatever happens here, ``committed`` is its version and the handle knows it;
         where its snapshot cannot be built, it is read when it is looked at."""
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
-        snapshot: Snapshot = UnreadSnapshot(self.reader, committed.result.version)
+        snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version))
         try:
             with standing(fact, "building its snapshot"):
                 snapshot = self._following(committed)
@@ -533,18 +533,13 @@ class Transaction:
     def _following(self, committed: Landed) -> Snapshot:
         """The snapshot of the commit, from ours and the winners in between. Cost: none."""
         actions, ict_ms = committed.attempt.actions, committed.attempt.in_commit_timestamp_ms
-        snapshot = self.snapshot
-        if snapshot is None:
-            state = advance(PartialState(), [actions]).complete(self.reader.store.url, 0)
-            totals = totals_after(NO_FILES, actions)
-            segment = Segment(0, None, (0,), False)
-            return Snapshot(
-                self.reader, segment, state, totals=totals, commits=Commits([actions]), in_commit_timestamp_ms=ict_ms
-            )
+        if self.snapshot is None:
+            return Snapshot(LogSnapshot.created(self.reader, actions, ict_ms))
+        latest = self.snapshot.log
         for winner in committed.winners:
             info = winner.commit_info
-            snapshot = snapshot.after(winner, None if info is None else info.in_commit_timestamp_ms)
-        return snapshot.after(actions, ict_ms)
+            latest = latest.after(winner, None if info is None else info.in_commit_timestamp_ms)
+        return Snapshot(latest.after(actions, ict_ms))
 
     # -------------------------------------------------------------------------------------------- helpers
 

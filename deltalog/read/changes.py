@@ -15,7 +15,6 @@ from pyroaring import BitMap64
 
 from deltalog.arguments import checked
 from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, SchemaMismatchError
-from deltalog.log.snapshot import Snapshot
 from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.protocol import column_mapping, read_compatibility
@@ -25,6 +24,7 @@ from deltalog.protocol.paths import commit_name
 from deltalog.protocol.properties import ENABLE_CHANGE_DATA_FEED
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType
 from deltalog.protocol.timestamps import CommitAt
+from deltalog.read.snapshot import Snapshot
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 _LARGEST_MS = (2**63 - 1) // 1000  # in a column of microseconds

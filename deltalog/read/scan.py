@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -19,6 +19,7 @@ from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Predicate
 from deltalog.log.replay import FILES
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.protocol import row_tracking
@@ -28,9 +29,6 @@ from deltalog.protocol.schema import StructType, variants_as_text
 from deltalog.read.data_skipping import prune, statistics_leaves
 from deltalog.read.origin import Origin, tagged, text_of
 from deltalog.storage.base import real_url
-
-if TYPE_CHECKING:
-    from deltalog.log.snapshot import Snapshot
 
 VariantForm = Literal["binary", "json"]
 _FILE_COLUMNS = ["path", "partition_values", "deletion_vector", "base_row_id", "default_row_commit_version", "size"]
@@ -42,14 +40,18 @@ class Scan:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: LogSnapshot,
         columns: Sequence[str] | None = None,
         where: Predicate | str | None = None,
         variants: VariantForm = "binary",
+        *,
+        is_time_travel: bool = False,
     ) -> None:
+        """Not for users. ``is_time_travel``: the caller named the version or its time."""
         if variants not in ("binary", "json"):
             raise CallError(f"variants can be 'binary' or 'json', not {variants!r}.")
         self._snapshot = snapshot
+        self._is_time_travel = is_time_travel
         self._variants = variants
         configuration = snapshot.metadata.configuration
         self._mapping = mode_of(configuration)
@@ -78,7 +80,7 @@ class Scan:
         metadata of the Arrow data has it too. None for a version that the caller named by number or time: writes
         computed from it are not checked against later commits, as in delta-spark."""
         snapshot = self._snapshot
-        if snapshot.is_asked_for:
+        if self._is_time_travel:
             return None
         store, where = snapshot.reader.store, text_of(self.where, snapshot.schema)
         is_pinned = store.branch is not None
@@ -99,7 +101,7 @@ class Scan:
 
     def _layout(self, schema: StructType) -> FileLayout:
         schema = variants_as_text(schema) if self._variants == "json" else schema
-        return FileLayout(schema, self._snapshot.partition_columns, self._mapping, self._tracking)
+        return FileLayout(schema, self._snapshot.metadata.partition_columns, self._mapping, self._tracking)
 
     def files(self) -> pa.Table:
         """The files that will be read, as ``Snapshot.files``: those that may hold a row that ``where`` keeps.
@@ -107,20 +109,20 @@ class Scan:
         Files are left out by their partition values and statistics. Cost: as ``Snapshot.files``; with ``where``,
         only the statistics that it looks at are parsed, and only the files that remain are held in memory.
         """
-        return self._snapshot.files() if self.where is None else self._pruned(FILES.names)
+        return self._snapshot.cache.files() if self.where is None else self._pruned(FILES.names)
 
     def _pruned(self, columns: Sequence[str]) -> pa.Table:
         """Columns of the files that will be read."""
         snapshot, where = self._snapshot, self.where
         if where is None:
-            return snapshot.files(columns)
-        schema, partitioned = snapshot.schema, snapshot.partition_columns
+            return snapshot.cache.files(columns)
+        schema, partitioned = snapshot.schema, snapshot.metadata.partition_columns
         leaves = statistics_leaves(where, schema, partitioned, self._mapping)
 
         def kept(piece: pa.Table) -> pa.Table:
             return prune(piece, where, schema, partitioned, self._mapping).select(list(columns))
 
-        pieces = snapshot.file_pieces(kept, ["partition_values", *columns], leaves)
+        pieces = snapshot.cache.file_pieces(kept, ["partition_values", *columns], leaves)
         return pa.concat_tables([empty(pa.schema([FILES.field(name) for name in columns])), *pieces])
 
     def deleted_positions(self, vector: DeletionVector) -> BitMap64:

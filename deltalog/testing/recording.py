@@ -20,8 +20,8 @@ from deltalog.errors import (
     StoreError,
     TableExistsError,
 )
-from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.actions import AddFile
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting

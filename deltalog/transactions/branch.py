@@ -23,7 +23,6 @@ from deltalog.errors import (
 )
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.transaction import base_of
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddFile, CommitInfo, RemoveFile
@@ -31,6 +30,7 @@ from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_version
 from deltalog.protocol.properties import ENABLE_ROW_TRACKING
 from deltalog.protocol.schema import StructType
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
 
@@ -152,7 +152,7 @@ class Branch:
                 rebase(prepared, base, winner, None, table)
             self._check_row_ids(winner, table)
             ict_ms = winner.commit_info.in_commit_timestamp_ms if winner.commit_info else None
-            self._snapshot = self._snapshot.after(winner, ict_ms)
+            self._snapshot = Snapshot(self._snapshot.log.after(winner, ict_ms))
 
     def _check_row_ids(self, winner: CommitActions, table: str) -> None:
         """Rows that were moved after they had been added here carry ids in their file that now belong to others."""
@@ -204,7 +204,7 @@ class Branch:
         """The table after each of these attempts, which are in its log now. Cost: none."""
         found, snapshot = [], self._snapshot
         for attempt in attempts:
-            snapshot = snapshot.after(attempt.actions, attempt.in_commit_timestamp_ms)
+            snapshot = Snapshot(snapshot.log.after(attempt.actions, attempt.in_commit_timestamp_ms))
             found.append((snapshot, attempt.result()))
         return found
 

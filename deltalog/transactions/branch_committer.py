@@ -15,9 +15,10 @@ from deltalog.errors import (
     TransactionCommitInProgressError,
     TransactionCommittedError,
 )
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import required_ict
-from deltalog.log.snapshot import Snapshot, load_latest
 from deltalog.protocol.schema import StructType
+from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch import Branch
 
 Keep = Callable[[int, Prepared, StructType], None]

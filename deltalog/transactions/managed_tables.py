@@ -23,14 +23,15 @@ from deltalog.errors import (
     TableExistsError,
     TimestampAheadError,
 )
+from deltalog.log.loader import UnreadSnapshot, load_latest
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import Snapshot, UnreadSnapshot, load_latest
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import canonical_url
 from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, FEATURE_PREFIX
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import describe
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable, PointInTime
@@ -150,7 +151,7 @@ class ManagedTables:
                 with standing(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.handle(record)
                 reader = LogReader(self.store(record))
-                return self._kept(record, reader, UnreadSnapshot(reader, version))
+                return self._kept(record, reader, Snapshot(UnreadSnapshot(reader, version)))
         raise ConcurrentModificationError(
             f"{table.url} was committed to each time it was to be registered in {self.coordinator.url}. It is not "
             "there: register it again."
@@ -200,7 +201,7 @@ class ManagedTables:
         if known is not None:
             return known
         reader = LogReader(self.store(record))
-        return self._kept(record, reader, load_latest(reader))
+        return self._kept(record, reader, Snapshot(load_latest(reader)))
 
     def _kept(self, record: TableRecord, reader: LogReader, latest: Snapshot) -> DeltaTable:
         handle = DeltaTable(reader, self._environment, latest)

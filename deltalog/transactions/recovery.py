@@ -26,9 +26,9 @@ from deltalog.catalog.records import (
     looked,
 )
 from deltalog.errors import ConcurrentModificationError, DeltaLogError, StoreError, UnsafePathError
-from deltalog.log.snapshot import Snapshot
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, encode_path
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.ledger import Ledger
@@ -389,7 +389,7 @@ def _paths(files: TableFiles, names: Iterable[str]) -> set[str]:
 def _named(snapshot: Snapshot) -> Iterator[str]:
     """The files that a version names, or an earlier one that can still be read, as its log names them."""
     columns = ["path", "deletion_vector"]
-    for table in (snapshot.files(columns), snapshot.tombstones(0).select(columns)):
+    for table in (snapshot.files(columns), snapshot.log.cache.tombstones(0).select(columns)):
         yield from table["path"].to_pylist()
         for each in table["deletion_vector"].drop_null().to_pylist():
             yield from vector_files(DeletionVector(**each))

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
 from deltalog.expressions.bound import columns_of
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.committed_files import live_file_rows
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.paths import canonical_url, encode_path, is_plain
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 

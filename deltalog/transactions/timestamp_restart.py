@@ -17,12 +17,12 @@ from deltalog.commit.conflicts import Prepared, replace_configuration
 from deltalog.commit.hooks import standing
 from deltalog.environment import Environment
 from deltalog.errors import CallError, ConcurrentModificationError, DeltaLogError, Outcome
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.transaction import base_of
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version
 from deltalog.protocol.properties import ENABLEMENT_TIMESTAMP_KEY, ENABLEMENT_VERSION_KEY
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.transactions.managed_tables import ManagedTables
 

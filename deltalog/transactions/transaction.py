@@ -27,9 +27,10 @@ from deltalog.errors import (
     ResourceNotReadyError,
     TransactionCanceledError,
 )
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import load_latest
 from deltalog.protocol.schema import StructType
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.table import DeltaTable
@@ -176,7 +177,7 @@ class ManagedTransaction:
             for part in self._ledger.coordinator.parts(self.id, f"{CHANGES}/{table.table_id}/").values():
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
         reader = LogReader(store)
-        latest = load_latest(reader) if branch.prepared else snapshot.through(reader)
+        latest = Snapshot(load_latest(reader) if branch.prepared else snapshot.log.through(reader))
         own = DeltaTable(reader, self._ledger.environment, latest, BranchCommitter(branch, keep))
         return own, Target(branch, snapshot.reader, self._tables.store(table))
 

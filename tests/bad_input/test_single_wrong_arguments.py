@@ -308,8 +308,7 @@ FUNCTIONS: dict[str, Callable[[World], Call]] = {
 # What other parts of deltalog call, and no user: its arguments come from there.
 INTERNAL = {
     DeltaTable: {"__init__", "advance"},
-    Snapshot: {"__init__", "file_pieces", "stream_files", "tombstones", "stream_tombstones", "passing_over", "after",
-               "through", "rebased_on", "asked_for"},
+    Snapshot: {"__init__", "as_time_travel"},
     Scan: {"__init__", "deleted_positions"},
     StreamWriter: {"__init__"},
     Changes: {"__init__"},

@@ -28,20 +28,17 @@ LONG_MODULES = {
     "deltalog/testing/coordinator_tests.py",
 }
 LARGE_CLASSES = {
-    "deltalog/log/snapshot.py:Snapshot",
     "deltalog/table.py:DeltaTable",
 }
 # Modules that import others of deltalog inside functions, or for type checkers only, and why.
 START = "each command imports what it needs, so that --help and --version answer at once"
 EXTRA = "the module needs a package that is an extra"
-NEXT = "to be moved to the top"
 LAZY_IMPORTS = {
     "deltalog/catalog/locate.py": "a program that opens one kind of catalog does not import the other",
     "deltalog/cli/catalog.py": START,
     "deltalog/cli/commit_tables.py": START,
     "deltalog/cli/main.py": START,
     "deltalog/cli/views.py": START,
-    "deltalog/log/snapshot.py": NEXT,
     "deltalog/storage/registry.py": EXTRA,
 }
 TYPE_IMPORTS = {
@@ -51,8 +48,6 @@ TYPE_IMPORTS = {
     "deltalog/cli/main.py": START,
     "deltalog/cli/timeline.py": START,
     "deltalog/cli/views.py": START,
-    "deltalog/log/snapshot.py": NEXT,
-    "deltalog/read/scan.py": NEXT,
     "deltalog/storage/dynamodb.py": EXTRA,
     "deltalog/storage/s3_dynamodb.py": EXTRA,
 }

@@ -75,7 +75,7 @@ def test_time_travel_in_a_log_that_begins_after_its_checkpoint(
     shutil.copytree(written.path, copy)
     first = written.latest // 2
     snapshot = DeltaTable.open(str(copy)).snapshot(version=first)
-    write_checkpoint(snapshot, 0, new_uuid=lambda: str(uuid.uuid4()))
+    write_checkpoint(snapshot.log, 0, new_uuid=lambda: str(uuid.uuid4()))
     for version, file in commits(copy).items():
         if version <= first:
             file.unlink()

@@ -20,9 +20,10 @@ from deltalog.errors import CallError, InvalidCheckpointError, StoreError
 from deltalog.log.checkpoint.last_checkpoint import encode_hint
 from deltalog.log.checkpoint.reader import LEAN, THREADS
 from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
+from deltalog.log.file_cache import FEW_FILES, NewCheckpoint
 from deltalog.log.replay import TOMBSTONES
 from deltalog.log.segment import Checkpoint
-from deltalog.log.snapshot import FEW_FILES, NewCheckpoint, Snapshot
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.table_totals import NO_FILES, Totals, totals_of
 from deltalog.parallel import mapped
 from deltalog.protocol import features
@@ -38,7 +39,7 @@ _GROUP_ROWS = 65_536
 
 
 def write_checkpoint(
-    snapshot: Snapshot,
+    snapshot: LogSnapshot,
     clock_ms: int,
     *,
     new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
@@ -64,7 +65,7 @@ def write_checkpoint(
             written = writing.v2(top_level, sidecar_rows) if writing.is_v2 else writing.classic()
             break
         except InvalidCheckpointError as error:  # of the one that is read
-            snapshot = snapshot.passing_over(error)
+            snapshot = snapshot.without_checkpoint(error)
     writing.check(written)
     writing.point_at(written)
     return NewCheckpoint(written.checkpoint, writing.counted, writing.tombstones)
@@ -100,7 +101,7 @@ class _Written:
 class _Writing:
     """The making of one checkpoint."""
 
-    def __init__(self, snapshot: Snapshot, clock_ms: int, new_uuid: Callable[[], str]) -> None:
+    def __init__(self, snapshot: LogSnapshot, clock_ms: int, new_uuid: Callable[[], str]) -> None:
         self._snapshot = snapshot
         self._store: LogStore = snapshot.reader.store
         self._clock_ms = clock_ms
@@ -117,11 +118,11 @@ class _Writing:
         self.counted = self.tombstones = None
         counted = NO_FILES
         schema = self._schema
-        known = self._snapshot.known_totals
+        known = self._snapshot.cache.known_totals
         few = known is not None and known.num_files <= FEW_FILES
         if few:
-            self._snapshot.files()  # they stay in memory for the next checkpoint
-        pieces = self._snapshot.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
+            self._snapshot.cache.files()  # they stay in memory for the next checkpoint
+        pieces = self._snapshot.cache.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
         # Statistics are parsed by threads of their own: a checkpoint of one row group is read by one. Of a few files
         # they are parsed before threads have begun.
         threads = 0 if few else THREADS
@@ -130,7 +131,7 @@ class _Writing:
             yield rows
         cutoff_ms = tombstone_cutoff_ms(self._snapshot.metadata.configuration, self._clock_ms)
         kept: list[pa.Table] | None = []
-        for tombstones in self._snapshot.stream_tombstones(cutoff_ms):
+        for tombstones in self._snapshot.cache.stream_tombstones(cutoff_ms):
             kept = _kept(kept, tombstones)
             yield schema.removes(tombstones)
         self.counted = counted

@@ -35,7 +35,6 @@ from deltalog.errors import (
     TableExistsError,
     UnpartitionedTableRequiredError,
 )
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.committed_files import check_never_committed
 from deltalog.operations.contract.records import Records, record_batches
 from deltalog.operations.data_files import discard
@@ -46,6 +45,7 @@ from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, check_checksum
 from deltalog.protocol.actions import AddFile, Long, Metadata, Size
 from deltalog.protocol.schema import StructField, StructType
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 
 BLOBS_PROPERTY = "deltalog.blobs"

@@ -24,7 +24,6 @@ from deltalog.errors import (
     StoreError,
     keep_cleanup_errors,
 )
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import (
     Options,
@@ -42,6 +41,7 @@ from deltalog.operations.transaction import Transaction
 from deltalog.parquet.file_writer import HashedFile
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType
+from deltalog.read.snapshot import Snapshot
 
 # Engines pass over hidden directories when they vacuum, and Parquet holds no value of more than 2 GiB.
 BLOBS_DIRECTORY = "_blobs"

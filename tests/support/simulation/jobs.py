@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, ConcurrentModificationError, StoreError
-from deltalog.log.snapshot import Snapshot
 from deltalog.operations.transaction import Transaction
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import parse_commit

@@ -32,7 +32,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.dataset import Dataset
 from deltalog.environment import Environment, RetryPolicy
 from deltalog.errors import CommitStateUnknownError, DeltaLogError, TableNotFoundError
-from deltalog.log.snapshot import Snapshot
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Operation, check, replay

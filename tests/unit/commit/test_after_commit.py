@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from deltalog import Dataset, DeltaTable, Snapshot, StoreError
+from deltalog import Dataset, DeltaTable, StoreError
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.transaction import Transaction
 from deltalog.storage.base import FileMeta
 from deltalog.storage.memory import MemoryStore
@@ -22,7 +23,7 @@ from tests.support.transactions import rows as accounts
 
 # What is called after a commit has landed, and nowhere before.
 AFTERWARDS: dict[str, tuple[type, str]] = {
-    "the next snapshot": (Snapshot, "after"),
+    "the next snapshot": (LogSnapshot, "after"),
     "the first snapshot": (Transaction, "_following"),
     "the handle": (DeltaTable, "_advance"),
 }
@@ -96,10 +97,10 @@ def test_a_version_that_could_not_be_built_is_read_when_it_is_looked_at(monkeypa
         written.files()
     with pytest.raises(AttributeError):
         written.nothing  # type: ignore[attr-defined]  # noqa: B018
-    assert not written.is_asked_for
+    assert not written.is_time_travel
     store.is_away = False
-    asked_for = written.asked_for()
-    assert asked_for.num_files == 2 and asked_for.is_asked_for and not written.is_asked_for
+    named = written.as_time_travel()
+    assert named.num_files == 2 and named.is_time_travel and not written.is_time_travel
     assert sorted(written.scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
 

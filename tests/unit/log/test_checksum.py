@@ -154,5 +154,5 @@ def test_the_files_themselves_outvote_the_totals_of_a_checksum() -> None:
     assert (snapshot.num_files, snapshot.size_bytes) == (7, 9)  # believed until the log is read
     assert snapshot.files().num_rows == 1
     assert (snapshot.num_files, snapshot.size_bytes) == (1, size_bytes)
-    known = snapshot.known_totals
+    known = snapshot.log.cache.known_totals
     assert known is not None and (known.num_files, known.size_bytes) == (1, size_bytes)

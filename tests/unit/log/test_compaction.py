@@ -60,7 +60,7 @@ def state(snapshot: Snapshot) -> tuple[Any, ...]:
         sorted(snapshot.files()["path"].to_pylist()), snapshot.metadata.to_json(), snapshot.protocol.to_json(),
         {t.app_id: t.version for t in snapshot.set_transactions}, snapshot.domain_metadata,
         snapshot.in_commit_timestamp_ms,
-        sorted(snapshot.tombstones(0)["path"].to_pylist()),
+        sorted(snapshot.log.cache.tombstones(0)["path"].to_pylist()),
     )  # fmt: skip
 
 

@@ -129,7 +129,7 @@ def test_a_table_of_two_eras() -> None:
 
 def without_beginning(table: DeltaTable, store: LogStore, first: int) -> DeltaTable:
     """The log begins at a checkpoint of version ``first``, whose own commit is gone."""
-    write_checkpoint(table.snapshot(version=first), NOW, new_uuid=lambda: str(uuid.uuid4()))
+    write_checkpoint(table.snapshot(version=first).log, NOW, new_uuid=lambda: str(uuid.uuid4()))
     for version in range(first + 1):
         store.delete(commit_path(version))
         store.delete(checksum_path(version))

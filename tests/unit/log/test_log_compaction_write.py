@@ -76,7 +76,7 @@ def test_what_is_left_out_and_what_is_kept() -> None:
 def state(snapshot: Snapshot) -> tuple[Any, ...]:
     return (
         sorted(str(row) for row in snapshot.files().to_pylist()),
-        sorted(str(row) for row in snapshot.tombstones(0).to_pylist()),
+        sorted(str(row) for row in snapshot.log.cache.tombstones(0).to_pylist()),
         snapshot.metadata.to_json(),
         snapshot.protocol.to_json(),
         {t.app_id: t.version for t in snapshot.set_transactions},
@@ -128,7 +128,7 @@ def test_any_range_of_any_log_means_the_same(steps: list[list[tuple[str, int]]],
     counting = CountingStore(store)
     snapshot = DeltaTable.open(counting).snapshot()
     assert state(snapshot) == expected
-    assert snapshot.segment.compactions == (Compaction(start, end),)
+    assert snapshot.log.segment.compactions == (Compaction(start, end),)
     assert counting.calls.of("get", f"*{end:020d}.compacted.json") >= 1
 
 

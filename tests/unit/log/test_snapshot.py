@@ -22,8 +22,8 @@ from deltalog import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import load_latest
 from deltalog.protocol.paths import checkpoint_path, checksum_path, commit_path
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore
@@ -48,7 +48,7 @@ from tests.support.core import (
 
 
 def snapshot(store: LogStore) -> Snapshot:
-    return load_latest(LogReader(store))
+    return Snapshot(load_latest(LogReader(store)))
 
 
 def paths(found: Snapshot) -> list[str]:
@@ -298,7 +298,7 @@ def test_the_state_in_a_checkpoint_is_that_of_the_commits() -> None:
     with_checkpoints(one, at=())
     with_checkpoints(two, at=(3, 6))
     a, b = snapshot(one), snapshot(two)
-    assert b.segment.checkpoint_version == 6 and a.segment.checkpoint_version == -1
+    assert b.log.segment.checkpoint_version == 6 and a.log.segment.checkpoint_version == -1
     assert a.num_files == b.num_files and a.size_bytes == b.size_bytes
     assert a.schema == b.schema and a.protocol == b.protocol
 
@@ -366,7 +366,7 @@ def test_versions_follow_one_another() -> None:
     store = memory()
     found = hand_made(store, [])
     with pytest.raises(ValueError, match="does not follow"):
-        found.after(LogReader(store).commit(0), None)
+        found.log.after(LogReader(store).commit(0), None)
 
 
 def test_now_is_not_needed_for_reading() -> None:

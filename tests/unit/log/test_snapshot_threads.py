@@ -11,49 +11,51 @@ from typing import Any
 
 import pytest
 
-from deltalog import DeltaTable, Snapshot
+from deltalog import DeltaTable
+from deltalog.log.file_cache import NewCheckpoint
+from deltalog.log.file_cache import __file__ as cache_file
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import NewCheckpoint
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.snapshot import __file__ as snapshot_file
 from deltalog.protocol.codec import CommitActions
 from tests.support.core import SCHEMA, environment, ids, memory, rows
 
 
-def shared_snapshot() -> Snapshot:
+def shared_snapshot() -> LogSnapshot:
     """What a handle has after appends of its own: files of an earlier version, and the commits since."""
     table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
     table.snapshot().files()
     table.append(rows(2))
     table.append(rows(3))
-    return table.seen
+    return table.seen.log
 
 
-def next_commit(snapshot: Snapshot) -> CommitActions:
+def next_commit(snapshot: LogSnapshot) -> CommitActions:
     return CommitActions(snapshot.version + 1, None, False, None, None, [], [], [], [], [])
 
 
-READS: dict[str, Callable[[Snapshot], Any]] = {
-    "after": lambda snapshot: snapshot.after(next_commit(snapshot), None).files().num_rows,
-    "through": lambda snapshot: snapshot.through(LogReader(snapshot.reader.store)).files().num_rows,
+READS: dict[str, Callable[[LogSnapshot], Any]] = {
+    "after": lambda snapshot: snapshot.after(next_commit(snapshot), None).cache.files().num_rows,
+    "through": lambda snapshot: snapshot.through(LogReader(snapshot.reader.store)).cache.files().num_rows,
     "rebased_on": lambda snapshot: (
         snapshot.rebased_on(
             NewCheckpoint(snapshot.segment.checkpoint, None)  # type: ignore[arg-type]
-        ).known_totals
+        ).cache.known_totals
     ),
-    "files": lambda snapshot: snapshot.files().num_rows,
-    "some files": lambda snapshot: snapshot.files(["path"]).num_rows,
-    "totals": lambda snapshot: snapshot.totals,
-    "known totals": lambda snapshot: snapshot.known_totals,
+    "files": lambda snapshot: snapshot.cache.files().num_rows,
+    "some files": lambda snapshot: snapshot.cache.files(["path"]).num_rows,
+    "totals": lambda snapshot: snapshot.cache.totals,
+    "known totals": lambda snapshot: snapshot.cache.known_totals,
     "timestamps": lambda snapshot: snapshot.known_in_commit_timestamps,
-    "tombstones": lambda snapshot: snapshot.tombstones(0).num_rows,
+    "tombstones": lambda snapshot: snapshot.cache.tombstones(0).num_rows,
 }
 
 
 def lines_of_snapshot(step: Callable[[], None]) -> Callable[..., Any]:
-    """A tracer that calls ``step`` before every line of the snapshot's module."""
+    """A tracer that calls ``step`` before every line of the snapshot and its cache."""
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != snapshot_file:
+        if frame.f_code.co_filename not in (snapshot_file, cache_file):
             return None
         if event == "line":
             step()
@@ -82,7 +84,7 @@ def interleaved(read: Callable[[], Any], at: int, other: Callable[[], object]) -
         sys.settrace(before)
 
 
-def interleavings(read: Callable[[Snapshot], Any], other: Callable[[Snapshot], object]) -> Iterator[Any]:
+def interleavings(read: Callable[[LogSnapshot], Any], other: Callable[[LogSnapshot], object]) -> Iterator[Any]:
     for at in range(200):
         snapshot = shared_snapshot()
         found, reached = interleaved(partial(read, snapshot), at, partial(other, snapshot))
@@ -96,7 +98,7 @@ def interleavings(read: Callable[[Snapshot], Any], other: Callable[[Snapshot], o
 def test_files_that_another_thread_loads_between_any_two_lines_change_no_answer(name: str) -> None:
     read = READS[name]
     expected = read(shared_snapshot())
-    found = list(interleavings(read, lambda snapshot: snapshot.files()))
+    found = list(interleavings(read, lambda snapshot: snapshot.cache.files()))
     assert len(found) > 2 or name in ("timestamps",)
     assert found == [expected] * len(found)
 
@@ -121,7 +123,7 @@ def test_threads_may_share_a_handle_and_its_snapshots() -> None:
             start.wait()
             for _ in range(150):
                 seen = table.seen
-                assert seen.files().num_rows == seen.version + 1 == seen.totals.num_files
+                assert seen.files().num_rows == seen.version + 1 == seen.num_files
         except BaseException as error:
             errors.append(error)
 

@@ -113,7 +113,7 @@ def test_a_checksum_gives_back_what_was_put_into_it(vectors: bool) -> None:
     properties = {**ICT, "delta.enableDeletionVectors": "true"} if vectors else ICT
     table = DeltaTable.create(store, SCHEMA, properties=properties, environment=environment(), data=rows(1, 2))
     table.append(rows(3))
-    state = table.snapshot().state
+    state = table.snapshot().log.state
     totals = totals_of(files_table([_add(n, 5000 * n, DeletionVector("u", "x", 1, n)) for n in range(9)]))
     found = decode_checksum(encode_checksum(state, totals, "txn", 7))
     assert found is not None and found.totals.sizes == totals.sizes
@@ -136,7 +136,7 @@ def test_a_checksum_gives_back_what_was_put_into_it(vectors: bool) -> None:
 def test_a_histogram_that_cannot_be_true_is_not_carried_on(change: dict[str, object]) -> None:
     table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
     totals = totals_of(files_table([_add(n, 5000 * n, None) for n in range(9)]))
-    body = json.loads(encode_checksum(table.snapshot().state, totals, "txn", None))
+    body = json.loads(encode_checksum(table.snapshot().log.state, totals, "txn", None))
     body["fileSizeHistogram"].update(change)
     found = decode_checksum(json.dumps(body).encode())
     assert found is not None and found.totals == Totals(totals.num_files, totals.size_bytes)
@@ -145,7 +145,7 @@ def test_a_histogram_that_cannot_be_true_is_not_carried_on(change: dict[str, obj
 def test_deletions_that_cannot_be_true_are_not_carried_on() -> None:
     properties = {"delta.enableDeletionVectors": "true"}
     table = DeltaTable.create(memory(), SCHEMA, properties=properties, environment=environment())
-    body = json.loads(encode_checksum(table.snapshot().state, NO_FILES, "txn", None))
+    body = json.loads(encode_checksum(table.snapshot().log.state, NO_FILES, "txn", None))
     assert body["numDeletionVectorsOpt"] == 0
     for change in (
         {"numDeletedRecordsOpt": -1},

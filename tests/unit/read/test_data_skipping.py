@@ -106,7 +106,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
     if form is not None:
         table.checkpoint()
     snapshot = DeltaTable.open(store).snapshot()
-    assert (snapshot.segment.checkpoint is None) == (form is None)
+    assert (snapshot.log.segment.checkpoint is None) == (form is None)
     everything = snapshot.scan().to_arrow()
     expected = everything.filter(matches(bind(predicate, snapshot.schema), everything))
     found = snapshot.scan(where=predicate).to_arrow()

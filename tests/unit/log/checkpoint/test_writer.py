@@ -13,8 +13,8 @@ import pytest
 from deltalog import AddFile, DeltaTable, Snapshot, StoreError
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.checkpoint.writer import write_checkpoint
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import load_latest
 from deltalog.protocol.paths import checkpoint_path, commit_path
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
@@ -63,7 +63,7 @@ def busy(store: MemoryStore) -> Snapshot:
         {"domainMetadata": {"domain": "gone", "configuration": "", "removed": True}},
         {"unknownAction": {"x": 1}},
     )  # fmt: skip
-    return load_latest(LogReader(store))
+    return Snapshot(load_latest(LogReader(store)))
 
 
 def everything(snapshot: Snapshot, keep_after_ms: int) -> dict[str, Any]:
@@ -73,29 +73,29 @@ def everything(snapshot: Snapshot, keep_after_ms: int) -> dict[str, Any]:
         "transactions": sorted((t.app_id, t.version, t.last_updated) for t in snapshot.set_transactions),
         "domains": [d.to_json() for d in snapshot.domain_metadata],
         "files": sorted(snapshot.files().to_pylist(), key=lambda row: row["path"]),
-        "tombstones": sorted(snapshot.tombstones(keep_after_ms).to_pylist(), key=lambda row: row["path"]),
+        "tombstones": sorted(snapshot.log.cache.tombstones(keep_after_ms).to_pylist(), key=lambda row: row["path"]),
     }
 
 
 def test_a_checkpoint_holds_the_whole_state() -> None:
     store = memory()
     before = busy(store)
-    write_checkpoint(before, NOW)
-    after = load_latest(LogReader(store))
-    assert after.segment.checkpoint_version == 1 and after.segment.commits == ()
+    write_checkpoint(before.log, NOW)
+    after = Snapshot(load_latest(LogReader(store)))
+    assert after.log.segment.checkpoint_version == 1 and after.log.segment.commits == ()
     assert everything(after, NOW - WEEK) == everything(before, NOW - WEEK)
     assert [row["path"] for row in everything(after, NOW - WEEK)["tombstones"]] == ["a"]
     # and so does a checkpoint that is made from it
     store.delete(commit_path(0))
     put_commit(store, 2, info_action(NOW + 2))
-    second = load_latest(LogReader(store))
-    write_checkpoint(second, NOW)
-    assert everything(load_latest(LogReader(store)), NOW - WEEK) == everything(before, NOW - WEEK)
+    second = Snapshot(load_latest(LogReader(store)))
+    write_checkpoint(second.log, NOW)
+    assert everything(Snapshot(load_latest(LogReader(store))), NOW - WEEK) == everything(before, NOW - WEEK)
 
 
 def test_a_row_for_each_action_and_a_struct_for_each_kind() -> None:
     store = memory()
-    write_checkpoint(busy(store), NOW)
+    write_checkpoint(busy(store).log, NOW)
     table = pq.read_table(pa.BufferReader(store.get(checkpoint_path(1))))
     assert table.schema.names == ["txn", "add", "remove", "metaData", "protocol", "domainMetadata"]
     present = {name: len(table) - table[name].null_count for name in table.schema.names}
@@ -120,7 +120,7 @@ def test_tombstones_expire_by_the_property() -> None:
         {"remove": {"path": "c", "dataChange": True}},
     )  # fmt: skip
     write_checkpoint(load_latest(LogReader(store)), NOW)
-    kept = load_latest(LogReader(store)).tombstones(-1)
+    kept = Snapshot(load_latest(LogReader(store))).log.cache.tombstones(-1)
     assert kept["path"].to_pylist() == ["b"]
 
 
@@ -192,8 +192,8 @@ def test_a_large_table_keeps_its_order_of_columns_and_its_files() -> None:
             )
         transaction.commit()
     table.checkpoint()
-    found = load_latest(LogReader(store))
-    assert found.segment.checkpoint_version == 1
+    found = Snapshot(load_latest(LogReader(store)))
+    assert found.log.segment.checkpoint_version == 1
     assert found.files().sort_by("size")["path"].to_pylist() == [f"f{i}" for i in range(3_000)]
     assert found.size_bytes == sum(range(3_000))
 
@@ -233,7 +233,7 @@ def busy_v2(**properties: str) -> tuple[MemoryStore, Snapshot]:
         metadata_action({**ICT, **V2, **properties}, partition_by=("name",)),
         add_action("with all", partitionValues={"name": "é"}, stats=STATS, tags={"t": None}),
     )  # fmt: skip
-    return store, load_latest(LogReader(store))
+    return store, Snapshot(load_latest(LogReader(store)))
 
 
 STATS = '{"numRecords":3,"tightBounds":false,"minValues":{"id":1},"maxValues":{"id":7},"nullCount":{"id":2}}'
@@ -248,13 +248,13 @@ FORM_OF_STATISTICS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_v2_checkpoint_holds_the_whole_state(form: str, statistics: str) -> None:
     store, before = busy_v2(**FORM_OF_STATISTICS[statistics])
-    write_checkpoint(before, NOW, **FORMS[form])
+    write_checkpoint(before.log, NOW, **FORMS[form])
     names = [name for name in store.list_names("_delta_log") if ".checkpoint." in name]
     assert len(names) == 1 and re.fullmatch(r"\d{20}\.checkpoint\.[0-9a-f-]{36}\." + form.split()[0], names[0])
     sidecars = store.list_names("_delta_log/_sidecars")
     assert bool(sidecars) == ("sidecars" in form)
-    after = load_latest(LogReader(store))
-    assert after.segment.checkpoint is not None and after.segment.commits == ()
+    after = Snapshot(load_latest(LogReader(store)))
+    assert after.log.segment.checkpoint is not None and after.log.segment.commits == ()
     expected, found = everything(before, NOW - WEEK), everything(after, NOW - WEEK)
     for files in (expected["files"], found["files"]):
         for row in files:
@@ -273,7 +273,7 @@ def test_a_v2_checkpoint_holds_the_whole_state(form: str, statistics: str) -> No
 
 def test_what_a_v2_checkpoint_says_of_itself() -> None:
     store, snapshot = busy_v2()
-    write_checkpoint(snapshot, NOW, sidecar_rows=2)
+    write_checkpoint(snapshot.log, NOW, sidecar_rows=2)
     (name,) = (name for name in store.list_names("_delta_log") if ".checkpoint." in name)
     rows = pq.read_table(pa.BufferReader(store.get(f"_delta_log/{name}"))).to_pylist()
     kinds = sorted(key for row in rows for key, body in row.items() if body is not None)
@@ -307,7 +307,7 @@ def test_more_file_actions_than_one_sidecar_holds_go_into_sidecars(files: int, s
     )  # fmt: skip
     write_checkpoint(load_latest(LogReader(store)), NOW, sidecar_rows=10)
     assert len(store.list_names("_delta_log/_sidecars")) == sidecars
-    assert load_latest(LogReader(store)).num_files == files
+    assert Snapshot(load_latest(LogReader(store))).num_files == files
 
 
 @pytest.mark.parametrize(("policy", "features"), [("v2", ()), ("classic", ("v2Checkpoint",))])
@@ -332,12 +332,12 @@ def test_a_failure_at_any_call_leaves_nothing_that_is_taken_for_a_checkpoint() -
                 except StoreError:
                     assert inner.head("_delta_log/_last_checkpoint") is None
                     if method in ("open_output", "put_if_absent"):
-                        assert load_latest(LogReader(inner)).segment.checkpoint is None
+                        assert Snapshot(load_latest(LogReader(inner))).log.segment.checkpoint is None
                     if method == "open_output":
                         assert inner.list_names("_delta_log/_sidecars") == []
                 else:
                     assert sum(faulty.injected.values()) == 0
-                assert everything(load_latest(LogReader(inner)), NOW - WEEK) == expected
+                assert everything(Snapshot(load_latest(LogReader(inner))), NOW - WEEK) == expected
 
 
 def test_a_transaction_older_than_the_retention_is_left_out() -> None:
@@ -350,8 +350,8 @@ def test_a_transaction_older_than_the_retention_is_left_out() -> None:
         {"txn": {"appId": "timeless", "version": 1}},
     )  # fmt: skip
     write_checkpoint(load_latest(LogReader(store)), NOW)
-    found = load_latest(LogReader(store))
-    assert found.segment.checkpoint is not None
+    found = Snapshot(load_latest(LogReader(store)))
+    assert found.log.segment.checkpoint is not None
     assert sorted(t.app_id for t in found.set_transactions) == ["new", "timeless"]
 
 
@@ -371,8 +371,8 @@ def test_what_cannot_be_read_is_passed_over_by_the_next_checkpoint(damaged: tupl
         store.put(checkpoint_path(version), torn_in_the_middle(store.get(checkpoint_path(version))))
     fresh = DeltaTable.open(store, environment=environment())
     fresh.checkpoint()
-    found = load_latest(LogReader(store))
-    assert found.segment.checkpoint_version == 3 and found.files().num_rows == 3
+    found = Snapshot(load_latest(LogReader(store)))
+    assert found.log.segment.checkpoint_version == 3 and found.files().num_rows == 3
 
 
 def torn_in_the_middle(data: bytes) -> bytes:
@@ -395,7 +395,7 @@ def test_what_is_in_memory_stays_there_and_what_is_not_is_not_read() -> None:
     with store.counted() as calls:
         table.checkpoint()
     assert calls.of("open_input", "*3.checkpoint.parquet") == 2  # the adds, and the removes
-    assert table.snapshot().known_totals is not None and table.snapshot().num_files == 4
+    assert table.snapshot().log.cache.known_totals is not None and table.snapshot().num_files == 4
     assert "_files" not in vars(table.snapshot())
     table.snapshot().files()
     with store.counted() as calls:

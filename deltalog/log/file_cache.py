@@ -1,0 +1,283 @@
+"""The file actions of a version: live files and tombstones, read from the log when they are needed, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+
+from deltalog.arrow_arrays import empty
+from deltalog.errors import CallError, InvalidCheckpointError
+from deltalog.log.checkpoint.reader import FAST, LEAN, ReadParallelism
+from deltalog.log.checkpoint.rows import Wanted
+from deltalog.log.checksum import check_against
+from deltalog.log.file_statistics import Leaf
+from deltalog.log.reader import LogReader
+from deltalog.log.replay import FILES, TOMBSTONES, Commits, State, live_files, tail
+from deltalog.log.segment import Checkpoint, Segment
+from deltalog.log.table_totals import Totals, totals_after, totals_of
+from deltalog.parallel import Lazy, in_order
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.retention import unexpired_tombstones
+
+# File actions that a handle that writes may keep in memory, so that its next checkpoint reads nothing.
+FEW_FILES = 16_384
+_MAX_PENDING = 64
+_SLICE_ROWS = 131_072
+Piece = TypeVar("Piece")
+
+
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    """A checkpoint of a snapshot, the totals of the files that writing it has counted, and its tombstones where they
+    are few."""
+
+    checkpoint: Checkpoint
+    totals: Totals | None
+    tombstones: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFiles:
+    """Live files in memory: those of an earlier version, and the commits since."""
+
+    files: pa.Table
+    since: tuple[CommitActions, ...] = ()
+
+
+class FileCache:
+    """Reads the file actions of the version that ``segment`` rebuilds, and keeps what it has read.
+
+    A table handle holds the cache of its latest version. ``after``, ``rebased_on`` and ``through`` pass on to the next
+    snapshot what is in memory, so that a version that follows another reads only what is new. Filling a cache changes
+    no answer: an older snapshot keeps its own. Threads may share it.
+
+    ``state``: the state of the version, which the commits must not contradict. ``totals``: of the live files, where
+    they are known. ``commits``: those of the segment, where they were read. ``tombstones``: those in the checkpoint,
+    where they are in memory. ``unusable``: checkpoints that cannot be read.
+    """
+
+    # What is read replaces an attribute by one that says the same. Another thread may do so at any moment, so a method
+    # reads each of them once.
+
+    def __init__(
+        self,
+        reader: LogReader,
+        segment: Segment,
+        state: State,
+        *,
+        totals: Totals | None = None,
+        commits: Commits | None = None,
+        loaded: LoadedFiles | None = None,
+        tombstones: pa.Table | None = None,
+        unusable: tuple[Checkpoint, ...] = (),
+    ) -> None:
+        self._reader = reader
+        self.segment = segment
+        self._state = state
+        self._totals = totals
+        self._commits = commits
+        self._loaded = loaded
+        self._tombstones = tombstones
+        self._unusable = unusable
+
+    # ------------------------------------------------------------------------------------------- live files
+
+    def files(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """A row per live file; columns as deltalog.log.replay.FILES, or those of them that are named.
+
+        Raises CallError for a name that is not one of them. Cost: the columns in the checkpoint and one GET for each
+        commit after it; all columns are kept for the next call, and named ones are read anew.
+        """
+        if columns is None:
+            return self._all_files()
+        unknown = [name for name in columns if name not in FILES.names]
+        if unknown:
+            raise CallError(f"The list of files has no column {unknown[0]!r}. It has {', '.join(FILES.names)}.")
+        schema = pa.schema([FILES.field(name) for name in columns])
+        pieces = self.file_pieces(lambda piece: piece.select(schema.names), columns)
+        return pa.concat_tables([empty(schema), *pieces])
+
+    def _all_files(self) -> pa.Table:
+        loaded = self._loaded
+        if loaded is None:
+            files = pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
+        elif loaded.since:
+            files = live_files(loaded.files, loaded.since)
+        else:
+            return loaded.files
+        self._loaded = LoadedFiles(files)
+        return files
+
+    def file_pieces(
+        self,
+        convert: Callable[[pa.Table], Piece],
+        columns: Sequence[str] = tuple(FILES.names),
+        leaves: Sequence[Leaf] | None = None,
+    ) -> list[Piece]:
+        """``convert`` of the live files, some ten thousand rows at a time: large tables need not be held whole.
+
+        ``convert`` gets the columns named, path and deletion_vector in any case, and where ``leaves`` is given
+        what deltalog.log.file_statistics.of_files reads them from. It is called by threads. Cost: as ``files``.
+        """
+        try:
+            return list(self.stream_files(convert, columns, leaves))
+        except InvalidCheckpointError as error:
+            return self.without_checkpoint(error).file_pieces(convert, columns, leaves)
+
+    def stream_files(
+        self,
+        convert: Callable[[pa.Table], Piece],
+        columns: Sequence[str] = tuple(FILES.names),
+        leaves: Sequence[Leaf] | None = None,
+        parallelism: ReadParallelism = FAST,
+    ) -> Iterator[Piece]:
+        """As ``file_pieces``, one after the other.
+
+        Raises InvalidCheckpointError, possibly after some pieces; ``without_checkpoint`` then reads another way.
+        """
+        if self._loaded is not None:
+            yield from in_order(_slices(self.files(), convert))
+            return
+        names = {"path", "deletion_vector", *columns}
+        wanted = Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
+        after = tail(self.commits())
+        checkpoint = self.segment.checkpoint
+        if checkpoint is not None:
+            yield from self._reader.checkpoint(checkpoint).file_pieces(
+                wanted, lambda piece: convert(after.on(piece)), parallelism
+            )
+        if after.files.num_rows:
+            yield from in_order(_slices(after.files, convert))
+
+    @property
+    def totals(self) -> Totals:
+        """The totals of the live files. Cost: none where ``known_totals`` has them, else as ``files``."""
+        return self.known_totals or self._counted
+
+    @Lazy
+    def _counted(self) -> Totals:
+        """The totals by the files themselves, which count more than what a ``.crc`` says of them."""
+        return totals_of(self.files())
+
+    @property
+    def known_totals(self) -> Totals | None:
+        """Totals when they are known without reading the files."""
+        loaded = self._loaded
+        return self._totals if loaded is None or loaded.since else self._counted
+
+    # ------------------------------------------------------------------------------------------- tombstones
+
+    def tombstones(self, cutoff_ms: int) -> pa.Table:
+        """Tombstones that had not expired at a cut-off, for checkpoints; columns as deltalog.log.replay.TOMBSTONES."""
+        try:
+            return pa.concat_tables([empty(TOMBSTONES), *self.stream_tombstones(cutoff_ms)])
+        except InvalidCheckpointError as error:
+            return self.without_checkpoint(error).tombstones(cutoff_ms)
+
+    def stream_tombstones(self, cutoff_ms: int) -> Iterator[pa.Table]:
+        """As ``tombstones``, some ten thousand at a time. Raises InvalidCheckpointError, as ``stream_files``."""
+        after = tail(self.commits())
+        checkpoint = self.segment.checkpoint
+        if self._tombstones is not None:
+            yield after.on(unexpired_tombstones(self._tombstones, cutoff_ms))
+        elif checkpoint is not None:
+            wanted = Wanted("remove", TOMBSTONES)
+            yield from self._reader.checkpoint(checkpoint).file_pieces(
+                wanted, lambda piece: after.on(unexpired_tombstones(piece, cutoff_ms)), LEAN
+            )
+        yield after.tombstones(cutoff_ms)
+
+    # ---------------------------------------------------------------------------------------------- commits
+
+    def commits(self) -> Commits:
+        """The commits after the checkpoint. Raises CorruptTableError where they contradict the version's state. Cost:
+        1 GET each, once."""
+        commits = self._commits
+        if commits is None:
+            commits = self._reader.segment_commits(self.segment)
+            check_against(self._state, commits.actions, self._reader.store.url, self.segment.version)
+            self._commits = commits
+        return commits
+
+    @property
+    def known_commits(self) -> Sequence[CommitActions]:
+        """Those of the commits after the checkpoint that are in memory. Cost: none."""
+        commits = self._commits
+        return () if commits is None else commits.actions
+
+    # ------------------------------------------------------------------------------------------- succession
+
+    def after(self, commit: CommitActions, segment: Segment, state: State) -> FileCache:
+        """The cache of the next version, which ``commit`` made. Cost: none."""
+        return FileCache(
+            self._reader,
+            segment,
+            state,
+            totals=totals_after(self.known_totals, commit),
+            commits=self._commits_with(commit),
+            loaded=self._loaded_after(commit),
+            tombstones=self._tombstones,
+            unusable=self._unusable,
+        )
+
+    def _commits_with(self, commit: CommitActions) -> Commits | None:
+        """The commits after the checkpoint, in memory as long as they are small: the next checkpoint need not read
+        them again."""
+        known = self._commits
+        if known is None or known.added:
+            return None
+        commits = [*known.actions, commit]
+        small = sum(len(each.adds) + len(each.removes) for each in commits) <= FEW_FILES
+        return Commits(commits) if small else None
+
+    def _loaded_after(self, commit: CommitActions) -> LoadedFiles | None:
+        loaded = self._loaded
+        if loaded is None or len(loaded.since) >= _MAX_PENDING:
+            return None
+        return LoadedFiles(loaded.files, (*loaded.since, commit))
+
+    def rebased_on(self, written: NewCheckpoint, segment: Segment) -> FileCache:
+        """The cache of the same version on a checkpoint of it that was just written. Cost: none."""
+        return FileCache(
+            self._reader,
+            segment,
+            self._state,
+            totals=written.totals or self.known_totals,
+            commits=Commits(),
+            loaded=self._loaded,
+            tombstones=written.tombstones,
+        )
+
+    def through(self, reader: LogReader) -> FileCache:
+        """The cache of the same version, reached through another reader of the same table. Cost: none."""
+        return FileCache(
+            reader,
+            self.segment,
+            self._state,
+            totals=self._totals,
+            commits=self._commits,
+            loaded=self._loaded,
+            tombstones=self._tombstones,
+            unusable=self._unusable,
+        )
+
+    def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
+        """The cache of the same version without the checkpoint that ``error`` is about: from an older one, or from the
+        commits alone. Raises ``error`` when they are gone. Cost: 1 LIST."""
+        checkpoint = self.segment.checkpoint
+        unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
+        segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)
+        return FileCache(self._reader, segment, self._state, totals=self._totals, unusable=unusable)
+
+
+def _slices(files: pa.Table, convert: Callable[[pa.Table], Piece]) -> Iterator[Callable[[], Iterator[Piece]]]:
+    for start in range(0, files.num_rows, _SLICE_ROWS):
+        yield partial(_converted, files.slice(start, _SLICE_ROWS), convert)
+
+
+def _converted(files: pa.Table, convert: Callable[[pa.Table], Piece]) -> Iterator[Piece]:
+    yield convert(files)

@@ -1,0 +1,238 @@
+"""Snapshot: a version of a table as its users read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.arguments import checked
+from deltalog.arrow_arrays import empty
+from deltalog.errors import MissingVersionError
+from deltalog.expressions.tree import Predicate
+from deltalog.log import file_statistics
+from deltalog.log.commit_summary import CommitSummary, summary_of
+from deltalog.log.file_statistics import Leaf
+from deltalog.log.loader import UnreadSnapshot, load
+from deltalog.log.reader import LogReader
+from deltalog.log.replay import FILES
+from deltalog.log.snapshot import LogSnapshot
+from deltalog.parallel import Lazy
+from deltalog.protocol import column_mapping
+from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+from deltalog.protocol.paths import commit_path
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.timestamps import Enablement
+from deltalog.read.scan import Scan, VariantForm
+
+
+@checked
+class Snapshot:
+    """The state of a table at one version; never changes. Threads may share it.
+
+    Protocol, metadata and totals come from the version's ``.crc`` where it is sound, else from the checkpoint
+    and the commits after it; the file list is read when first asked for and kept.
+    """
+
+    def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
+        """Not for users: DeltaTable.snapshot makes one."""
+        self._version = version
+        # Whether the caller named the version or its time, and so knows that it may be an old one.
+        self.is_time_travel = is_time_travel
+
+    def as_time_travel(self) -> Snapshot:
+        """The same version, as one that the caller has named. Cost: none."""
+        return Snapshot(self.__dict__.get("log", self._version), is_time_travel=True)
+
+    def __repr__(self) -> str:
+        return f"Snapshot(table={self.url!r}, version={self.version})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process: the version is loaded anew there. Cost: as ``DeltaTable.snapshot(version)``."""
+        return _loaded_again, (self.reader, self.version, self.is_time_travel)
+
+    @Lazy
+    def log(self) -> LogSnapshot:
+        """The same version as its log has it: log files, state, file actions. Cost: none; the version just committed
+        by this process may have to be read, which raises and costs as ``DeltaTable.snapshot(version)``."""
+        version = self._version
+        return version.load() if isinstance(version, UnreadSnapshot) else version
+
+    # ------------------------------------------------------------------------------------- description
+
+    @property
+    def url(self) -> str:
+        """The table's root."""
+        return self.reader.store.url
+
+    @property
+    def reader(self) -> LogReader:
+        """The log that this snapshot was read from."""
+        return self._version.reader
+
+    @property
+    def version(self) -> int:
+        return self._version.version
+
+    @property
+    def protocol(self) -> Protocol:
+        return self.log.protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.log.metadata
+
+    @property
+    def schema(self) -> StructType:
+        """The table's columns, partition columns included."""
+        return self.log.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return self.metadata.partition_columns
+
+    @property
+    def in_commit_timestamps_enabled(self) -> bool:
+        """Whether this version is judged by its in-commit timestamp."""
+        return self.log.in_commit_timestamps_enabled
+
+    @property
+    def enablement(self) -> Enablement | None:
+        """The enablement pair; None when in-commit timestamps are off or on since version 0.
+
+        Raises InvalidEnablementError.
+        """
+        return self.log.enablement
+
+    @Lazy
+    def in_commit_timestamp_ms(self) -> int | None:
+        """The version's in-commit timestamp; None when they are off.
+
+        Raises MissingInCommitTimestampError when the commit lacks it. Cost: at most 1 GET of 4 KiB.
+        """
+        if not self.in_commit_timestamps_enabled:
+            return None
+        return self.log.recorded_ict_ms or self.reader.in_commit_timestamp_ms(self.version)
+
+    @Lazy
+    def timestamp_ms(self) -> int:
+        """The version's time by its own rules: in-commit, else the commit file's modification time.
+
+        Time travel and ``history`` judge all commits by the rules of the latest version (in-commit timestamps may
+        have been disabled since) and make file times increasing: ask ``version_at`` for those.
+        Cost: at most 1 GET or 1 HEAD. Raises MissingVersionError when the commit file was cleaned up.
+        """
+        ict_ms = self.in_commit_timestamp_ms
+        if ict_ms is not None:
+            return ict_ms
+        meta = self.reader.store.head(commit_path(self.version))
+        if meta is None or meta.modification_time_ms is None:
+            raise MissingVersionError(
+                f"{self.url}: the commit file of version {self.version} is gone, and its time with it.",
+                version=self.version,
+            )
+        return meta.modification_time_ms
+
+    @Lazy
+    def commit_summary(self) -> CommitSummary:
+        """What this version's commit added to the version before: files, rows, times, and its author's metadata.
+        Cost: 1 GET. Raises MissingVersionError when the commit file was cleaned up, InvalidCommitError."""
+        return summary_of(self.reader.commit(self.version))
+
+    @property
+    def set_transactions(self) -> list[SetTransaction]:
+        """The last recorded version of each application id."""
+        return list(self.log.state.transactions.values())
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The last version that ``app_id`` recorded, or None."""
+        found = self.log.state.transactions.get(app_id)
+        return None if found is None else found.version
+
+    @property
+    def domain_metadata(self) -> list[DomainMetadata]:
+        """The live domain metadata."""
+        return list(self.log.state.domains.values())
+
+    @property
+    def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that a clustered table is clustered by, each as its path of names; empty for other tables.
+
+        Spec: PROTOCOL.md#clustered-table. Raises CorruptTableError.
+        """
+        domain = self.log.state.domains.get(column_mapping.CLUSTERING_DOMAIN)
+        if domain is None or domain.removed:
+            return ()
+        mode = column_mapping.mode_of(self.metadata.configuration)
+        return column_mapping.clustering_columns(domain.configuration, self.schema, mode)
+
+    # -------------------------------------------------------------------------------------------- files
+
+    @property
+    def num_files(self) -> int:
+        """Live files. Cost: none when the ``.crc`` told, else as ``files``."""
+        return self.log.cache.totals.num_files
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the live files. Cost: as ``num_files``."""
+        return self.log.cache.totals.size_bytes
+
+    def files(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """A row per live file; columns as deltalog.log.replay.FILES, or those of them that are named.
+
+        Raises CallError for a name that is not one of them. Cost: the columns in the checkpoint and one GET for each
+        commit after it; all columns are kept for the next call, and named ones are read anew.
+        """
+        return self.log.cache.files(columns)
+
+    def statistics(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The statistics of the live files, a row per row of ``files``: ``num_records``, ``tight_bounds``, and the
+        structs ``min_values``, ``max_values`` and ``null_count`` with a field per column, in the columns' types.
+
+        ``columns``: which columns of the table; None: all that are no partition columns. Bounds are as they were
+        written: those of text and timestamps may be cut short. What a file lacks is null. Raises
+        SchemaMismatchError. Cost: the statistics in the checkpoint, and the commits after it.
+        """
+        names = self.schema.names if columns is None else columns
+        fields = [self.schema.field(name) for name in names if name not in self.partition_columns]
+        mapping = column_mapping.mode_of(self.metadata.configuration)
+        leaves = file_statistics.leaves_of(StructType(tuple(fields)), mapping)
+        pieces = self.log.cache.file_pieces(lambda piece: _statistics_table(piece, leaves), (), leaves)
+        return pa.concat_tables([_statistics_table(empty(FILES), leaves), *pieces])
+
+    def file_path(self, add_path: str) -> str:
+        """Where the data file that the log names ``add_path`` lies: in the table, or in a place that
+        ``DeltaTable.open(allowed_paths=)`` named. Raises UnsafePathError."""
+        return self.reader.files.location(add_path)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        variants: VariantForm = "binary",
+    ) -> Scan:
+        """The rows, lazily. ``columns``: names to read, in that order; None: all. ``where``: SQL text or a
+        predicate made with ``col``; only rows for which it is true are returned, and files that cannot hold one
+        are not read.
+
+        Where row tracking is enabled, ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be asked for
+        among the columns. ``variants="json"`` gives variants as JSON text; else they are structs of metadata and
+        value, which ``variant_to_python`` takes. Raises CallError, SchemaMismatchError. Cost: none until it is read.
+        """
+        return Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
+
+
+def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
+    flat = file_statistics.of_files(files, leaves)
+    groups = file_statistics.nested(flat, leaves, lambda leaf: leaf.path)
+    columns = {"num_records": flat.column("numRecords"), "tight_bounds": flat.column("tightBounds")}
+    names = {"minValues": "min_values", "maxValues": "max_values", "nullCount": "null_count"}
+    nothing = pa.nulls(flat.num_rows, pa.struct([]))
+    return pa.table({**columns, **{name: groups.get(group, nothing) for group, name in names.items()}})
+
+
+def _loaded_again(reader: LogReader, version: int, is_time_travel: bool) -> Snapshot:
+    return Snapshot(load(reader, reader.list_from(), version), is_time_travel=is_time_travel)
