@@ -131,7 +131,7 @@ class Dataset:
                 return None
         return self._found
 
-    def _target(self, schema: Callable[[], StructType | None]) -> staging.Target:
+    def _target(self, schema: Callable[[], StructType | None]) -> staging.WriteTarget:
         """Where verbs write; ``schema`` is that of the first write's data, None for bytes."""
         if self._look() is not None:
             return self.table().target
@@ -158,7 +158,7 @@ class Dataset:
                 is_strict=True,
             )
 
-        return staging.Target(self._reader.store, begin, lambda: None)
+        return staging.WriteTarget(self._reader.store, begin, lambda: None)
 
     def _has_begun(self, first: Snapshot) -> None:
         self._found = DeltaTable(self._reader, self._environment, first)

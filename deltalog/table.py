@@ -539,7 +539,7 @@ class DeltaTable:
         """Delete files that were staged and will not be committed, best effort; the failures are returned.
 
         Raises FilesCommittedError when a version has named one of them, and CommitStateUnknownError when a commit of
-        them by this process may yet land: nothing is deleted then. A commit of them that another process, or an open
+        these objects may yet land: nothing is deleted then. A commit of them that another process, or an open
         transaction over several tables, is about to make is not seen. Cost: 2 HEADs, 1 GET for each version since they
         were staged, 1 DELETE for each file."""
         return staging.discard_staged(self.target, staged)
@@ -557,9 +557,9 @@ class DeltaTable:
         return store.open_input(inside)
 
     @property
-    def target(self) -> staging.Target:
+    def target(self) -> staging.WriteTarget:
         """Where the verbs of the write contract write. Not for users."""
-        return staging.Target(self._reader.store, self._following, self._forget)
+        return staging.WriteTarget(self._reader.store, self._following, self._forget)
 
     def _following(self, options: staging.Options) -> Transaction:
         """A transaction that becomes the version after the latest one, as often as it may try."""

@@ -13,7 +13,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 import msgspec
@@ -160,7 +160,7 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WriteTarget:
     """Where verbs write: a store, and transactions on the version that is latest when they begin, as options ask.
     ``forget``: that version may be old, so the next one to begin looks again."""
 
@@ -190,6 +190,8 @@ class StagedFiles:
     first_us: int | None = None
     last_us: int | None = None
     version: int | None = None
+    # Commits of these files that may yet land: the files are not deleted before these are settled.
+    unsettled: list[CommitStateUnknownError] = field(default_factory=list, compare=False, repr=False)
 
     def to_json(self) -> str:
         """As text, for another process."""
@@ -220,7 +222,7 @@ class _PlainFields(msgspec.Struct):
 _PLAIN_FIELDS = _PlainFields.__struct_fields__
 
 
-def stage(target: Target, data: Any, options: Options) -> StagedFiles:
+def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
     """Write rows into files that no version names yet.
 
     On any error, none of them stays. Raises as DeltaTable.append. Cost: 1 PUT for each file.
@@ -230,7 +232,7 @@ def stage(target: Target, data: Any, options: Options) -> StagedFiles:
         return _staged(transaction, fitting(transaction, data), options)
 
 
-def stage_records(target: Target, records: Records | None, options: Options) -> StagedFiles:
+def stage_records(target: WriteTarget, records: Records | None, options: Options) -> StagedFiles:
     """As ``stage``, of records pulled one by one."""
     if records is None:
         raise MissingRecordsError("There are no records: None was given. An empty list is a write without rows.")
@@ -289,7 +291,7 @@ class _Span:
 
 
 def commit_staged(
-    target: Target,
+    target: WriteTarget,
     staged: Sequence[StagedFiles],
     metadata: Mapping[str, Any] | None,
     options: Options,
@@ -316,20 +318,16 @@ def commit_staged(
                 transaction.staged.keep_for_caller(file.path for file in each.files)
         return {"numOutputRows": str(rows), **transaction.staged.metrics()}
 
-    keys = [(target.store.url, file.path) for each in staged for file in each.files]
     try:
         committed = commit_one(target, add_files, annotations, options)
     except CommitStateUnknownError as error:
         if target.store.base_version is None:
-            _in_doubt.update(dict.fromkeys(keys, error))
+            for each in staged:
+                each.unsettled.append(error)
         raise
-    for key in keys if _in_doubt else ():
-        _in_doubt.pop(key, None)
+    for each in staged:
+        each.unsettled.clear()
     return committed
-
-
-# Commits of staged files that may yet land, by table and path, as long as this process does not know better.
-_in_doubt: dict[tuple[str, str], CommitStateUnknownError] = {}
 
 
 def _shared_version(snapshot: Snapshot) -> int:
@@ -351,7 +349,7 @@ def check_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> 
         raise CallError(f"Some of these files were staged for another table than the one at {url}. Stage them there.")
 
 
-def discard_staged(target: Target, staged: Iterable[StagedFiles]) -> list[Exception]:
+def discard_staged(target: WriteTarget, staged: Iterable[StagedFiles]) -> list[Exception]:
     """Delete staged files, best effort; what could not be deleted, and why, is returned.
 
     Raises FilesCommittedError when a version has named one of them, and the CommitStateUnknownError of a commit of them
@@ -364,17 +362,14 @@ def discard_staged(target: Target, staged: Iterable[StagedFiles]) -> list[Except
         snapshot = transaction.snapshot
         for each in given:
             _check_is_new(each, snapshot, "Nothing was deleted.")
-    paths = [file.path for each in given for file in each.files]
-    for path in paths:
-        error = _in_doubt.get((target.store.url, path))
-        if error is not None and (snapshot is None or snapshot.version < error.version):
+    for error in (error for each in given for error in each.unsettled):
+        if snapshot is None or snapshot.version < error.version:
             raise error
-        _in_doubt.pop((target.store.url, path), None)
-    return discard(target.store, paths)
+    return discard(target.store, [file.path for each in given for file in each.files])
 
 
 def commit_one(
-    target: Target,
+    target: WriteTarget,
     stage_on: Callable[[Transaction], Mapping[str, str]],
     annotations: Mapping[str, Any],
     options: Options,

@@ -28,7 +28,7 @@ from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import (
     Options,
     StagedFiles,
-    Target,
+    WriteTarget,
     as_metadata,
     commit_one,
     commit_staged,
@@ -56,7 +56,7 @@ BLOB_SCHEMA = StructType(
 log = logging.getLogger(__name__)
 
 
-def write(target: Target, data: Any, metadata: Mapping[str, Any] | None, options: Options) -> Snapshot:
+def write(target: WriteTarget, data: Any, metadata: Mapping[str, Any] | None, options: Options) -> Snapshot:
     """One version of rows; or of bytes, in a table of blobs."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         with StreamWriter(target, metadata, options) as writer:
@@ -67,7 +67,7 @@ def write(target: Target, data: Any, metadata: Mapping[str, Any] | None, options
 
 
 def write_records(
-    target: Target, records: Records | None, metadata: Mapping[str, Any] | None, options: Options
+    target: WriteTarget, records: Records | None, metadata: Mapping[str, Any] | None, options: Options
 ) -> Snapshot:
     """One version of all records of a stream."""
     as_metadata(metadata)
@@ -75,7 +75,7 @@ def write_records(
 
 
 def _commit_or_discard(
-    target: Target, staged: StagedFiles, metadata: Mapping[str, Any] | None, options: Options
+    target: WriteTarget, staged: StagedFiles, metadata: Mapping[str, Any] | None, options: Options
 ) -> Snapshot:
     try:
         return commit_staged(target, [staged], metadata, options, owned=True)
@@ -93,7 +93,7 @@ class StreamWriter:
     leaving the ``with`` block, is ``abort``. Memory: one piece, and what the store collects of a part (S3: 16 MiB).
     """
 
-    def __init__(self, target: Target, metadata: Mapping[str, Any] | None, options: Options) -> None:
+    def __init__(self, target: WriteTarget, metadata: Mapping[str, Any] | None, options: Options) -> None:
         self._annotations = {"metadata": as_metadata(metadata)}
         self._target, self._options = target, options
         if options.timestamp_column is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -170,6 +171,21 @@ def test_what_follows_a_commit_whose_state_is_unknown_loses_and_doubles_nothing(
         with pytest.raises(FilesCommittedError):
             table.discard_staged([staged])
     assert ids(DeltaTable.open(inner)) == [0, 1, 2]
+
+
+def test_another_handle_does_not_delete_files_of_a_commit_that_may_yet_land() -> None:
+    inner = memory()
+    create(inner)
+    store = FaultyStore(inner, nth(1, Fault.LATE, method="put_if_absent", path="*.json"))
+    table = DeltaTable.open(store, environment=UNSETTLED)
+    staged = table.stage(rows(1))
+    with pytest.raises(CommitStateUnknownError):
+        table.commit_staged([staged])
+    for each in (staged, pickle.loads(pickle.dumps(staged))):
+        with pytest.raises(CommitStateUnknownError):
+            DeltaTable.open(inner).discard_staged([each])
+    store.land()
+    assert ids(DeltaTable.open(inner)) == [0, 1]
 
 
 def test_staged_files_are_discarded_when_another_writer_has_the_version_that_was_in_doubt() -> None:
