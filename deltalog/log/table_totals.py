@@ -6,7 +6,7 @@ Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it).
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ SIZE_BINS: tuple[int, ...] = (
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
+# So many files are put into bins by Arrow, bin by bin.
+_MANY = 1000
 # Where the bins of deleted rows begin.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
 
@@ -46,6 +48,12 @@ class FileSizes:
         if not sizes:
             return self
         counts, totals = list(self.counts), list(self.sizes)
+        if len(sizes) >= _MANY:
+            changes = enumerate(zip(*_binned(int64s(sizes), SIZE_BINS), strict=True))
+            for at, (count, size) in changes:
+                counts[at] += sign * count
+                totals[at] += sign * size
+            return FileSizes(tuple(counts), tuple(totals))
         for size in sizes:
             at = bisect.bisect_right(SIZE_BINS, size) - 1
             counts[at] += sign
@@ -69,13 +77,15 @@ class Deletions:
     num_vectors: int = 0
     counts: tuple[int, ...] = (0,) * len(DELETED_BINS)
 
-    def changed(self, cardinalities: Iterable[int | None], sign: int) -> Deletions:
+    def changed(self, cardinalities: Sequence[int | None], sign: int) -> Deletions:
         """With files added or removed that have a vector of this cardinality, or None."""
         records, vectors, counts = self.num_records, self.num_vectors, list(self.counts)
-        for cardinality in cardinalities:
-            records += sign * (cardinality or 0)
-            vectors += sign * (cardinality is not None)
-            counts[bisect.bisect_right(DELETED_BINS, cardinality or 0) - 1] += sign
+        known = [cardinality for cardinality in cardinalities if cardinality is not None]
+        counts[0] += sign * (len(cardinalities) - len(known))
+        for cardinality in known:
+            records += sign * cardinality
+            vectors += sign
+            counts[bisect.bisect_right(DELETED_BINS, cardinality) - 1] += sign
         return Deletions(records, vectors, tuple(counts))
 
     def __add__(self, other: Deletions) -> Deletions:

@@ -84,7 +84,9 @@ class RowWriter:
         if not unchecked and self._rules_are_of in (None, (changes.metadata, changes.protocol)):
             return
         layout = replace(self._layout(), rules=self.rules())
-        files = list(unchecked)
+        if not layout.rules:
+            return
+        files = [add for add in unchecked if add.data_change]
         if self._applied_rules is not None and self._applied_rules.demands != layout.rules.demands:
             own = set(self._written_paths)
             files.extend(add for add in adds if add.path in own)

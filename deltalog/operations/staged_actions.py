@@ -55,7 +55,7 @@ class StagedActions:
             self._encoded = adds, lines
         self._adds.extend(adds)
         if not is_checked:
-            self._unchecked.extend(add for add in adds if add.data_change)
+            self._unchecked.extend(adds)
         return list(adds)
 
     def add_written(self, files: Iterable[AddFile]) -> None:
