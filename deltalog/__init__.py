@@ -6,8 +6,8 @@ import typing
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Isolation, StatusFilter, TableRecord, TransactionStatus, TransactionType
 from deltalog.catalog.store import CatalogBehindLogWarning
-from deltalog.commit.conflicts import IsolationLevel
 from deltalog.commit.loop import ClockDriftWarning
+from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
 from deltalog.dataset import Dataset
 from deltalog.environment import Environment, RetryPolicy

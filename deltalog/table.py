@@ -14,8 +14,8 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.catalog.locate import committer_of, open_location
 from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import IsolationLevel
-from deltalog.commit.loop import unexpected_version
+from deltalog.commit.conflicts import gone_since, unexpected_version
+from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError, VersionNotFoundError
@@ -38,7 +38,7 @@ from deltalog.operations.delete import delete
 from deltalog.operations.overwrite import overwrite, replace_partitions, replace_where
 from deltalog.operations.properties import set_properties, unset_properties
 from deltalog.operations.restore import RestoreResult, restore
-from deltalog.operations.transaction import Transaction, UserMetadata, gone_since, skipped
+from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS

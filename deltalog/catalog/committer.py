@@ -24,8 +24,8 @@ from deltalog.errors import (
     OperationTimeoutError,
     StoreError,
 )
-from deltalog.log.reader import required_ict
 from deltalog.protocol.paths import commit_path, staged_commit_name, staged_commit_path
+from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.storage.table_files import TableFiles
 

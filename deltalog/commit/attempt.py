@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltalog.commit.conflicts import Base, Prepared, replace_configuration
+from deltalog.commit.base import Base
+from deltalog.commit.prepared import Prepared
 from deltalog.commit_result import CommitResult
 from deltalog.errors import InvalidActionError, InvalidCommitError
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
@@ -35,6 +36,17 @@ class Attempt:
     @property
     def version(self) -> int:
         return self.actions.version
+
+    def as_base(self, followed: Base) -> Base:
+        """This version as the base of the next one. ``followed``: the base of this one."""
+        actions = self.actions
+        return Base(
+            self.version,
+            actions.protocol or followed.protocol,
+            actions.metadata or followed.metadata,
+            timestamps.previous_timestamp(self.in_commit_timestamp_ms, None),
+            row_tracking.high_water_mark(actions.domains, followed.row_id_high_water_mark),
+        )
 
     def result(self, attempts: int = 1) -> CommitResult:
         """What the caller gets once this is committed. ``attempts``: the number of versions tried, with this one."""
@@ -127,7 +139,7 @@ def _stamped(metadata: Metadata, base: Base, version: int, ict_ms: int | None) -
         configuration = timestamps.without_pair(metadata.configuration)
     else:
         return metadata
-    return replace_configuration(metadata, configuration)
+    return metadata.with_configuration(configuration)
 
 
 def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int | None) -> dict[str, Any]:

@@ -11,13 +11,13 @@ commit (#row-tracking).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from dataclasses import replace
 
 import msgspec
 
+from deltalog.commit.base import Base
+from deltalog.commit.prepared import Prepared
 from deltalog.errors import (
-    CallError,
     CommitConflictError,
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,
@@ -26,19 +26,16 @@ from deltalog.errors import (
     MetadataChangedError,
     ProtocolChangedError,
     TableExistsError,
+    VersionConflictError,
 )
 from deltalog.expressions.bound import Bound
-from deltalog.log.reader import required_ict
 from deltalog.log.replay import files_table
-from deltalog.protocol import column_mapping, features, row_tracking
+from deltalog.protocol import column_mapping, features, row_tracking, timestamps
 from deltalog.protocol.actions import (
-    AddCDCFile,
     AddFile,
-    DomainMetadata,
     Metadata,
     Protocol,
     RemoveFile,
-    SetTransaction,
 )
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.properties import (
@@ -50,8 +47,6 @@ from deltalog.protocol.properties import (
 )
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.read.data_skipping import prune
-
-IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 
 # A winner may add these features without making a transaction that was planned before them wrong.
 _HARMLESS_FEATURES = frozenset(
@@ -85,111 +80,6 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """What a transaction has looked at: the whole table, or the rows of some predicates, which are bound to the
-    table's schema; files, by path; application ids; metadata; all metadata domains."""
-
-    whole_table: bool = False
-    predicates: tuple[Bound, ...] = ()
-    files: frozenset[str] = frozenset()
-    app_ids: frozenset[str] = frozenset()
-    metadata: bool = False
-    domains: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A transaction ready to be committed; nothing in it depends on the version it will get."""
-
-    txn_id: str
-    operation: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    user_metadata: str | None = None
-    protocol: Protocol | None = None
-    metadata: Metadata | None = None
-    adds: tuple[AddFile, ...] = ()
-    add_lines: bytes | None = None  # these adds as lines of a commit, where they were encoded before
-    removes: tuple[RemoveFile, ...] = ()
-    transactions: tuple[SetTransaction, ...] = ()
-    domains: tuple[DomainMetadata, ...] = ()
-    cdc: tuple[AddCDCFile, ...] = ()
-    written: tuple[str, ...] = ()  # the files that were written for it, so nobody's when it fails
-    annotations: Mapping[str, Any] | None = None  # its author's, for ``deltalog`` in commitInfo
-    is_strict: bool = False  # a version that another writer takes is a conflict, when no attempt is left
-    reads: Reads = Reads()
-    read_version: int | None = None  # the version that it was planned on, for people
-    isolation_level: IsolationLevel = "Serializable"
-
-    @property
-    def is_blind_append(self) -> bool:
-        """Only adds files, and looked at none."""
-        looked = self.reads.whole_table or self.reads.predicates or self.reads.files
-        return not (looked or self.removes or self.metadata or self.protocol)
-
-    @property
-    def may_move_rows(self) -> bool:
-        """Whether new files may hold rows that the table had in others."""
-        removed = {remove.path for remove in self.removes}
-        return bool(removed) and any(add.path not in removed for add in self.adds)
-
-    @property
-    def reported_metrics(self) -> dict[str, str]:
-        """The metrics as commitInfo and the CommitResult have them."""
-        return {key: str(value) for key, value in self.metrics.items()}
-
-    @property
-    def changes_data(self) -> bool:
-        """Whether rows come or go; rearranging them in other files is no such change."""
-        return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
-
-
-def check_isolation_level(wanted: object) -> None:
-    """Raises CallError for what is no isolation level; None, which leaves it to the table, is fine."""
-    if wanted is not None and wanted not in get_args(IsolationLevel):
-        raise CallError(f"An isolation level is one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
-
-
-def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
-    """The level that a transaction is judged at: one that only rearranges files needs no more than SnapshotIsolation.
-
-    Raises CallError where SnapshotIsolation is wanted for a change of rows, which it would let go wrong unseen.
-    """
-    check_isolation_level(wanted)
-    only_files = not (prepared.metadata or prepared.protocol or prepared.transactions or prepared.domains)
-    rearranges = only_files and not prepared.changes_data
-    if wanted == "SnapshotIsolation" and not rearranges:
-        raise CallError(
-            "SnapshotIsolation is for transactions that only rearrange rows (dataChange=false); this one changes the "
-            "table. Use WriteSerializable or Serializable."
-        )
-    return "SnapshotIsolation" if rearranges and (prepared.adds or prepared.removes) else wanted
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The version that an attempt follows.
-
-    ``version`` is -1 before a table exists. ``previous_ms``: what the next in-commit timestamp must exceed:
-    the in-commit timestamp of ``version``, or its monotonised file time when ``prepared`` is to enable them;
-    None where no in-commit timestamp will be written. ``row_id_high_water_mark``: the highest row id given out, -1
-    before the first.
-    """
-
-    version: int
-    protocol: Protocol | None
-    metadata: Metadata | None
-    previous_ms: int | None
-    row_id_high_water_mark: int = -1
-
-    @property
-    def is_ict_active(self) -> bool:
-        if self.protocol is None or self.metadata is None:
-            return False
-        return features.is_ict_active(self.protocol, self.metadata)
-
-
 def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_time_ms: int | None, table: str) -> Base:
     """The base after ``winner`` took version ``base.version + 1``.
 
@@ -209,12 +99,8 @@ def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_ti
     _check_removed(prepared, winner, table)
     mark = row_tracking.high_water_mark(winner.domains, base.row_id_high_water_mark)
     rebased = replace(base, version=winner.version, protocol=protocol, metadata=metadata, row_id_high_water_mark=mark)
-    if rebased.is_ict_active:
-        return replace(rebased, previous_ms=required_ict(winner.commit_info, winner.version, table))
-    if winner_file_time_ms is None:
-        return replace(rebased, previous_ms=None)
-    # Enabling: above every file time before it, made increasing as readers do.
-    return replace(rebased, previous_ms=max(winner_file_time_ms, (base.previous_ms or 0) + 1))
+    ict_ms = timestamps.required_ict(winner.commit_info, winner.version, table) if rebased.is_ict_active else None
+    return replace(rebased, previous_ms=timestamps.previous_timestamp(ict_ms, winner_file_time_ms, base.previous_ms))
 
 
 def _protocol_after(prepared: Prepared, base: Protocol, winner: CommitActions, table: str) -> Protocol:
@@ -294,11 +180,6 @@ def _stored_columns(metadata: Metadata) -> dict[str, StructField]:
 
 def _constraints(metadata: Metadata) -> dict[str, str]:
     return {k: v for k, v in metadata.configuration.items() if k.startswith(CONSTRAINT_PREFIX)}
-
-
-def replace_configuration(metadata: Metadata, configuration: Mapping[str, str]) -> Metadata:
-    """The same metadata with other properties."""
-    return msgspec.structs.replace(metadata, configuration=dict(configuration))
 
 
 def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -> None:
@@ -397,4 +278,40 @@ def _conflict(
         path=None if file is None else file.path,
         partition_values=None if file is None else file.partition_values,
         retryable=True,
+    )
+
+
+def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
+    """The error of a write when the latest version (None: there is none) is not the one that its caller expects."""
+    return VersionConflictError(
+        f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
+        "Read the table again, and write again.",
+        expected_parent=expected,
+        read_version=expected,
+        winning_version=latest,
+        winning_operation=None,
+    )
+
+
+def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConflictError:
+    """What a commit that must follow ``parent`` (-1: no version) meets when another one does."""
+    expected = parent if parent >= 0 else None
+    return VersionConflictError(
+        f"{table}: version {winner.version}, which was to follow {expected}, was taken by another writer. "
+        "Nothing was committed. Look at latest(), and write again; or let retry_count do so.",
+        expected_parent=expected,
+        read_version=expected,
+        winning_version=winner.version,
+        winning_operation=None if winner.commit_info is None else winner.commit_info.operation,
+    )
+
+
+def gone_since(read: int, latest: int, table: str) -> CommitConflictError:
+    """The error of a write based on a version whose later commits are no longer in the log."""
+    return CommitConflictError(
+        f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "
+        "the commits between them. Nothing was committed; read the table again and repeat the operation.",
+        winning_version=latest,
+        winning_operation=None,
+        read_version=read,
     )

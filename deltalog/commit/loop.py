@@ -22,8 +22,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from deltalog.commit.attempt import Attempt, build_attempt
+from deltalog.commit.base import Base
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
-from deltalog.commit.conflicts import Base, Prepared, rebase
+from deltalog.commit.conflicts import parent_taken, rebase
+from deltalog.commit.prepared import Prepared
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -32,12 +34,12 @@ from deltalog.errors import (
     ObjectNotFoundError,
     Outcome,
     StoreError,
-    VersionConflictError,
 )
 from deltalog.log.reader import LogReader
-from deltalog.protocol import features
+from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import commit_path
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 
 log = logging.getLogger(__name__)
@@ -58,16 +60,12 @@ class Landed:
     attempt: Attempt
 
 
-def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
-    """The error of a write when the latest version (None: there is none) is not the one that its caller expects."""
-    return VersionConflictError(
-        f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
-        "Read the table again, and write again.",
-        expected_parent=expected,
-        read_version=expected,
-        winning_version=latest,
-        winning_operation=None,
-    )
+def base_of(snapshot: Snapshot, file_time_ms: int | None = None) -> Base:
+    """The version of a snapshot. ``file_time_ms``: as ``timestamps.previous_timestamp`` has it, where the attempt
+    enables in-commit timestamps."""
+    previous_ms = timestamps.previous_timestamp(snapshot.in_commit_timestamp_ms, file_time_ms)
+    mark = row_tracking.high_water_mark(snapshot.domain_metadata)
+    return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)
 
 
 def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: LogStore) -> Base:
@@ -79,19 +77,6 @@ def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: Log
         meta = store.head(commit_path(winner.version))
         file_time_ms = 0 if meta is None else meta.modification_time_ms or 0
     return rebase(prepared, base, winner, file_time_ms, store.url)
-
-
-def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConflictError:
-    """What a commit that must follow ``parent`` (-1: no version) meets when another one does."""
-    expected = parent if parent >= 0 else None
-    return VersionConflictError(
-        f"{table}: version {winner.version}, which was to follow {expected}, was taken by another writer. "
-        "Nothing was committed. Look at latest(), and write again; or let retry_count do so.",
-        expected_parent=expected,
-        read_version=expected,
-        winning_version=winner.version,
-        winning_operation=None if winner.commit_info is None else winner.commit_info.operation,
-    )
 
 
 class CommitLoop:

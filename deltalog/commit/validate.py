@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar, cast
 
 from deltalog.arguments import shown
-from deltalog.commit.conflicts import Prepared
+from deltalog.commit.prepared import Prepared
 from deltalog.errors import CorruptTableError, InvalidActionError, UnsafePathError
 from deltalog.log.replay import file_key
 from deltalog.protocol import column_mapping, features, row_tracking

@@ -20,6 +20,7 @@ from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, PartialState, State, advance
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, choose_segment, parse_listing, parse_names
 from deltalog.log.table_totals import Totals
+from deltalog.protocol import timestamps
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info
 from deltalog.protocol.paths import (
@@ -175,7 +176,14 @@ class LogReader:
                 f"{self.store.url}: the in-commit timestamp of version {version} cannot be read: {error}",
                 version=version,
             ) from error
-        return required_ict(info, version, self.store.url)
+        return timestamps.required_ict(info, version, self.store.url)
+
+    def file_time_ms(self, version: int) -> int | None:
+        """The modification time of a commit file, made increasing as readers do; None where no commit file up to the
+        version is there. Cost: 1 LIST of the log."""
+        metas = self.list_from(stat=True).metas
+        times = [metas[v].modification_time_ms or 0 for v in sorted(metas) if v <= version]
+        return timestamps.monotonised(times)[-1] if times else None
 
     def checksum(self, version: int) -> VersionChecksum | None:
         """The ``.crc`` of a version, or None when there is none that can be read. Cost: 1 GET."""
@@ -206,15 +214,3 @@ class LogReader:
             "Log clean-up may be running: open the table again.",
             version=int(name[:20]),
         )
-
-
-def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
-    """The in-commit timestamp of a commit that must carry one. Raises MissingInCommitTimestampError."""
-    if info is not None and info.in_commit_timestamp_ms is not None:
-        return info.in_commit_timestamp_ms
-    what = "no commitInfo action" if info is None else "no valid inCommitTimestamp in its commitInfo"
-    raise MissingInCommitTimestampError(
-        f"{table}: version {version} has {what}, though in-commit timestamps are enabled for it. "
-        "No time is made up for it. Restore the commit file, or disable in-commit timestamps and enable them again.",
-        version=version,
-    )

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from deltalog.commit.conflicts import replace_configuration
 from deltalog.commit.validate import as_read_back
 from deltalog.errors import CallError, InvalidPropertyError
 from deltalog.protocol import column_mapping, features, metadata_update
@@ -158,7 +157,7 @@ class MetadataChanges:
         self.set_state(protocol, metadata)
 
     def _replace_configuration(self, configuration: Mapping[str, str]) -> None:
-        self._replace(configuration=replace_configuration(self.metadata, configuration).configuration)
+        self._replace(configuration=self.metadata.with_configuration(configuration).configuration)
 
     def _check_row_ids(self, base: Snapshot) -> None:
         """Refuse to turn row tracking on while files have no row ids; none may come in meanwhile."""

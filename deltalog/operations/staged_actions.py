@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from deltalog.commit.conflicts import Reads
+from deltalog.commit.prepared import Reads
 from deltalog.commit.validate import adds_as_read_back, as_read_back
 from deltalog.errors import CallError
 from deltalog.expressions.bound import Bound

@@ -13,23 +13,17 @@ import pyarrow.compute as pc
 
 from deltalog.arguments import checked
 from deltalog.arrow_arrays import strings
+from deltalog.commit.base import Base
 from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import (
-    Base,
-    IsolationLevel,
-    Prepared,
-    check_isolation_level,
-    files_still_fit,
-    isolation_for,
-)
+from deltalog.commit.conflicts import files_still_fit, gone_since
 from deltalog.commit.hooks import standing
-from deltalog.commit.loop import ClockDriftWarning, CommitLoop, Landed, rebased_on
+from deltalog.commit.loop import ClockDriftWarning, CommitLoop, Landed, base_of, rebased_on
+from deltalog.commit.prepared import IsolationLevel, Prepared, check_isolation_level, isolation_for
 from deltalog.commit.validate import check_prepared
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
-    CommitConflictError,
     DeltaLogError,
     InvalidActionError,
     MetadataChangedError,
@@ -54,7 +48,7 @@ from deltalog.operations.metadata_changes import MetadataChanges
 from deltalog.operations.row_writer import RowWriter
 from deltalog.operations.staged_actions import StagedActions
 from deltalog.parquet.file_writer import Checksum
-from deltalog.protocol import column_mapping, features, row_tracking, timestamps
+from deltalog.protocol import column_mapping, features
 from deltalog.protocol.actions import (
     AddCDCFile,
     AddFile,
@@ -515,20 +509,8 @@ class Transaction:
         snapshot = self.snapshot
         if snapshot is None:
             return Base(-1, None, None, None)
-        base = base_of(snapshot)
-        if base.previous_ms is None and features.is_ict_active(self.protocol, self.metadata):
-            return replace(base, previous_ms=self._last_file_time_ms(snapshot))
-        return base
-
-    def _last_file_time_ms(self, snapshot: Snapshot) -> int | None:
-        """The monotonised file time of the snapshot's commit, which an enabling commit must exceed.
-
-        Cost: 1 LIST of the log.
-        """
-        metas = self.reader.list_from(stat=True).metas
-        times = [metas[v].modification_time_ms or 0 for v in sorted(metas) if v <= snapshot.version]
-        adjusted = timestamps.monotonised(times)
-        return adjusted[-1] if adjusted else None
+        enables = not snapshot.in_commit_timestamps_enabled and features.is_ict_active(self.protocol, self.metadata)
+        return base_of(snapshot, self.reader.file_time_ms(snapshot.version) if enables else None)
 
     def _following(self, committed: Landed) -> Snapshot:
         """The snapshot of the commit, from ours and the winners in between. Cost: none."""
@@ -572,23 +554,6 @@ def skipped(transaction: Transaction) -> CommitResult:
     assert snapshot is not None
     ict_ms = snapshot.in_commit_timestamp_ms
     return CommitResult(snapshot.version, snapshot.timestamp_ms, ict_ms, 0, transaction.txn_id)
-
-
-def base_of(snapshot: Snapshot) -> Base:
-    """The version that a transaction on a snapshot follows."""
-    mark = row_tracking.high_water_mark(snapshot.domain_metadata)
-    return Base(snapshot.version, snapshot.protocol, snapshot.metadata, snapshot.in_commit_timestamp_ms, mark)
-
-
-def gone_since(read: int, latest: int, table: str) -> CommitConflictError:
-    """The error of a write based on a version whose later commits are no longer in the log."""
-    return CommitConflictError(
-        f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "
-        "the commits between them. Nothing was committed; read the table again and repeat the operation.",
-        winning_version=latest,
-        winning_operation=None,
-        read_version=read,
-    )
 
 
 def _as_text(user_metadata: UserMetadata) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import operator
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
 import msgspec
@@ -137,6 +138,10 @@ class Metadata(Action, frozen=True, kw_only=True):
     def schema(self) -> StructType:
         """``schemaString`` parsed. Raises CorruptTableError."""
         return parsed(self.schema_string) if self.schema_string else StructType()
+
+    def with_configuration(self, configuration: Mapping[str, str]) -> Metadata:
+        """The same metadata with other properties."""
+        return msgspec.structs.replace(self, configuration=dict(configuration))
 
 
 class DeletionVector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from deltalog.errors import CorruptTableError, InvalidEnablementError, InvalidTimestampError, TimestampOutOfRangeError
+from deltalog.errors import (
+    CorruptTableError,
+    InvalidEnablementError,
+    InvalidTimestampError,
+    MissingInCommitTimestampError,
+    TimestampOutOfRangeError,
+)
+from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLEMENT_TIMESTAMP_KEY,
@@ -57,6 +64,30 @@ def is_listed(writer_features: Sequence[str]) -> bool:
 def is_active(min_writer_version: int, writer_features: Sequence[str], configuration: Mapping[str, str]) -> bool:
     """Whether commits carry ``inCommitTimestamp``: writer version 7, the feature listed, the property true."""
     return min_writer_version >= 7 and is_listed(writer_features) and ENABLE_IN_COMMIT_TIMESTAMPS.read(configuration)
+
+
+def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
+    """The in-commit timestamp of a commit that must carry one. Raises MissingInCommitTimestampError."""
+    if info is not None and info.in_commit_timestamp_ms is not None:
+        return info.in_commit_timestamp_ms
+    what = "no commitInfo action" if info is None else "no valid inCommitTimestamp in its commitInfo"
+    raise MissingInCommitTimestampError(
+        f"{table}: version {version} has {what}, though in-commit timestamps are enabled for it. "
+        "No time is made up for it. Restore the commit file, or disable in-commit timestamps and enable them again.",
+        version=version,
+    )
+
+
+def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: int | None = None) -> int | None:
+    """What the in-commit timestamp of the next commit must exceed, from the commit before it.
+
+    ``ict_ms``: the in-commit timestamp of that commit. Where it has none, and the next commit enables them, its file
+    time counts, made increasing as readers do: ``file_time_ms``, and ``before_ms``, this function's answer for the
+    version before. None where the next commit has no in-commit timestamp.
+    """
+    if ict_ms is not None or file_time_ms is None:
+        return ict_ms
+    return max(file_time_ms, (before_ms or 0) + 1)
 
 
 def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:

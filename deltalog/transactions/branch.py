@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from deltalog.commit.attempt import Attempt, build_attempt
-from deltalog.commit.conflicts import Base, Prepared, Reads, rebase
-from deltalog.commit.loop import parent_taken
+from deltalog.commit.base import Base
+from deltalog.commit.conflicts import parent_taken, rebase
+from deltalog.commit.loop import base_of
+from deltalog.commit.prepared import Prepared, Reads
 from deltalog.commit_result import CommitResult
 from deltalog.errors import (
     CallError,
@@ -23,8 +25,6 @@ from deltalog.errors import (
 )
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader
-from deltalog.operations.transaction import base_of
-from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddFile, CommitInfo, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_version
@@ -131,7 +131,7 @@ class Branch:
         """Add a commit. The caller holds ``lock``."""
         self.prepared.append(attempt.prepared)
         self.store.extend(attempt)
-        self._tip = following(self._tip, attempt)
+        self._tip = attempt.as_base(self._tip)
         self._snapshot = self.pinned  # what came since was held against the others only
 
     def count(self) -> int:
@@ -191,7 +191,7 @@ class Branch:
             annotations = {**(prepared.annotations or {}), TRANSACTION: place}
             numbered = replace(_renumbered(prepared, own), annotations=annotations)
             attempts.append(build_attempt(numbered, base, last_ms - count + number))
-            base = following(base, attempts[-1])
+            base = attempts[-1].as_base(base)
             own.update((add.path, add) for add in attempts[-1].actions.adds)
         return attempts
 
@@ -218,18 +218,6 @@ class Branch:
             )
             bases.append(base)
         return bases[: len(self.judged())]
-
-
-def following(base: Base, attempt: Attempt) -> Base:
-    """The version that an attempt makes, as the base of the next one."""
-    actions = attempt.actions
-    return Base(
-        actions.version,
-        actions.protocol or base.protocol,
-        actions.metadata or base.metadata,
-        attempt.in_commit_timestamp_ms,
-        row_tracking.high_water_mark(actions.domains, base.row_id_high_water_mark),
-    )
 
 
 def _renumbered(prepared: Prepared, own: Mapping[str, AddFile]) -> Prepared:

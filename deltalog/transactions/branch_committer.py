@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from deltalog.commit.attempt import Attempt
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
-from deltalog.commit.conflicts import Prepared
+from deltalog.commit.prepared import Prepared
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -16,8 +16,8 @@ from deltalog.errors import (
     TransactionCommittedError,
 )
 from deltalog.log.loader import load_latest
-from deltalog.log.reader import required_ict
 from deltalog.protocol.schema import StructType
+from deltalog.protocol.timestamps import required_ict
 from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch import Branch
 

@@ -23,13 +23,14 @@ from deltalog.errors import (
     ObjectNotFoundError,
     ResourceNotReadyError,
 )
-from deltalog.log.reader import LogReader, required_ict
+from deltalog.log.reader import LogReader
 from deltalog.protocol import features, timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import staged_commit_path
 from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS
+from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.managed_tables import ManagedTables
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from deltalog.commit.conflicts import Prepared, Reads
+from deltalog.commit.prepared import Prepared, Reads
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import Bound
 from deltalog.expressions.sql import parse

@@ -24,7 +24,6 @@ from deltalog.errors import (
     InvalidActionError,
     ObjectNotFoundError,
 )
-from deltalog.log.reader import required_ict
 from deltalog.protocol.codec import decode_commit, first_commit_info
 from deltalog.protocol.paths import (
     LOG_DIRECTORY,
@@ -37,6 +36,7 @@ from deltalog.protocol.paths import (
     staged_commit_path,
     version_prefix,
 )
+from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.base import LogStore
 from deltalog.transactions.branch import place_in_transaction, transaction_of
 from deltalog.transactions.external_commits import check_stays_managed

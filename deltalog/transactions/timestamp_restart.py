@@ -13,14 +13,14 @@ import dataclasses
 from deltalog.catalog.committer import discard_commits, publish, stage
 from deltalog.catalog.records import Proposal, Ratification, TableRecord
 from deltalog.commit.attempt import Attempt, build_attempt
-from deltalog.commit.conflicts import Prepared, replace_configuration
 from deltalog.commit.hooks import standing
+from deltalog.commit.loop import base_of
+from deltalog.commit.prepared import Prepared
 from deltalog.environment import Environment
 from deltalog.errors import CallError, ConcurrentModificationError, DeltaLogError, Outcome
-from deltalog.operations.transaction import base_of
+from deltalog.log.reader import LogReader
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata
-from deltalog.protocol.paths import LOG_DIRECTORY, commit_version
 from deltalog.protocol.properties import ENABLEMENT_TIMESTAMP_KEY, ENABLEMENT_VERSION_KEY
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
@@ -66,7 +66,8 @@ def _attempt(snapshot: Snapshot, store: LogStore, environment: Environment) -> A
             f"{snapshot.url}: the in-commit timestamp of version {snapshot.version} is not ahead of the clock, "
             f"{timestamps.describe(now_ms)}, so there is nothing to restart. Nothing was changed."
         )
-    at_ms = max(now_ms, _last_file_time_ms(store, snapshot) + 1)
+    # Versions before the time at which in-commit timestamps are enabled have their file times.
+    at_ms = timestamps.next_timestamp(now_ms, LogReader(store).file_time_ms(snapshot.version))
     prepared = Prepared(
         environment.new_uuid(),
         "SET TBLPROPERTIES",
@@ -82,16 +83,4 @@ def _pair(snapshot: Snapshot, at_ms: int) -> dict[str, str]:
 
 def _with_pair(snapshot: Snapshot, at_ms: int) -> Metadata:
     metadata = snapshot.metadata
-    return replace_configuration(metadata, {**metadata.configuration, **_pair(snapshot, at_ms)})
-
-
-def _last_file_time_ms(store: LogStore, snapshot: Snapshot) -> int:
-    """The time, made increasing as readers do, of the last version's file: what comes before a time at which in-commit
-    timestamps are enabled is to lie before it. Cost: 1 LIST."""
-    listed = store.list_from(LOG_DIRECTORY, stat=True)
-    times = {
-        version: meta.modification_time_ms or 0
-        for meta in listed
-        if (version := commit_version(f"{LOG_DIRECTORY}/{meta.name}")) is not None and version <= snapshot.version
-    }
-    return timestamps.monotonised([times[version] for version in sorted(times)])[-1] if times else 0
+    return metadata.with_configuration({**metadata.configuration, **_pair(snapshot, at_ms)})

@@ -17,7 +17,7 @@ from deltalog.arguments import checked
 from deltalog.catalog import records
 from deltalog.catalog.marks import added_paths
 from deltalog.catalog.records import Call, Isolation, TableRecord, TransactionRecord, TransactionStatus
-from deltalog.commit.conflicts import Prepared
+from deltalog.commit.prepared import Prepared
 from deltalog.errors import (
     ConcurrentModificationError,
     DeltaLogError,

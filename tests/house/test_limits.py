@@ -22,7 +22,6 @@ MAX_PUBLIC_MEMBERS = 25
 REASON = "Members: "
 
 LONG_MODULES = {
-    "deltalog/operations/transaction.py",
     "deltalog/table.py",
     "deltalog/testing/checker.py",
     "deltalog/testing/coordinator_tests.py",

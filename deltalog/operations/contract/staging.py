@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arguments import checked
-from deltalog.commit.conflicts import files_still_fit
-from deltalog.commit.loop import unexpected_version
+from deltalog.commit.conflicts import files_still_fit, unexpected_version
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,

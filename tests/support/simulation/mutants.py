@@ -24,6 +24,7 @@ from deltalog.commit import conflicts, hooks
 from deltalog.commit import loop as commit_module
 from deltalog.commit.committer import CommitOutcome, Exists, Unknown
 from deltalog.commit.loop import CommitLoop
+from deltalog.commit.prepared import Prepared
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
 from deltalog.expressions.bound import complement
 from deltalog.log.checkpoint import writer as checkpoint_module
@@ -282,7 +283,7 @@ def does_not_stamp_the_enablement_pair_again(patch: Patch) -> None:
 
 @mutant("I8")
 def enables_without_looking_at_the_file_times(patch: Patch) -> None:
-    patch.setattr(Transaction, "_last_file_time_ms", lambda self, snapshot: None)
+    patch.setattr(LogReader, "file_time_ms", lambda self, version: None)
 
 
 @mutant("I8", table="late", policy="random", fault_rate=0.04)
@@ -329,7 +330,7 @@ def does_not_look_at_the_protocol_of_a_winner(patch: Patch) -> None:
 
 @mutant("I11")
 def calls_every_commit_a_blind_append(patch: Patch) -> None:
-    patch.setattr(conflicts.Prepared, "is_blind_append", property(lambda self: True))
+    patch.setattr(Prepared, "is_blind_append", property(lambda self: True))
 
 
 @mutant("I12", kinds={**KINDS, "property": 150})
@@ -492,7 +493,7 @@ def restores_without_reading_the_table(patch: Patch) -> None:
 
 @mutant("R1", run=run_row_schedule, features=["write serializable"])
 def calls_every_change_of_rows_a_blind_append(patch: Patch) -> None:
-    patch.setattr(conflicts.Prepared, "is_blind_append", property(lambda self: True))
+    patch.setattr(Prepared, "is_blind_append", property(lambda self: True))
     patch.setattr(conflicts, "_is_blind_append", lambda commit: commit.commit_info.body["isBlindAppend"])
 
 
@@ -517,7 +518,7 @@ def appends_again_without_looking_at_new_constraints(patch: Patch) -> None:
 
 @mutant("R3", run=run_row_schedule, features=["row ids later"], kinds={"delete": 2, "alter": 3}, writers=3)
 def moves_rows_past_the_commit_that_turns_row_ids_on(patch: Patch) -> None:
-    patch.setattr(conflicts.Prepared, "may_move_rows", property(lambda self: False))
+    patch.setattr(Prepared, "may_move_rows", property(lambda self: False))
 
 
 @mutant("R1", run=run_row_schedule, kinds={"append": 1, "restore": 3, "domain": 3})

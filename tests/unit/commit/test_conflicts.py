@@ -25,7 +25,9 @@ from deltalog import (
     UnsupportedFeatureError,
 )
 from deltalog.commit.attempt import build_attempt
-from deltalog.commit.conflicts import Base, Prepared, Reads, isolation_for, rebase
+from deltalog.commit.base import Base
+from deltalog.commit.conflicts import rebase
+from deltalog.commit.prepared import Prepared, Reads, isolation_for
 from deltalog.expressions.bind import bind
 from deltalog.expressions.sql import parse
 from deltalog.log.replay import file_key

@@ -14,7 +14,7 @@ from deltalog import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from deltalog.commit.conflicts import Prepared
+from deltalog.commit.prepared import Prepared
 from deltalog.commit.validate import check_prepared
 from deltalog.protocol.actions import DeletionVector, RemoveFile, SetTransaction
 from tests.support.core import metadata_action, protocol_action

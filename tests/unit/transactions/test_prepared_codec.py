@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import Predicate, StructType, col
-from deltalog.commit.conflicts import Prepared, Reads
+from deltalog.commit.prepared import Prepared, Reads
 from deltalog.expressions.bind import bind
 from deltalog.expressions.sql import parse
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared

@@ -1,0 +1,103 @@
+"""A transaction that is ready to be committed, what it has read, and its isolation level. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from deltalog.errors import CallError
+from deltalog.expressions.bound import Bound
+from deltalog.protocol.actions import (
+    AddCDCFile,
+    AddFile,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+)
+
+IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a transaction has looked at: the whole table, or the rows of some predicates, which are bound to the
+    table's schema; files, by path; application ids; metadata; all metadata domains."""
+
+    whole_table: bool = False
+    predicates: tuple[Bound, ...] = ()
+    files: frozenset[str] = frozenset()
+    app_ids: frozenset[str] = frozenset()
+    metadata: bool = False
+    domains: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A transaction ready to be committed; nothing in it depends on the version it will get."""
+
+    txn_id: str
+    operation: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    user_metadata: str | None = None
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    adds: tuple[AddFile, ...] = ()
+    add_lines: bytes | None = None  # these adds as lines of a commit, where they were encoded before
+    removes: tuple[RemoveFile, ...] = ()
+    transactions: tuple[SetTransaction, ...] = ()
+    domains: tuple[DomainMetadata, ...] = ()
+    cdc: tuple[AddCDCFile, ...] = ()
+    written: tuple[str, ...] = ()  # the files that were written for it, so nobody's when it fails
+    annotations: Mapping[str, Any] | None = None  # its author's, for ``deltalog`` in commitInfo
+    is_strict: bool = False  # a version that another writer takes is a conflict, when no attempt is left
+    reads: Reads = Reads()
+    read_version: int | None = None  # the version that it was planned on, for people
+    isolation_level: IsolationLevel = "Serializable"
+
+    @property
+    def is_blind_append(self) -> bool:
+        """Only adds files, and looked at none."""
+        looked = self.reads.whole_table or self.reads.predicates or self.reads.files
+        return not (looked or self.removes or self.metadata or self.protocol)
+
+    @property
+    def may_move_rows(self) -> bool:
+        """Whether new files may hold rows that the table had in others."""
+        removed = {remove.path for remove in self.removes}
+        return bool(removed) and any(add.path not in removed for add in self.adds)
+
+    @property
+    def reported_metrics(self) -> dict[str, str]:
+        """The metrics as commitInfo and the CommitResult have them."""
+        return {key: str(value) for key, value in self.metrics.items()}
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether rows come or go; rearranging them in other files is no such change."""
+        return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
+
+
+def check_isolation_level(wanted: object) -> None:
+    """Raises CallError for what is no isolation level; None, which leaves it to the table, is fine."""
+    if wanted is not None and wanted not in get_args(IsolationLevel):
+        raise CallError(f"An isolation level is one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
+
+
+def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
+    """The level that a transaction is judged at: one that only rearranges files needs no more than SnapshotIsolation.
+
+    Raises CallError where SnapshotIsolation is wanted for a change of rows, which it would let go wrong unseen.
+    """
+    check_isolation_level(wanted)
+    only_files = not (prepared.metadata or prepared.protocol or prepared.transactions or prepared.domains)
+    rearranges = only_files and not prepared.changes_data
+    if wanted == "SnapshotIsolation" and not rearranges:
+        raise CallError(
+            "SnapshotIsolation is for transactions that only rearrange rows (dataChange=false); this one changes the "
+            "table. Use WriteSerializable or Serializable."
+        )
+    return "SnapshotIsolation" if rearranges and (prepared.adds or prepared.removes) else wanted
