@@ -215,12 +215,14 @@ class Binder:
         return comparisons.compare(operator, left, right)
 
     def _check_zones(self, what: str, left: Node, right: Node) -> None:
-        """An instant beside a literal that names none is refused, unless such literals count in UTC."""
+        """A literal and a value of which only one names an instant are refused, unless the other counts in UTC."""
         for node, other in ((left, right), (right, left)):
-            if self.naive_is_utc or node.data_type != TIMESTAMP or not other.is_literal or other.value is None:
+            if self.naive_is_utc or node.data_type != TIMESTAMP or not (node.is_literal or other.is_literal):
                 continue
-            if other.data_type in (DATE, TIMESTAMP_NTZ) or (other.data_type == STRING and _is_naive(other.value)):
-                raise refuse(f"{what} of a timestamp and {str(other.value)!r}, which has no offset or Z,")
+            is_naive_text = other.data_type == STRING and other.is_literal and _is_naive(other.value)
+            if other.data_type in (DATE, TIMESTAMP_NTZ) or is_naive_text:
+                shown = repr(str(other.value)) if other.is_literal else f"a {other.data_type}"
+                raise refuse(f"{what} of a timestamp and {shown}, which has no offset or Z,")
 
     def _between(self, tree: Between) -> Bound:
         parts = (tree.operand, tree.low, tree.high)
@@ -422,7 +424,9 @@ def _of_kind(kind: type, values: Sequence[Any]) -> list[Any]:
     return [value for value in values if isinstance(value, kind)]
 
 
-def _is_naive(value: str) -> bool:
+def _is_naive(value: Any) -> bool:
+    if value is None:
+        return False
     try:
         return parse_iso(value).tzinfo is None
     except InvalidTimestampError:

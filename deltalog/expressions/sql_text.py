@@ -7,6 +7,7 @@ parses and binds it, and compares.
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 import re
 from typing import Any
@@ -45,6 +46,7 @@ from deltalog.protocol.schema import DataType
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN_CHARS, _SHOWN_VALUES = 1000, 1000
+_MOST_DIGITS = 76
 _SUFFIXES: dict[DataType, str] = {BYTE: "Y", SHORT: "S", LONG: "L", FLOAT: "F", DOUBLE: "D"}
 _TYPE_NAMES: dict[DataType, str] = {BYTE: "TINYINT", SHORT: "SMALLINT", INTEGER: "INT", LONG: "BIGINT"}
 
@@ -124,6 +126,8 @@ def _literal(literal: Literal) -> str:
     value, data_type = literal.value, literal.data_type
     if data_type in _SUFFIXES and math.isfinite(value):
         return f"{value}{_SUFFIXES[data_type]}"
+    if data_type == INTEGER:
+        return f"CAST({value} AS INT)"
     if data_type == TIMESTAMP and isinstance(value, datetime.datetime):
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
     return _value(value)
@@ -145,4 +149,6 @@ def _value(value: Any) -> str:
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, float) and not math.isfinite(value):
         return f"DOUBLE('{value}')"
+    if isinstance(value, decimal.Decimal) and value.is_finite() and abs(value.adjusted()) <= _MOST_DIGITS:
+        return f"{value:f}"  # an exponent would make it a double
     return str(value)

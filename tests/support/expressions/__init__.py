@@ -86,6 +86,10 @@ day = date'2024-02-29' | ts >= timestamp'1970-01-01 00:00:00' | ts > timestamp'2
 wall < timestamp_ntz'2020-01-01 00:00:00' | ts = timestamp '2026-11-21 10:00:00.5'
 p and q | p or q | not p | !p | not p or q and p | p and null | null or q | not null | p is true | p is not true
 p is false | p is not false | !i = j | not i is null | not not p
+i = 1.5 | i < 1.5 | big >= 2.5 | i in (1, 2.5) | tiny between 0.5 and 7.5 | i = '7' | huge = 9.007199254740993e15
+money = 1.5e0 | d > 1e0 | d in (1, 2L) | real = 0.1F | real < 0.1D | wall > date'2000-01-01'
+day < timestamp_ntz'2000-01-01 00:00:00'
+startswith(s, 'a') | startswith(lower(code), 'a') | not startswith(code, 'a') | i <=> 1 | not (i <=> 1) | i <=> null
 i is null | i is not null | point is null | point.x is null | items is not null | isnull(i) | isnotnull(d) | isnan(d)
 isnan(real) | point.x | point.inner.word | POINT.X + 1 | `point`.`inner`.`word` = 'w'
 i in (1, 7) | i in (1, null) | i not in (1, null) | s in ('a', '') | d in (1.5, 2)
