@@ -6,9 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaLogError, DeltaTable, InvalidActionError, SchemaMismatchError
-from deltalog.protocol.paths import commit_path
-from tests.support.core import ICT, SCHEMA, action, environment, ids, info, lines, memory, objects, rows, tree
+from deltalog import CallError, DeltaTable, SchemaMismatchError
+from tests.support.core import SCHEMA, action, environment, ids, info, lines, memory, objects, rows, tree
 
 
 @pytest.fixture
@@ -19,58 +18,6 @@ def store() -> Any:
 @pytest.fixture
 def table(store: Any) -> DeltaTable:
     return DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(1))
-
-
-# ------------------------------------------------------------------------------------------------ create
-
-
-def test_the_first_commit(store: Any) -> None:
-    DeltaTable.create(
-        store, SCHEMA, partition_by=["NAME"], properties={"owner": "me", **ICT}, name="t", description="d",
-        environment=environment(),
-    )  # fmt: skip
-    assert [next(iter(line)) for line in lines(store, 0)] == ["commitInfo", "protocol", "metaData"]
-    meta = action(store, 0, "metaData")
-    assert meta is not None
-    assert (meta["name"], meta["description"], meta["partitionColumns"]) == ("t", "d", ["name"])
-    assert meta["configuration"] == {"owner": "me", **ICT} and meta["format"]["provider"] == "parquet"
-    assert [f["name"] for f in json.loads(meta["schemaString"])["fields"]] == ["id", "name"]
-    assert info(store, 0)["operation"] == "CREATE TABLE"
-
-
-def test_a_plain_table_needs_nothing_special(store: Any) -> None:
-    DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(1, 2))
-    assert action(store, 0, "protocol") == {"minReaderVersion": 1, "minWriterVersion": 2}
-    assert info(store, 0)["operation"] == "CREATE TABLE AS SELECT"
-    assert info(store, 0)["operationMetrics"]["numOutputRows"] == "2"
-    assert "readVersion" not in info(store, 0)
-
-
-@pytest.mark.parametrize(
-    ("schema", "partition_by"),
-    [
-        (pa.schema([("a b", pa.int64())]), []),
-        (pa.schema([("a", pa.int64()), ("A", pa.int64())]), []),
-        (pa.schema([("a", pa.uint64())]), []),
-        (SCHEMA, ["nope"]),
-        (SCHEMA, ["id", "name"]),
-        (pa.schema([("a", pa.decimal128(5, -2))]), []),
-    ],
-)
-def test_schemas_that_cannot_be(schema: pa.Schema, partition_by: list[str], store: Any) -> None:
-    with pytest.raises(SchemaMismatchError):
-        DeltaTable.create(store, schema, partition_by=partition_by, environment=environment())
-    assert objects(store) == {}
-
-
-def test_rows_that_do_not_fit_create_nothing(tmp_path: Any) -> None:
-    root = tmp_path / "t"
-    with pytest.raises(SchemaMismatchError):
-        DeltaTable.create(root, SCHEMA, environment=environment(), data=pa.table({"id": ["x"]}))
-    assert tree(tmp_path) == []
-
-
-# ------------------------------------------------------------------------------------------------ append
 
 
 def test_appending(store: Any, table: DeltaTable) -> None:
@@ -208,79 +155,3 @@ def test_merging_the_schema(store: Any, table: DeltaTable) -> None:
     with pytest.raises(SchemaMismatchError):
         table.append(pa.table({"id": ["x"]}), merge_schema=True)
     assert len(ids(table)) == 3
-
-
-# ---------------------------------------------------------------------------------------------- overwrite
-
-
-def test_overwriting(store: Any, table: DeltaTable) -> None:
-    table.append(rows(2))
-    table.overwrite(rows(3))
-    assert ids(table) == [3] and ids(table, version=1) == [1, 2]
-    body = info(store, 2)
-    assert body["operationParameters"]["mode"] == "Overwrite" and body["isBlindAppend"] is False
-    assert body["operationMetrics"]["numRemovedFiles"] == "2"
-    assert len([line for line in lines(store, 2) if "remove" in line]) == 2
-
-
-def test_overwriting_the_schema_keeps_properties_and_timestamps(store: Any) -> None:
-    table = DeltaTable.create(store, SCHEMA, properties={**ICT, "owner": "me"}, environment=environment(), data=rows(1))
-    with pytest.raises(SchemaMismatchError, match="overwrite_schema=True"):
-        table.overwrite(pa.table({"id": ["text"]}))
-    result = table.overwrite(pa.table({"id": ["text"], "new": [1]}), overwrite_schema=True)
-    assert result.in_commit_timestamp_ms is not None
-    snapshot = table.snapshot()
-    assert snapshot.metadata.configuration == {**ICT, "owner": "me"} and snapshot.schema.names == ["id", "new"]
-    assert snapshot.scan().to_arrow().to_pylist() == [{"id": "text", "new": 1}]
-    assert table.snapshot(0).scan().to_arrow().to_pylist() == rows(1).to_pylist()
-
-
-def test_overwriting_the_schema_needs_the_partition_columns() -> None:
-    table = DeltaTable.create(memory(), SCHEMA, partition_by=["name"], environment=environment())
-    with pytest.raises(SchemaMismatchError):
-        table.overwrite(pa.table({"id": [1]}), overwrite_schema=True)
-
-
-def test_overwriting_with_nothing(table: DeltaTable) -> None:
-    table.overwrite(rows())
-    assert ids(table) == []
-
-
-def test_overwriting_once_by_application(table: DeltaTable) -> None:
-    table.overwrite(rows(5), txn=("app", 1))
-    assert table.overwrite(rows(6), txn=("app", 1)).skipped
-    assert ids(table) == [5]
-
-
-def test_an_append_only_table_is_not_overwritten(store: Any, table: DeltaTable) -> None:
-    table.set_properties({"delta.appendOnly": "true"})
-    before = objects(store)
-    with pytest.raises(InvalidActionError, match="append-only"):
-        table.overwrite(rows(2))
-    assert objects(store) == before
-    table.append(rows(2))
-    assert ids(table) == [1, 2]
-
-
-# ---------------------------------------------------------------------------------------------- properties
-
-
-def test_setting_and_unsetting(store: Any, table: DeltaTable) -> None:
-    table.set_properties({"a": "b", "c": "d"}, user_metadata="why")
-    table.unset_properties(["a"])
-    assert info(store, 1)["operation"] == "SET TBLPROPERTIES" and info(store, 1)["userMetadata"] == "why"
-    assert json.loads(info(store, 1)["operationParameters"]["properties"]) == {"a": "b", "c": "d"}
-    assert info(store, 2)["operation"] == "UNSET TBLPROPERTIES"
-    assert table.snapshot().metadata.configuration == {"c": "d"}
-    assert ids(table) == [1] and store.head(commit_path(2)) is not None
-
-
-@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=str)
-def test_partition_values_beyond_the_calendar(kind: pa.DataType, store: Any) -> None:
-    """Delta has the years 1 to 9999."""
-    schema = pa.schema([("p", kind), ("v", pa.int64())])
-    table = DeltaTable.create(store, schema, partition_by=["p"], environment=environment())
-    before = objects(store)
-    with pytest.raises(DeltaLogError, match="p"):
-        table.append(pa.table({"p": pa.array([2**30 if pa.types.is_date(kind) else 2**62], kind), "v": [1]}))
-    assert objects(store) == before
