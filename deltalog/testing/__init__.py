@@ -10,7 +10,8 @@
   pytest).
 """
 
-from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting, Violation, check
+from deltalog.testing.checker import Violation, check
+from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import (
     Call,
     CallCounts,

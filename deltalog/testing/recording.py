@@ -24,7 +24,7 @@ from deltalog.protocol.actions import AddFile
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.storage.memory import MemoryStore
-from deltalog.testing.checker import Attempt, History, Operation, Read, Sighting
+from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
 
 #: Errors that say honestly that nothing was committed; everything else that escapes is a defect.

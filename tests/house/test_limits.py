@@ -23,8 +23,6 @@ REASON = "Members: "
 
 LONG_MODULES = {
     "deltalog/table.py",
-    "deltalog/testing/checker.py",
-    "deltalog/testing/coordinator_tests.py",
 }
 LARGE_CLASSES = {
     "deltalog/table.py:DeltaTable",

@@ -6,17 +6,8 @@ import json
 
 import pytest
 
-from deltalog.testing.checker import (
-    Attempt,
-    History,
-    Operation,
-    Read,
-    Sighting,
-    check,
-    fold,
-    parse_commit,
-    replay,
-)
+from deltalog.testing.checker import check, fold, parse_commit, replay
+from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 
 ENABLE = "delta.enableInCommitTimestamps"
 PAIR = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")

@@ -15,7 +15,8 @@ import pytest
 from deltalog import DeltaTable
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, DeltaLogError
 from deltalog.storage.s3 import S3Store
-from deltalog.testing.checker import History, Operation, check
+from deltalog.testing.checker import check
+from deltalog.testing.history import History, Operation
 from deltalog.testing.recording import log_of
 from tests.support.s3 import Server, pass_on, proxied
 from tests.support.s3.faults import FAULTS, LATE_SECONDS, REQUESTS, TIME_LIMIT_SECONDS

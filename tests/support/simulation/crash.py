@@ -34,7 +34,8 @@ from deltalog.errors import CommitAttemptsExhaustedError, CommitConflictError, C
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import History, Operation, Read, Sighting, check, parse_commit, replay
+from deltalog.testing.checker import check, parse_commit, replay
+from deltalog.testing.history import History, Operation, Read, Sighting
 from deltalog.testing.recording import log_of, version_of
 from tests.support.simulation import ROOT
 

@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deltalog.testing.checker import Commit, History, Sighting, State, Violation, check, parse_commit, replay
+from deltalog.testing.checker import Commit, State, Violation, check, parse_commit, replay
+from deltalog.testing.history import History, Sighting
 
 #: What of the checker holds for a table of which not all operations are told.
 _OF_ONE_TABLE = {"I1", "I2", "I3", "I8", "I10"}

@@ -26,7 +26,8 @@ import pyarrow as pa
 from deltalog.commit_result import CommitResult
 from deltalog.environment import RetryPolicy
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import Operation, Read, check
+from deltalog.testing.checker import check
+from deltalog.testing.history import Operation, Read
 from deltalog.testing.recording import (
     WatchedStore,
     carry_out,

@@ -24,7 +24,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from deltalog.errors import InvalidCheckpointError
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import History, check
+from deltalog.testing.checker import check
+from deltalog.testing.history import History
 from deltalog.testing.recording import WatchedStore, log_of, quiet, seeded_environment
 from tests.support.simulation.scheduler import START_MS
 

@@ -27,7 +27,8 @@ from deltalog.operations import rewrite as rewrite_module
 from deltalog.parquet.file_reader import read_vector
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import History, Operation, Violation
+from deltalog.testing.checker import Violation
+from deltalog.testing.history import History, Operation
 from deltalog.testing.recording import log_of, quiet, seeded_environment
 from tests.support.simulation.rows import (
     EXTRA_FACTOR,

@@ -38,7 +38,8 @@ from typing import Any, Literal, NamedTuple
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltalog.testing.checker import Commit, Operation, Violation, file_key, parse_commit
+from deltalog.testing.checker import Commit, Violation, file_key, parse_commit
+from deltalog.testing.history import Operation
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _CONSTRAINT = "delta.constraints."

@@ -27,7 +27,8 @@ from deltalog.environment import Environment, RetryPolicy
 from deltalog.errors import CommitStateUnknownError, StoreError, TableExistsError, TableNotFoundError
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import History, Operation, Read, Violation, check
+from deltalog.testing.checker import Violation, check
+from deltalog.testing.history import History, Operation, Read
 from deltalog.testing.recording import (
     WatchedStore,
     carry_out,

@@ -35,7 +35,8 @@ from deltalog.errors import CommitStateUnknownError, DeltaLogError, TableNotFoun
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import Operation, check, replay
+from deltalog.testing.checker import check, replay
+from deltalog.testing.history import Operation
 from deltalog.testing.recording import (
     WatchedStore,
     carry_out,

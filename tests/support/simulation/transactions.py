@@ -50,13 +50,14 @@ from deltalog.errors import (
 from deltalog.protocol.paths import staged_commit_path
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import Operation, Violation
+from deltalog.testing.checker import Violation
 from deltalog.testing.coordinators import (
     COORDINATOR_FAULTS,
     FaultyCoordinator,
     MemoryCoordinator,
     WatchedCoordinator,
 )
+from deltalog.testing.history import Operation
 from deltalog.testing.recording import WatchedStore, file_action, log_of, quiet, seeded_environment
 from deltalog.testing.stores import Call, Fault, FaultPlan, FaultyStore, SimulatedKill
 from deltalog.transactions.managed_tables import ManagedTables

@@ -25,7 +25,8 @@ import pyarrow as pa
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable
-from deltalog.testing.checker import History, Operation, check
+from deltalog.testing.checker import check
+from deltalog.testing.history import History, Operation
 from deltalog.testing.recording import carry_out, log_of
 from tests.support.simulation import ROOT
 

@@ -27,7 +27,8 @@ from deltalog.errors import (
     UnsafeStoreError,
 )
 from deltalog.storage import mounts
-from deltalog.testing.coordinator_tests import CoordinatorTests, commit, proposal, table, transaction
+from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
+from deltalog.testing.coordinator_tests import CoordinatorTests
 
 RATIFIED = Ratification.RATIFIED
 
@@ -78,7 +79,7 @@ PREAMBLE = """
 import json, os, signal, sys
 from deltalog.catalog.records import *
 from deltalog.catalog.sqlite import SQLiteCoordinator
-from deltalog.testing.coordinator_tests import commit, proposal, table, transaction
+from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
 
 path, who = sys.argv[1], sys.argv[2]
 """

@@ -22,7 +22,7 @@ from deltalog.server import app as app_module
 from deltalog.server.answers import without_places
 from deltalog.server.app import App
 from deltalog.server.logs import LineFormatter
-from deltalog.testing.coordinator_tests import transaction
+from deltalog.testing.coordinator_cases import transaction
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from tests.support.s3 import Server as Store
 from tests.support.s3.dynamodb import new_table
