@@ -1,6 +1,6 @@
-"""What a transaction has done to one table: commits on top of the version that it reads, which nobody else sees.
+"""What a transaction has done to one table: commits on top of the version that it reads, which no other reader has.
 
-All that reads and writes tables works on a branch unchanged; several commits of it become several versions at once.
+They are made by ``BranchCommitter`` and read through ``BranchStore``; several of them become several versions at once.
 """
 
 from __future__ import annotations
@@ -18,81 +18,20 @@ from deltalog.commit.conflicts import parent_taken, rebase
 from deltalog.commit.loop import base_of
 from deltalog.commit.prepared import Prepared, Reads
 from deltalog.commit_result import CommitResult
-from deltalog.errors import (
-    CallError,
-    CommitConflictError,
-    ConcurrentModificationError,
-)
+from deltalog.errors import CommitConflictError, ConcurrentModificationError
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader
 from deltalog.protocol.actions import AddFile, CommitInfo, RemoveFile
 from deltalog.protocol.codec import CommitActions
-from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_version
 from deltalog.protocol.properties import ENABLE_ROW_TRACKING
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
-from deltalog.storage.wrapped import WrappedStore
+from deltalog.transactions.branch_store import BranchStore
 
 # What a commit tells of the transaction that it is part of, below ``deltalog`` in commitInfo.
 TRANSACTION = "transaction"
 
 A = TypeVar("A", AddFile, RemoveFile)
-
-
-class BranchStore(WrappedStore[LogStore]):
-    """The table at the version that a transaction reads, with its own commits after that. Nothing of the log is
-    written: what a transaction does shows when it is committed."""
-
-    def __init__(self, inner: LogStore, base_version: int, transaction_id: str) -> None:
-        super().__init__(inner)
-        self.branch = transaction_id
-        self.base_version = base_version
-        self._commits: dict[str, bytes] = {}
-
-    def extend(self, attempt: Attempt) -> None:
-        self._commits[commit_name(attempt.actions.version)] = attempt.data
-
-    def get(self, path: str, length: int | None = None) -> bytes:
-        own = self._own(path)
-        return self.inner.get(path, length) if own is None else own[:length]
-
-    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        if any(self._own(path) is not None for path in paths):
-            return [self.get(path, length) for path in paths]
-        return self.inner.get_many(paths, length)
-
-    def head(self, path: str) -> FileMeta | None:
-        own = self._own(path)
-        return self.inner.head(path) if own is None else _meta(path.rpartition("/")[2], own)
-
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
-        listed = self.inner.list_from(directory, start, stat=stat)
-        if directory != LOG_DIRECTORY:
-            return listed
-        own = [_meta(name, data) for name, data in self._commits.items() if name >= start]
-        return sorted([*listed, *own], key=lambda meta: meta.name)
-
-    def list_names(self, directory: str, start: str = "") -> list[str]:
-        names = self.inner.list_names(directory, start)
-        if directory != LOG_DIRECTORY:
-            return names
-        return [*names, *(name for name in self._commits if name >= start)]
-
-    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        _check_is_data(path)
-        return self.inner.put_if_absent(path, data)
-
-    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        _check_is_data(path)
-        self.inner.put(path, data, durable=durable)
-
-    def delete(self, path: str) -> None:
-        _check_is_data(path)
-        self.inner.delete(path)
-
-    def _own(self, path: str) -> bytes | None:
-        return self._commits.get(path.rpartition("/")[2]) if commit_version(path) is not None else None
 
 
 class Branch:
@@ -256,12 +195,3 @@ def _place(info: CommitInfo | None) -> Mapping[str, Any]:
     annotations: Any = {} if info is None else info.body.get(ANNOTATIONS_KEY)
     place = annotations.get(TRANSACTION) if isinstance(annotations, dict) else None
     return place if isinstance(place, dict) else {}
-
-
-def _check_is_data(path: str) -> None:
-    if path.startswith(f"{LOG_DIRECTORY}/"):
-        raise CallError(f"{path}: a transaction of several tables does not write log files before it is committed.")
-
-
-def _meta(name: str, data: bytes) -> FileMeta:
-    return FileMeta(name, len(data), 0)

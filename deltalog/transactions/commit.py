@@ -47,7 +47,7 @@ _THREADS = 16
 
 
 @dataclass(slots=True)
-class Target:
+class CommitTarget:
     """A branch, the table that it goes to, how far that was, and the commits of the last attempt."""
 
     branch: Branch
@@ -89,7 +89,7 @@ class Target:
 
 
 def commit(
-    coordinator: Coordinator, record: TransactionRecord, targets: Sequence[Target], environment: Environment
+    coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
     """Commit a transaction whose record is in COMMIT_IN_PROGRESS; its record as it is then. The commits are published
     by whoever comes next.
@@ -98,7 +98,8 @@ def commit(
     TransactionContentionError when others were faster at every attempt, or another call has taken the commit over,
     TransactionCanceledError when somebody else has aborted it, StoreError: nothing was committed. Raises
     OperationTimeoutError when that is not known, and only then: the transaction's record tells, now or later.
-    Cost: as ``Target.catch_up`` and ``Target.stage`` for each table and 1 call of the coordinator, at each attempt.
+    Cost: at each attempt as ``CommitTarget.catch_up`` and ``CommitTarget.stage`` for each table, and 1 call of the
+    coordinator.
     """
     retry = environment.retry
     for number in range(retry.max_attempts):
@@ -119,7 +120,7 @@ def commit(
     )
 
 
-def at_once(work: Callable[[Target], object], targets: Sequence[Target]) -> None:
+def at_once(work: Callable[[CommitTarget], object], targets: Sequence[CommitTarget]) -> None:
     """Do something with each target; where that means requests over a network, by threads. All are done when this
     returns or raises."""
     if len(targets) < 2 or not any(target.store.is_remote for target in targets):
@@ -133,10 +134,10 @@ def at_once(work: Callable[[Target], object], targets: Sequence[Target]) -> None
 
 
 def _stage(
-    coordinator: Coordinator, record: TransactionRecord, targets: Sequence[Target], environment: Environment
+    coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> Proposal:
     try:
-        at_once(Target.catch_up, targets)
+        at_once(CommitTarget.catch_up, targets)
     except OperationTimeoutError as error:
         raise CoordinatorError(
             f"Transaction {record.id}: {error.message} Nothing was committed; commit it again.", path=error.path
@@ -208,6 +209,6 @@ def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
     )
 
 
-def _discard(targets: Iterable[Target]) -> None:
+def _discard(targets: Iterable[CommitTarget]) -> None:
     for target in targets:
         target.discard()

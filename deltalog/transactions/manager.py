@@ -47,7 +47,7 @@ from deltalog.errors import (
 from deltalog.protocol.schema import StructType
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions import external_commits, table_objects, timestamp_restart
-from deltalog.transactions.commit import Target, at_once, commit
+from deltalog.transactions.commit import CommitTarget, at_once, commit
 from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.recovery import clean_up, recover
@@ -523,7 +523,7 @@ class TransactionManager:
             if self.coordinator.replace(ended):
                 self._close(ended)
 
-    def _follow_up(self, target: Target) -> None:
+    def _follow_up(self, target: CommitTarget) -> None:
         """What is due after a commit; none of it can undo it."""
         if not target.staged:
             return

@@ -34,9 +34,10 @@ from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.table import DeltaTable
-from deltalog.transactions.branch import Branch, BranchStore
+from deltalog.transactions.branch import Branch
 from deltalog.transactions.branch_committer import BranchCommitter
-from deltalog.transactions.commit import Target
+from deltalog.transactions.branch_store import BranchStore
+from deltalog.transactions.commit import CommitTarget
 from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
@@ -62,7 +63,7 @@ class ManagedTransaction:
         self._ledger = ledger
         self._tables = tables
         self._commit, self._cancel = end
-        self._opened: dict[str, tuple[DeltaTable, Target]] = {}
+        self._opened: dict[str, tuple[DeltaTable, CommitTarget]] = {}
         # The record as it was when all that the coordinator keeps of the transaction was known to be of this object:
         # ``_kept`` commits by table, and nothing of tables that are not open.
         self._own: TransactionRecord | None = started
@@ -118,7 +119,7 @@ class ManagedTransaction:
         with self._lock:
             yield
 
-    def targets(self, record: TransactionRecord) -> list[Target]:
+    def targets(self, record: TransactionRecord) -> list[CommitTarget]:
         """What a commit has to take to the tables, and what must not have moved, by a record that was just read.
 
         Raises ResourceNotReadyError for a table that was dropped. Cost: none; where another process worked on the
@@ -151,12 +152,12 @@ class ManagedTransaction:
                 elsewhere.add(table_id)
         return elsewhere - self._opened.keys()
 
-    def _open(self, record: TransactionRecord, table: TableRecord) -> tuple[DeltaTable, Target]:
+    def _open(self, record: TransactionRecord, table: TableRecord) -> tuple[DeltaTable, CommitTarget]:
         if table.table_id not in self._opened:
             self._opened[table.table_id] = self._opening(record, table)
         return self._opened[table.table_id]
 
-    def _opening(self, record: TransactionRecord, table: TableRecord) -> tuple[DeltaTable, Target]:
+    def _opening(self, record: TransactionRecord, table: TableRecord) -> tuple[DeltaTable, CommitTarget]:
         is_own = self._is_own(record)
         pin = self._pins(record).get(table.table_id)
         if pin is None:
@@ -179,7 +180,7 @@ class ManagedTransaction:
         reader = LogReader(store)
         latest = Snapshot(load_latest(reader) if branch.prepared else snapshot.log.through(reader))
         own = DeltaTable(reader, self._ledger.environment, latest, BranchCommitter(branch, keep))
-        return own, Target(branch, snapshot.reader, self._tables.store(table))
+        return own, CommitTarget(branch, snapshot.reader, self._tables.store(table))
 
     def _pins(self, record: TransactionRecord) -> Mapping[str, int]:
         """The version of every table at the instant that this transaction reads, which is that of its first read."""

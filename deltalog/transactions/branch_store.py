@@ -1,0 +1,75 @@
+"""The store of a table in a transaction: the log up to the version that the transaction reads, then its own commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltalog.commit.attempt import Attempt
+from deltalog.errors import CallError
+from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_version
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.wrapped import WrappedStore
+
+
+class BranchStore(WrappedStore[LogStore]):
+    """See the module. Read-only for the log: commits are added by the branch's committer, and no file of the log is
+    written before the transaction is committed."""
+
+    def __init__(self, inner: LogStore, base_version: int, transaction_id: str) -> None:
+        super().__init__(inner)
+        self.branch = transaction_id
+        self.base_version = base_version
+        self._commits: dict[str, bytes] = {}
+
+    def extend(self, attempt: Attempt) -> None:
+        self._commits[commit_name(attempt.actions.version)] = attempt.data
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        own = self._own(path)
+        return self.inner.get(path, length) if own is None else own[:length]
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        if any(self._own(path) is not None for path in paths):
+            return [self.get(path, length) for path in paths]
+        return self.inner.get_many(paths, length)
+
+    def head(self, path: str) -> FileMeta | None:
+        own = self._own(path)
+        return self.inner.head(path) if own is None else _meta(path.rpartition("/")[2], own)
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        listed = self.inner.list_from(directory, start, stat=stat)
+        if directory != LOG_DIRECTORY:
+            return listed
+        own = [_meta(name, data) for name, data in self._commits.items() if name >= start]
+        return sorted([*listed, *own], key=lambda meta: meta.name)
+
+    def list_names(self, directory: str, start: str = "") -> list[str]:
+        names = self.inner.list_names(directory, start)
+        if directory != LOG_DIRECTORY:
+            return names
+        return [*names, *(name for name in self._commits if name >= start)]
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        _check_is_data(path)
+        return self.inner.put_if_absent(path, data)
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        _check_is_data(path)
+        self.inner.put(path, data, durable=durable)
+
+    def delete(self, path: str) -> None:
+        _check_is_data(path)
+        self.inner.delete(path)
+
+    def _own(self, path: str) -> bytes | None:
+        return self._commits.get(path.rpartition("/")[2]) if commit_version(path) is not None else None
+
+
+def _check_is_data(path: str) -> None:
+    if path.startswith(f"{LOG_DIRECTORY}/"):
+        raise CallError(f"{path}: a transaction of several tables does not write log files before it is committed.")
+
+
+def _meta(name: str, data: bytes) -> FileMeta:
+    return FileMeta(name, len(data), 0)

@@ -1,0 +1,130 @@
+"""The catalog's committer stages, ratifies and publishes; its store shows what is ratified and writes no commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deltalog import CatalogBehindLogError, CoordinatorError, OperationTimeoutError, StoreError
+from deltalog.catalog.committer import CatalogCommitter, publish
+from deltalog.catalog.locate import committer_of
+from deltalog.catalog.store import ManagedStore
+from deltalog.commit.attempt import Attempt, build_attempt
+from deltalog.commit.committer import Committed, Exists, FileSystemCommitter, Unknown
+from deltalog.commit.loop import base_of
+from deltalog.commit.prepared import Prepared
+from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY, commit_path
+from tests.support.transactions import START_MS, A, Clock, bank, environment
+
+
+@pytest.fixture
+def manager() -> Any:
+    return bank()
+
+
+def store_of(manager: Any) -> ManagedStore:
+    return manager._tables.store(manager._tables.record(A))
+
+
+def attempt_on(manager: Any, txn_id: str = "mine") -> Attempt:
+    return build_attempt(Prepared(txn_id, "TEST"), base_of(manager.table(A).snapshot()), START_MS)
+
+
+def staged(store: ManagedStore) -> list[str]:
+    return store.inner.list_names(STAGED_COMMITS_DIRECTORY)
+
+
+def committer_at(store: ManagedStore) -> CatalogCommitter:
+    return CatalogCommitter(store, environment(Clock()).new_uuid)
+
+
+def test_a_commit_is_ratified_and_published(manager: Any) -> None:
+    store, attempt = store_of(manager), attempt_on(manager)
+    assert committer_at(store).commit(attempt) == Committed()
+    assert store.inner.get(commit_path(attempt.version)) == store.get(commit_path(attempt.version)) == attempt.data
+    assert staged(store) == []
+    assert store.known.version == store.look().version == attempt.version and store.look().unpublished == ()
+
+
+def test_a_version_is_ratified_once(manager: Any) -> None:
+    store, first, second = store_of(manager), attempt_on(manager, "first"), attempt_on(manager, "second")
+    committer = committer_at(store)
+    assert [committer.commit(each) for each in (first, second)] == [Committed(), Exists()]
+    assert store.get(commit_path(first.version)) == first.data and staged(store) == []
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_no_answer_to_a_ratification(manager: Any, landed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, attempt = store_of(manager), attempt_on(manager)
+    real = manager.coordinator.ratify
+
+    def ratify(proposal: Any) -> Any:
+        if landed:
+            real(proposal)
+        raise OperationTimeoutError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manager.coordinator, "ratify", ratify)
+        assert committer_at(store).commit(attempt) == Unknown()
+    assert len(staged(store)) == 1  # it may be ratified, now or later
+    assert (store.look().version == attempt.version) == landed
+    again = committer_at(store).commit(attempt)
+    assert again == (Exists() if landed else Committed())
+    assert store.get(commit_path(attempt.version)) == attempt.data
+
+
+def test_a_refusal_leaves_nothing(manager: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, attempt = store_of(manager), attempt_on(manager)
+
+    def ratify(proposal: Any) -> Any:
+        raise CoordinatorError("no room")
+
+    monkeypatch.setattr(manager.coordinator, "ratify", ratify)
+    with pytest.raises(CoordinatorError, match="no room"):
+        committer_at(store).commit(attempt)
+    assert staged(store) == [] and store.look().version == attempt.version - 1
+
+
+def test_a_log_that_is_ahead_of_the_catalog(manager: Any) -> None:
+    store, attempt = store_of(manager), attempt_on(manager)
+    store.inner.put(commit_path(attempt.version), attempt.data)
+    with pytest.raises(CatalogBehindLogError):
+        committer_at(store).commit(attempt)
+    assert staged(store) == []
+
+
+def test_what_could_not_be_published_is_read_from_where_it_is_staged(
+    manager: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, attempt = store_of(manager), attempt_on(manager)
+
+    def unable(*arguments: Any) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deltalog.catalog.committer._publish", unable)
+        assert committer_at(store).commit(attempt) == Committed()
+    path = commit_path(attempt.version)
+    assert store.inner.head(path) is None and store.get(path) == attempt.data
+    assert publish(store.inner, store.coordinator, store.table_id) == 1
+    assert store.inner.get(path) == attempt.data and staged(store) == []
+
+
+def test_its_store_writes_no_commit(manager: Any) -> None:
+    store, attempt = store_of(manager), attempt_on(manager)
+    path = commit_path(attempt.version)
+    for write in (
+        lambda: store.put_if_absent(path, attempt.data),
+        lambda: store.put(path, attempt.data),
+        lambda: store.put_stream_if_absent(path, lambda file: file.write(attempt.data)),
+    ):
+        with pytest.raises(StoreError, match="go through its catalog"):
+            write()
+    assert store.inner.head(path) is None
+
+
+def test_each_store_has_its_committer(manager: Any) -> None:
+    store = store_of(manager)
+    assert isinstance(committer_of(store, environment(Clock())), CatalogCommitter)
+    assert isinstance(committer_of(store.inner, environment(Clock())), FileSystemCommitter)
