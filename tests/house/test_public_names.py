@@ -52,6 +52,22 @@ def test_every_error_is_public() -> None:
     assert classes <= set(deltalog.__all__), sorted(classes - set(deltalog.__all__))
 
 
+def test_the_core_runs_without_the_extras() -> None:
+    """Tables are written, read and queried by SQL text where only the mandatory dependencies can be imported."""
+    code = (
+        "import sys\n"
+        "for name in ('typer', 'rich', 'click', 'pydantic', 'pyspark', 'pandas', 's3fs', 'boto3', 'uvicorn'):\n"
+        "    sys.modules[name] = None\n"
+        "import pyarrow as pa, deltalog\n"
+        "store = deltalog.open_store('memory://table')\n"
+        "table = deltalog.DeltaTable.create(store, pa.schema([('x', pa.int64())]))\n"
+        "table.append(pa.table({'x': [1, 2]}))\n"
+        "print(table.snapshot().scan(where='x > 1').to_arrow()['x'].to_pylist())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[2]"
+
+
 def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser() -> None:
     heavy = ["pyspark", "delta", "boto3", "botocore", "s3fs", "fsspec", "obstore", "aiohttp", "pandas", "rich", "typer"]
     heavy.append("sqlglot")  # a third of a second, for those who give SQL text

@@ -12,7 +12,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from deltalog import Environment
-from deltalog.cli.main import app
+from deltalog.cli.commands import app
 
 START = 1_790_000_000_000  # 2026-09-21T14:13:20Z
 MINUTE = 60_000

@@ -16,7 +16,7 @@ import pytest
 
 import deltalog
 from deltalog import ClockDriftWarning, DeltaTable
-from deltalog.cli import main, views
+from deltalog.cli import commands, views
 from tests.support.cli import Cli, Ran
 
 READING = (
@@ -325,11 +325,11 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
 
 
 def test_the_import_is_light() -> None:
-    code = "import sys, deltalog.cli.main; print([m for m in ('pyspark', 'spark_ext') if m in sys.modules])"
+    code = "import sys, deltalog.cli.commands; print([m for m in ('pyspark', 'spark_ext') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_commands_are_listed_in_the_order_of_use() -> None:
-    names = [command.name or command.callback.__name__ for command in main.app.registered_commands]  # type: ignore[union-attr]
+    names = [command.name or command.callback.__name__ for command in commands.app.registered_commands]  # type: ignore[union-attr]
     assert names == [*READING, "demo", "serve"]

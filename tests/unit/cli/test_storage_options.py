@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from deltalog import DeltaTable
-from deltalog.cli import main
+from deltalog.cli import commands
 from deltalog.cli.options import parse_options
 from tests.support.cli import Cli, Ran
 from tests.support.core import rows
@@ -47,7 +47,7 @@ def test_a_table_on_s3(cli: Cli, ministack: Server, kind: str) -> None:
 
 
 def test_every_command_that_takes_a_table_or_a_catalog_takes_options(cli: Cli) -> None:
-    for command in main.app.registered_commands:
+    for command in commands.app.registered_commands:
         name = command.name or command.callback.__name__  # type: ignore[union-attr]
         shown = cli(name, "--help", env={"COLUMNS": "200"}).out
         assert ("--option" in shown) == ("TABLE " in shown or "CATALOG " in shown), name

@@ -1,0 +1,540 @@
+"""The commands of ``deltalog COMMAND TABLE``.
+
+Exit status: 0 well, 1 refused, 2 usage. Errors go to standard error, with ``--json`` as one line
+``{"error": class, "code": ..., "message": ...}``. pyarrow, PySpark and rich are imported when they are needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from deltalog.cli import catalog, commit_tables
+from deltalog.cli.options import Commands, storage_options
+from deltalog.cli.output import Output, facts_of, plural, report_error, report_warning
+
+if TYPE_CHECKING:
+    from deltalog import DeltaTable, Snapshot
+
+_TRACEBACK = "DELTALOG_TRACEBACK"
+_CLAMPING = re.compile(r'version_at takes (before|after)="(\w+)"')
+_POINTS_IN_TIME = "Point in time (the latest version when none is given)"
+
+
+class _Commands(TyperGroup):
+    """The commands, with one place where every error becomes a line and an exit status."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        arguments = list(sys.argv[1:] if args is None else args)
+        as_json = "--json" in arguments
+        with _own_warnings(as_json):
+            try:
+                status = super().main(args=arguments, prog_name="deltalog", standalone_mode=False, **extra)
+            except Exception as error:
+                status = _report(error, as_json)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _report(error: Exception, as_json: bool) -> int:
+    """Print an error; the exit status."""
+    from deltalog import DeltaLogError
+
+    name = type(error).__name__
+    if isinstance(error, DeltaLogError):
+        report_error(name, error.code, _CLAMPING.sub(r"deltalog resolve takes --\1 \2", error.message), as_json)
+        return 1
+    if isinstance(error, typer.Abort):
+        report_error(name, "INTERRUPTED", "Interrupted.", as_json)
+        return 130
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's own errors, wherever click lives
+        command = getattr(getattr(error, "ctx", None), "command_path", "deltalog")
+        report_error("UsageError", "USAGE", error.format_message(), as_json, f"Try '{command} --help'.")
+        return 2
+    if isinstance(error, OSError):
+        report_error(name, "OS_ERROR", str(error), as_json)
+        return 1
+    if os.environ.get(_TRACEBACK):
+        raise error
+    message = f"{name}: {error}\nThis is a defect of deltalog. {_TRACEBACK}=1 in the environment shows where."
+    report_error(name, "INTERNAL_ERROR", message, as_json)
+    return 1
+
+
+@contextlib.contextmanager
+def _own_warnings(as_json: bool) -> Iterator[None]:
+    """Warnings as lines of ours instead of source lines."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        report_warning(category.__name__, str(message), as_json)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+app = Commands(
+    cls=_Commands,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+_Table = Annotated[
+    str,
+    typer.Argument(metavar="TABLE", help="Where it is: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
+]
+_Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
+_AtVersion = Annotated[
+    int | None,
+    typer.Option("--version", min=0, metavar="N", help="This version.", rich_help_panel=_POINTS_IN_TIME),
+]
+_AtTime = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp",
+        metavar="ISO",
+        help="The version that was current then: 2026-11-20T10:00:00Z, or '2026-11-20 11:00:00+01:00'.",
+        rich_help_panel=_POINTS_IN_TIME,
+    ),
+]
+_AtTimeMs = Annotated[
+    int | None,
+    typer.Option(
+        "--timestamp-ms",
+        metavar="MS",
+        help="The same in milliseconds since 1970-01-01 UTC.",
+        rich_help_panel=_POINTS_IN_TIME,
+    ),
+]
+_Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=0, metavar="N", help="At most N; 0 is all. Default: 20, and all with --json."),
+]
+
+
+def _examples(*lines: str) -> str:
+    return "\n\n".join(["[dim]Examples[/dim]", *lines])
+
+
+def _open(table: str) -> DeltaTable:
+    from deltalog import DeltaTable
+    from deltalog.catalog.locate import open_location
+
+    return DeltaTable.open(open_location(table, **storage_options()))
+
+
+def _snapshot(table: str, version: int | None, timestamp: str | None, timestamp_ms: int | None) -> Snapshot:
+    _at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    return _open(table).snapshot(version=version, timestamp=timestamp if timestamp_ms is None else timestamp_ms)
+
+
+def _at_most_one(**options: Any) -> None:
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{' and '.join(given)} name the same thing. Give one of them.")
+
+
+@app.callback(invoke_without_command=True)
+def _all(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="The version of deltalog, and nothing else.")] = False,
+) -> None:
+    """Delta tables from the command line: what is in them, what happened, and which version was current when."""
+    if version:
+        from deltalog.version import VERSION
+
+        sys.stdout.write(f"deltalog {VERSION}\n")
+        raise typer.Exit(0)
+    if ctx.invoked_subcommand is None:
+        sys.stdout.write(ctx.get_help() + "\n")
+        raise typer.Exit(2)
+
+
+@app.command(
+    epilog=_examples(
+        "deltalog info events",
+        "deltalog info events --timestamp 2026-11-20T10:00:00Z",
+        "deltalog info events --json | jq .num_rows",
+    )
+)
+def info(
+    table: _Table,
+    version: _AtVersion = None,
+    timestamp: _AtTime = None,
+    timestamp_ms: _AtTimeMs = None,
+    as_json: _Json = False,
+) -> None:
+    """What a table is: version, time, size, columns, properties, protocol."""
+    from deltalog.cli import views
+
+    out = Output(as_json)
+    with out.working("Reading the log"):
+        snapshot = _snapshot(table, version, timestamp, timestamp_ms)
+        snapshot.files()
+    if as_json:
+        out.document(views.info(snapshot))
+    else:
+        views.print_info(out, snapshot)
+
+
+@app.command(epilog=_examples("deltalog files events --version 3", "deltalog files events --json | jq -r .path"))
+def files(
+    table: _Table,
+    version: _AtVersion = None,
+    timestamp: _AtTime = None,
+    timestamp_ms: _AtTimeMs = None,
+    limit: _Limit = None,
+    as_json: _Json = False,
+) -> None:
+    """The data files of a version."""
+    from deltalog.cli import views
+
+    out = Output(as_json)
+    with out.working("Reading the log"):
+        snapshot = _snapshot(table, version, timestamp, timestamp_ms)
+        snapshot.files()
+    if as_json:
+        out.documents(views.files(snapshot, out.shown(limit)))
+    else:
+        views.print_files(out, snapshot, out.shown(limit))
+
+
+@app.command(
+    epilog=_examples(
+        "deltalog rows events --columns id,what --limit 5",
+        "deltalog rows events --version 1 --json > version1.jsonl",
+    )
+)
+def rows(
+    table: _Table,
+    version: _AtVersion = None,
+    timestamp: _AtTime = None,
+    timestamp_ms: _AtTimeMs = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", metavar="A,B", help="These columns, in this order. May be repeated."),
+    ] = None,
+    limit: _Limit = None,
+    as_json: _Json = False,
+) -> None:
+    """The rows of a version, in no particular order."""
+    from deltalog.cli import views
+
+    out = Output(as_json)
+    with out.working("Reading the log"):
+        snapshot = _snapshot(table, version, timestamp, timestamp_ms)
+    names = _columns(snapshot, columns)
+    if as_json:
+        out.documents(views.rows(snapshot, names, out.shown(limit)))
+    else:
+        views.print_rows(out, snapshot, names, out.shown(limit))
+
+
+def _columns(snapshot: Snapshot, texts: list[str] | None) -> list[str] | None:
+    """Each text is the name of a column as it is, or names between commas."""
+    known = snapshot.schema.names
+    names: list[str] = []
+    for text in texts or ():
+        names += [text] if text in known else [name if name in known else name.strip() for name in text.split(",")]
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise typer.BadParameter(f"There is no column {missing[0]!r}. Columns: {', '.join(known)}.")
+    return names or None
+
+
+@app.command(epilog=_examples("deltalog history events --limit 5", "deltalog history events --json | jq .timestamp_ms"))
+def history(table: _Table, limit: _Limit = None, as_json: _Json = False) -> None:
+    """The commits, newest first, each with its time and the clock that counts for it."""
+    from deltalog.cli import views
+
+    out = Output(as_json)
+    with out.working("Reading the commits"):
+        opened = _open(table)
+        shown = out.shown(limit)
+        entries = opened.history(shown)
+    if as_json:
+        out.documents(entry.to_json() for entry in entries)
+    else:
+        views.print_history(out, entries, views.commits_of(opened.snapshot()))
+
+
+@app.command(
+    epilog=_examples(
+        "deltalog resolve events 2026-11-20T10:00:00Z",
+        "deltalog resolve events --timestamp-ms 1795168800000 --after latest",
+        "deltalog resolve events --timestamp '2026-11-20 11:00+01:00' --json | jq .answer.version",
+    )
+)
+def resolve(
+    table: _Table,
+    when: Annotated[str | None, typer.Argument(metavar="[ISO]", help="The instant, as --timestamp.")] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option("--timestamp", metavar="ISO", help="The instant: 2026-11-20T10:00:00Z; an offset or Z is a must."),
+    ] = None,
+    timestamp_ms: Annotated[
+        int | None, typer.Option("--timestamp-ms", metavar="MS", help="The same in ms since 1970-01-01 UTC.")
+    ] = None,
+    before: Annotated[
+        str, typer.Option("--before", metavar="error|earliest", help="Before the first commit: refuse, or take it.")
+    ] = "error",
+    after: Annotated[
+        str, typer.Option("--after", metavar="error|latest", help="After the last commit: refuse, or take it.")
+    ] = "error",
+    as_json: _Json = False,
+) -> None:
+    """Which version TIMESTAMP AS OF means, and why: the clock, the candidates, the neighbours, the valid range.
+
+    An instant outside the history is explained, and refused with exit status 1 unless --before or --after allow it.
+    """
+    from deltalog import TimestampOutOfRangeError
+    from deltalog.cli import views
+
+    for option, value, choices in (("before", before, ("error", "earliest")), ("after", after, ("error", "latest"))):
+        if value not in choices:
+            raise typer.BadParameter(f"--{option} is one of {', '.join(choices)}; got {value!r}.")
+    _at_most_one(ISO=when, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    asked = timestamp_ms if timestamp_ms is not None else timestamp or when
+    if asked is None:
+        raise typer.BadParameter("Name an instant: --timestamp ISO or --timestamp-ms MS.")
+    out = Output(as_json)
+    with out.working("Searching the log"):
+        opened = _open(table)
+        explanation = opened.explain_timestamp(asked)
+        refusal, clamped = None, None
+        if explanation.answer is None:
+            try:
+                clamped = opened.version_at(asked, before, after)
+            except TimestampOutOfRangeError as error:
+                refusal = error
+    if as_json:
+        out.document(views.explanation(explanation, clamped))
+    else:
+        views.print_explanation(out, explanation, clamped)
+    if refusal is not None:
+        raise refusal
+
+
+@app.command(
+    epilog=_examples("deltalog timeline events -o events.html --open", "deltalog timeline events -o - > events.html")
+)
+def timeline(
+    table: _Table,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes; - is standard output.")
+    ] = "timeline.html",
+    limit: Annotated[int, typer.Option("--limit", min=0, metavar="N", help="The newest N commits; 0 is all.")] = 10_000,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is no timeline page.")] = False,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in the web browser.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """A page with the table's history on a time axis; one file that works offline.
+
+    It shows in-commit time beside file time with the drift between them, the point from which in-commit times
+    count, what every commit did, and the version that TIMESTAMP AS OF gives for the instant under the pointer.
+    """
+    from deltalog.cli.output import bytes_text
+    from deltalog.cli.timeline import page, write_page
+
+    out = Output(as_json)
+    with out.working("Reading the commits"):
+        rendered = page(_open(table), limit or None)
+    if output == "-":
+        sys.stdout.write(rendered.html)
+        return
+    path = Path(output)
+    size = write_page(path, rendered.html, overwrite)
+    if as_json:
+        out.document({"path": str(path.resolve()), "commits": rendered.num_commits, "size_bytes": size})
+    else:
+        out.print(f"{plural(rendered.num_commits, 'commit')} in {path} ({bytes_text(size)}). Open it in a browser.")
+    if browse:
+        import webbrowser
+
+        webbrowser.open(path.resolve().as_uri())
+
+
+@app.command("enable-ict", epilog=_examples("deltalog enable-ict events"))
+def enable_ict(table: _Table, as_json: _Json = False) -> None:
+    """Turn in-commit timestamps on: commits from now on keep their time when the table is copied.
+
+    Nothing is committed when they are on already.
+    """
+    from deltalog.protocol.timestamps import describe
+
+    out = Output(as_json)
+    opened = _open(table)
+    result = opened.enable_in_commit_timestamps()
+    if as_json:
+        enablement = opened.snapshot().enablement
+        out.document(
+            {
+                "version": result.version,
+                "committed": not result.skipped,
+                "in_commit_timestamp_ms": result.in_commit_timestamp_ms,
+                "enablement": None
+                if enablement is None
+                else {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
+            }
+        )
+    elif result.skipped:
+        out.print(f"In-commit timestamps are on already; nothing was committed (version {result.version}).")
+    else:
+        out.print(f"In-commit timestamps are on since version {result.version}, {describe(result.timestamp_ms)}.")
+
+
+@app.command(
+    epilog=_examples(
+        "deltalog restore events --version 3 --dry-run",
+        "deltalog restore events --timestamp 2026-11-20T10:00:00Z",
+    )
+)
+def restore(
+    table: _Table,
+    version: _AtVersion = None,
+    timestamp: _AtTime = None,
+    timestamp_ms: _AtTimeMs = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and commit nothing.")] = False,
+    ignore_missing_files: Annotated[
+        bool, typer.Option("--ignore-missing-files", help="Do without the rows of files that are gone.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Bring rows, columns and properties of an earlier version back, in a new commit.
+
+    Nothing is lost by it: the versions in between stay, and can be restored in turn.
+    """
+    from deltalog.cli import views
+
+    _at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    if version is None and timestamp is None and timestamp_ms is None:
+        raise typer.BadParameter("Name what to restore: --version N, --timestamp ISO or --timestamp-ms MS.")
+    out = Output(as_json)
+    with out.working("Restoring"):
+        result = _open(table).restore(
+            version,
+            timestamp if timestamp_ms is None else timestamp_ms,
+            ignore_missing_files=ignore_missing_files,
+            dry_run=dry_run,
+        )
+    if as_json:
+        out.document(views.restored(result))
+    else:
+        views.print_restored(out, result)
+
+
+@app.command(epilog=_examples("deltalog checkpoint events", "deltalog checkpoint events --v2-json"))
+def checkpoint(
+    table: _Table,
+    v2_json: Annotated[
+        bool, typer.Option("--v2-json", help="Where delta.checkpointPolicy is v2, a top-level file in JSON.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Write a checkpoint of the latest version, so that readers need not replay the commits before it."""
+    out = Output(as_json)
+    with out.working("Writing the checkpoint"):
+        opened = _open(table)
+        opened.checkpoint(top_level="json" if v2_json else "parquet")
+        snapshot = opened.snapshot()
+    found = snapshot.log.segment.checkpoint
+    assert found is not None
+    if as_json:
+        out.document({"version": found.version, "names": list(found.names), "num_files": snapshot.num_files})
+    else:
+        out.print(
+            f"Checkpoint of version {found.version}, {plural(snapshot.num_files, 'file')}: {', '.join(found.names)}"
+        )
+
+
+@app.command(epilog=_examples("deltalog compact events", "deltalog compact events --from 10 --to 19"))
+def compact(
+    table: _Table,
+    start: Annotated[
+        int | None, typer.Option("--from", min=0, metavar="N", help="The first version. Default: after the checkpoint.")
+    ] = None,
+    end: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="N", help="The last version. Default: the latest.")
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Write a log compaction file: a run of commits as one file, which readers may read in their place."""
+    out = Output(as_json)
+    with out.working("Reading the commits"):
+        found = _open(table).compact_log(start, end)
+    if as_json:
+        out.document({"from": None if found is None else found[0], "to": None if found is None else found[1]})
+    elif found is None:
+        out.print("There are no two commits after the last checkpoint; nothing was written.")
+    else:
+        out.print(f"Versions {found[0]} to {found[1]} are in one file now, beside the commits.")
+
+
+@app.command(
+    epilog=_examples("deltalog cleanup events --dry-run", "deltalog cleanup events --dry-run --json | jq .files")
+)
+def cleanup(
+    table: _Table,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and delete nothing.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Delete the files of the log that no version within delta.logRetentionDuration needs.
+
+    Age is judged by in-commit timestamps where the table has them. Older versions can no longer be read then.
+    """
+    out = Output(as_json)
+    with out.working("Looking through the log"):
+        report = _open(table).cleanup_log(dry_run=dry_run)
+    if as_json:
+        out.document(report.to_json())
+    else:
+        out.print(facts_of(report.facts()))
+
+
+@app.command(
+    epilog=_examples("deltalog demo", "deltalog demo --path /data/flights-demo --months 4", "deltalog demo --overwrite")
+)
+def demo(
+    path: Annotated[
+        Path, typer.Option("--path", metavar="DIR", help="A new directory for the table, its copies and the page.")
+    ] = Path("flights-demo"),
+    months: Annotated[int, typer.Option("--months", min=2, max=12, metavar="N", help="How many months.")] = 12,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier demo at that place first.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """The whole story on real data: a year of flights as monthly commits, and a copy that still knows its past.
+
+    Spark writes the 336,776 flights that left New York in 2013, a commit a month; half-way in-commit timestamps
+    are turned on. Then the table is copied, every file time with it changes, and TIMESTAMP AS OF is asked again.
+    Takes about two minutes; needs Java 17 and pip install 'deltalog\\[demo]'.
+    """
+    from deltalog.cli.demo import run
+
+    run(path, months, overwrite, as_json)
+
+
+app.command("serve")(catalog.serve)
+app.add_typer(catalog.txn, name="txn")
+app.add_typer(catalog.tables, name="tables")
+app.add_typer(commit_tables.app, name="commit-table")
