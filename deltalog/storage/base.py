@@ -1,18 +1,18 @@
-"""LogStore: the one seam between deltalog and a disk or an object store.
+"""LogStore: the interface between deltalog and a disk or an object store.
 
 Paths are relative to the table root, with ``/``, already decoded (``_delta_log/00000000000000000000.json``).
 
-What every store guarantees:
+Guarantees of every store:
 
 - **Exclusive creation.** Of any number of ``put_if_absent`` calls for one path at most one takes effect.
-- **Whole or nothing.** No reader ever sees a part of an object.
+- **Atomic objects.** No reader ever reads a part of an object.
 - **Durable before visible.** When a call has returned success, the object survives a crash of this machine
   (or is stored as the object store promises).
-- **Fresh.** ``get``, ``head`` and ``list_from`` see every object whose creation had returned before they began.
-- **Honest.** An exception from ``put_if_absent`` means that nothing was and nothing will be written. When that
-  cannot be known the outcome is UNKNOWN; a store never guesses.
+- **Fresh reads.** ``get``, ``head`` and ``list_from`` return every object whose creation had returned before the call.
+- **Definite errors.** An exception from ``put_if_absent`` means that nothing was and nothing will be written. If the
+  store cannot rule a write out, the outcome is UNKNOWN.
 
-deltalog.testing.LogStoreTests holds these sentences as tests: subclass it for a new store.
+deltalog.testing.LogStoreTests tests these guarantees: subclass it for a new store.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from deltalog.errors import CallError, ObjectNotFoundError
 
 
 class UnsafeStoreWarning(UserWarning):
-    """A table is written on a store that cannot keep two writers apart, because the caller said that there is one."""
+    """A table is written on a store without exclusive creation, since the caller asserted that there is one writer."""
 
 
 class PutOutcome(enum.Enum):
     """How a ``put_if_absent`` ended."""
 
     COMMITTED = "committed"  # this call created the object
-    EXISTS = "exists"  # an object was there; after a transport retry it may be our own
-    UNKNOWN = "unknown"  # the object may be there now, later, or never
+    EXISTS = "exists"  # an object exists; after a transport retry it may be our own
+    UNKNOWN = "unknown"  # the object may exist now, later, or never
 
 
 @dataclass(frozen=True, slots=True)
 class FileMeta:
-    """A listed object. Size and time are None where the listing was asked to leave them out."""
+    """A listed object. Size and time are None if the listing left them out (``stat=False``)."""
 
     name: str
     size_bytes: int | None
@@ -51,22 +51,22 @@ class FileMeta:
 
 
 class LogStore(ABC):
-    """See the module for what is guaranteed. All methods raise StoreError when the store fails."""
+    """See the module for the guarantees. All methods raise StoreError when the store fails."""
 
     url: str
-    #: Whether each call is a request over a network, so that a call saved is time saved.
+    #: Whether each call is a request over a network, so that fewer calls save time.
     is_remote: bool = False
-    #: How another process gets the same store, with all that the caller gave to open it; None where none can.
+    #: How another process opens the same store, with all options of the caller; None if it cannot.
     reopen: Callable[[], LogStore] | None = None
-    #: The catalog that says which commits there are; None where the files themselves do.
+    #: The catalog that decides which commits exist; None if the files in ``_delta_log`` do.
     catalog: str | None = None
-    #: Of what a transaction has done to the table and nobody else sees: the version that this is on top of.
+    #: In a transaction, the version below the uncommitted changes, which only the transaction reads.
     base_version: int | None = None
     #: The id of that transaction.
     branch: str | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled is how the store was opened, with its options and any secrets in them; connections are made anew."""
+        """The pickle has the arguments that opened the store, with any secrets in them; connections are reopened."""
         if self.reopen is None:
             raise CallError(
                 f"{self.url}: this store cannot be pickled, since it was not opened by a URL or a path. Open it where "
@@ -79,19 +79,18 @@ class LogStore(ABC):
         """Create ``path``. Cost: 1 PUT."""
 
     def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
-        """As ``put_if_absent`` of what ``write`` writes to the file that it is given; of nothing when it raises.
+        """As ``put_if_absent`` with the bytes that ``write`` writes to its argument; nothing is created if it raises.
 
-        It may be called again from the start. A store that can write to a hidden place overrides it: here the
-        object is held in memory. Cost: 1 PUT.
+        ``write`` may be called again from the start. A store that can write to a hidden file overrides this method:
+        here the object is held in memory. Cost: 1 PUT.
         """
         buffer = io.BytesIO()
         write(buffer)
         return self.put_if_absent(path, buffer.getvalue())
 
     def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
-        """Give objects second names, (old, new), durably and in order, up to one that is not there, one whose new name
-        is taken, and at most as far as the store has second names. How many got one. Cost: none, and 0, where it has
-        none."""
+        """Give objects second names, (old, new), durably and in order, up to the first object that does not exist or
+        whose new name exists. Returns how many got one. Stores without hard links return 0. Cost: none."""
         return 0
 
     @abstractmethod
@@ -103,7 +102,7 @@ class LogStore(ABC):
         """The object, or its first ``length`` bytes. Raises ObjectNotFoundError. Cost: 1 GET."""
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """As ``get`` of several objects, in the order asked for; stores with latency override it with parallel
+        """As ``get`` of several objects, in the order of ``paths``; stores with latency override it with concurrent
         requests."""
         return [self.get(path, length) for path in paths]
 
@@ -111,12 +110,12 @@ class LogStore(ABC):
     def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
         """Objects directly in ``directory`` whose names are >= ``start``, sorted by name in code point order.
 
-        ``stat=False`` lets a store leave out size and time where they cost extra. An absent directory is
+        With ``stat=False`` a store may leave out size and time where they cost extra. An absent directory is
         empty. Cost: 1 LIST for each 1,000 names.
         """
 
     def list_names(self, directory: str, start: str = "") -> list[str]:
-        """The names that ``list_from`` gives, in any order.
+        """The names that ``list_from`` returns, in any order.
 
         A store for which a name is cheaper than a FileMeta overrides it: a log of 100,000 commits has 200,000
         names. Cost: as ``list_from``.
@@ -128,9 +127,10 @@ class LogStore(ABC):
         """Size and modification time, or None when absent. Cost: 1 HEAD."""
 
     def etag(self, path: str) -> str | None:
-        """What the content of ``path`` is told by, in quotes, as S3 has it for an object of one part; None when absent.
+        """The content fingerprint (ETag) of ``path``, in quotes, as S3 computes it for an object of one part; None when
+        absent.
 
-        Cost: as ``get``; 1 HEAD where the store knows it.
+        Cost: as ``get``; 1 HEAD where the store has it.
         """
         try:
             return f'"{hashlib.md5(self.get(path), usedforsecurity=False).hexdigest()}"'
@@ -139,13 +139,13 @@ class LogStore(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove ``path``; absent is no error. Cost: 1 DELETE."""
+        """Remove ``path``; succeeds if it is absent. Cost: 1 DELETE."""
 
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
-        """Remove what writers of this store that were killed before a time left half done in ``directory``, which no
-        reader sees and nobody finishes; their names. Give them a day: a slow writer is not a dead one.
+        """Remove temporary files in ``directory`` that killed writers of this store left before a time; no reader reads
+        them. Returns their names. Use a time at least a day ago: a slow writer may still use its file.
 
-        Cost: none where kills leave nothing; else as ``list_from``, and 1 DELETE each.
+        Cost: none if killed writers leave no files; else as ``list_from``, and 1 DELETE each.
         """
         return []
 
@@ -155,32 +155,32 @@ class LogStore(ABC):
 
     @abstractmethod
     def open_output(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Write a new data file as a stream; it is durable when the block ends, gone when it raises.
+        """Write a new data file as a stream; it is durable when the block ends, and removed if the block raises.
 
-        The name must be one that nobody else uses, such as a random one: PathExistsError says otherwise where a store
-        can tell, which local disk and memory can. Cost: 1 PUT, or 1 for each part.
+        The name must be unique, such as a random one. Stores that can detect an existing object (local disk, memory)
+        raise PathExistsError. Cost: 1 PUT, or 1 for each part.
         """
 
     @abstractmethod
     def sync(self, paths: list[str]) -> None:
-        """Make data files that others wrote below the root durable. Cost: none on object stores."""
+        """Make data files that other programs wrote below the root durable. Cost: none on object stores."""
 
     def location(self, path: str) -> str:
-        """The path or URL under which other tools find ``path``."""
+        """The path or URL of ``path`` for other tools."""
         return f"{self.url}/{path}"
 
     def sibling(self, url: str) -> LogStore:
         """The store of another root on the same disk or service, with the same options.
 
-        Raises CallError when ``url``, which is the caller's, is of another kind. Cost: none.
+        Raises CallError when ``url``, an argument of the caller, is of another kind. Cost: none.
         """
         raise CallError(f"{url} cannot be reached from the store of {self.url}.")
 
     def link_target(self, path: str) -> str | None:
-        """Where ``path`` leads when there are symbolic links on the way to it, else None. Cost: no request."""
+        """The resolved path if ``path`` contains symbolic links, else None. Cost: no request."""
         return None
 
 
 def real_url(store: LogStore) -> str:
-    """Where a table is, the same for each of the links by which it is opened. Cost: as ``link_target``."""
+    """The location of a table with symbolic links resolved. Cost: as ``link_target``."""
     return store.link_target("") or store.url

@@ -1,6 +1,6 @@
-"""The DynamoDB tables of the commit protocols: what they look like, and how they are made.
+"""The DynamoDB tables of the commit protocols: their keys, and their creation.
 
-A commit never makes one: a table in the wrong region would guard nothing.
+A commit never creates one: a table in the wrong region would protect nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The text attributes that are its key, and the number that says in epoch seconds when an item may go; None where
-    none ever may."""
+    """The text attributes that are its key, and the number attribute with the time in epoch seconds after which an item
+    may be deleted; None if items never expire."""
 
     name: str
     hash_key: str
@@ -42,8 +42,8 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class CommitTable:
-    """A DynamoDB table as it is. ``expires``: whether DynamoDB deletes items whose time has come; None where the
-    service cannot say. ``created``: whether this call made it."""
+    """The state of a DynamoDB table. ``expires``: whether DynamoDB deletes expired items; None if the service does not
+    report it. ``created``: whether this call created it."""
 
     name: str
     kind: str
@@ -61,13 +61,13 @@ def create_commit_table(
     dynamodb_endpoint_url: str | None = None,
     **storage_options: Any,
 ) -> CommitTable:
-    """Make the DynamoDB table of a commit protocol, billed by the request, with expiry on, and wait until it is there.
+    """Create the DynamoDB table of a commit protocol, billed by the request, with expiry on, and wait for it.
 
     ``kind``: ``dynamo`` or ``s3-dynamodb``; ``catalog`` for one that keeps a catalog, where nothing expires.
-    ``storage_options``: key, secret, token, endpoint_url and so on, as for a table on S3 whose commits it is to guard.
-    One that is there already is kept, and its expiry turned on.
+    ``storage_options``: key, secret, token, endpoint_url and so on, as for a table on S3 that is written through it.
+    An existing table is kept, and its expiry turned on.
 
-    Raises CommitTableError where that one has other keys, StoreError, CallError. Cost: 4 requests,
+    Raises CommitTableError if an existing table has other keys, StoreError, CallError. Cost: 4 requests,
     and 1 for each second of waiting.
     """
     table, wanted = _table(name, kind, dynamodb_endpoint_url, storage_options)
@@ -89,15 +89,15 @@ def describe_commit_table(
     dynamodb_endpoint_url: str | None = None,
     **storage_options: Any,
 ) -> CommitTable:
-    """Look at the DynamoDB table of a commit protocol. Arguments and errors as for ``create_commit_table``; nothing
-    is changed. Cost: 2 requests."""
+    """The state of the DynamoDB table of a commit protocol. Arguments and errors as for ``create_commit_table``;
+    nothing is changed. Cost: 2 requests."""
     table, wanted = _table(name, kind, dynamodb_endpoint_url, storage_options)
     status = check_table(table, wanted)
     return CommitTable(name, kind, status, _expires(table, wanted), False)
 
 
 def check_table(table: DynamoTable, kind: Kind) -> str:
-    """The table's status. Raises CommitTableError when there is none or its keys are others. Cost: 1 request."""
+    """The table's status. Raises CommitTableError if it does not exist or has other keys. Cost: 1 request."""
     description = table.ask("describe_table")["Table"]
     types = {each["AttributeName"]: each["AttributeType"] for each in description["AttributeDefinitions"]}
     keys = [(each["KeyType"], each["AttributeName"]) for each in description["KeySchema"]]
@@ -132,14 +132,14 @@ class FirstUse:
         except StoreError as error:
             if not _answer(error).startswith("AccessDenied"):
                 raise
-            # Least privilege is PutItem and GetItem; with other keys they fail by themselves.
-            log.info("the keys of the DynamoDB table %s cannot be looked at: %s", self._table.name, error)
+            # The least privileges are PutItem and GetItem; on a table with other keys these fail.
+            log.info("the keys of the DynamoDB table %s cannot be checked: %s", self._table.name, error)
         self._done = True
 
 
 def _table(name: str, kind: str, endpoint_url: str | None, options: Mapping[str, Any]) -> tuple[DynamoTable, Kind]:
     if kind not in KINDS:
-        raise CallError(f"{kind!r} is no kind of commit table. Kinds: {', '.join(KINDS)}.")
+        raise CallError(f"{kind!r} is not a kind of commit table. Kinds: {', '.join(KINDS)}.")
     unknown = sorted(set(options) - OPTIONS)
     if unknown:
         raise CallError(f"Storage options {unknown} do not apply to DynamoDB. It takes {sorted(OPTIONS)}.")
@@ -168,7 +168,7 @@ def _await_active(table: DynamoTable) -> None:
     while (status := str(table.ask("describe_table")["Table"]["TableStatus"])) not in ("ACTIVE", "UPDATING"):
         if timing.monotonic() > deadline:
             raise StoreError(
-                f"The DynamoDB table {table.name!r} is still {status} after {_CREATION_SECONDS} s. Look again later.",
+                f"The DynamoDB table {table.name!r} is still {status} after {_CREATION_SECONDS} s. Check again later.",
                 path=table.name,
             )
         timing.sleep(1)
@@ -178,7 +178,7 @@ def _expires(table: DynamoTable, kind: Kind) -> bool | None:
     try:
         found = table.ask("describe_time_to_live").get("TimeToLiveDescription", {})
     except StoreError as error:
-        log.info("whether items expire cannot be seen: %s", error)
+        log.info("whether items expire cannot be determined: %s", error)
         return None
     return found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") and found.get("AttributeName") == kind.ttl_attribute
 

@@ -1,18 +1,18 @@
 """S3 with a lease in DynamoDB around each conditional PUT: the commit protocol of object_store's DynamoCommit.
 
-For one ``path`` and one ``etag`` (``*`` to create) there is one record, and who has put it holds the lease:
+For one ``path`` and one ``etag`` (``*`` to create) there is one record, and the writer that has put it holds the lease:
 
-1. HEAD; an object that is not as expected ends it.
-2. Put the record where there is none. It is ours: do the PUT before our lease ends. It is another's: look with HEAD
-   again and again, and when its timeout times the clock skew rate has passed put it anew, with the next generation,
-   where it still has the generation seen.
+1. HEAD; an object that does not have the expected ETag ends the attempt.
+2. Put the record if there is none. If that succeeds, send the PUT before our lease ends. If another writer has the
+   record, repeat the HEAD, and when its timeout times the clock skew rate has passed replace the record, with the next
+   generation, if it still has the generation that was read.
 
-A record is never removed by a writer; DynamoDB drops it when its ``ttl`` has passed.
+A record is never removed by a writer; DynamoDB deletes it when its ``ttl`` has passed.
 
-Leases are counted on the monotonic clock, each to the disadvantage of who counts: one's own from before the request,
-another's from after the answer. That holds only while no PUT arrives later than it was sent plus the time that
-others wait. Therefore the PUT carries S3's own condition too, which makes such a straggler harmless; without it
-(``native_condition=False``) the straggler replaces the other's commit.
+Leases are measured on the monotonic clock, and conservatively: our own from before the request, another writer's from
+after the response. That is safe only while no PUT arrives later than its sending plus the time that other writers
+wait. Therefore the PUT has S3's own condition too, which makes a late PUT harmless; without it
+(``native_condition=False``) a late PUT replaces the other writer's commit.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _PREFIX = "dynamo:"
 
 @dataclass(frozen=True)
 class DynamoCommit:
-    """How writers take turns: through leases in the DynamoDB table ``table_name``. All of them need the same.
+    """Commits under leases in the DynamoDB table ``table_name``. All writers of a table need the same values.
 
     ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times faster the fastest clock may run
-    than the slowest; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer looks;
-    ``native_condition``: whether the PUT carries If-None-Match or If-Match as well.
+    than the slowest; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the
+    object; ``native_condition``: whether the PUT has If-None-Match or If-Match as well.
 
-    Raises CallError for values that cannot work: a record must outlive ten times the longest wait for a lease, or a
-    late waiter could take another's new lease for the one it waited for.
+    Raises CallError for values that are unsafe: a record must outlive ten times the longest wait for a lease, or a
+    late waiter could mistake another writer's new lease for the one it waited for.
     """
 
     table_name: str
@@ -66,7 +66,7 @@ class DynamoCommit:
         for name in ("timeout_ms", "max_clock_skew_rate", "ttl_s", "test_interval_ms"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise CallError(f"{name} of DynamoCommit is a whole number above 0; got {value!r}.")
+                raise CallError(f"{name} of DynamoCommit must be an integer greater than 0; got {value!r}.")
         if self.ttl_s * 1000 <= _TTL_IN_LEASES * self.timeout_ms * self.max_clock_skew_rate:
             raise CallError(
                 f"DynamoCommit would let records expire (ttl_s={self.ttl_s}) while writers still wait for them: "
@@ -75,7 +75,7 @@ class DynamoCommit:
             )
 
     def __str__(self) -> str:
-        """The option string. It holds table and timeout only, as object_store's does."""
+        """The option string. It has table and timeout only, like that of object_store."""
         return f"{_PREFIX}{self.table_name}:{self.timeout_ms}"
 
     @classmethod
@@ -87,8 +87,8 @@ class DynamoCommit:
         return cls(match[1]) if match[2] is None else cls(match[1], timeout_ms=int(match[2]))
 
     def with_timeout(self, millis: int) -> DynamoCommit:
-        """A copy whose leases last that long. Longer: fewer commits that fail for nothing, and a longer wait after a
-        writer that died."""
+        """A copy whose leases last that long. Longer leases make fewer commits fail by expiry, and a longer wait after
+        a writer that died."""
         return dataclasses.replace(self, timeout_ms=millis)
 
     def with_max_clock_skew_rate(self, rate: int) -> DynamoCommit:
@@ -96,17 +96,17 @@ class DynamoCommit:
         return dataclasses.replace(self, max_clock_skew_rate=rate)
 
     def with_ttl(self, seconds: int) -> DynamoCommit:
-        """A copy whose records are kept that long."""
+        """A copy whose records are kept for that time."""
         return dataclasses.replace(self, ttl_s=seconds)
 
     def guard(self, store: S3Store, table: DynamoTable) -> DynamoStore:
-        """The store whose conditional writes go through this protocol."""
+        """The store whose conditional writes use this protocol."""
         return DynamoStore(store, self, table)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """A record as it is known: whose, and until when on the monotonic clock."""
+    """A record: its owner, and its end on the monotonic clock."""
 
     generation: int
     until: float
@@ -114,9 +114,9 @@ class _Lease:
 
 
 class DynamoStore(WrappedStore["S3Store"]):
-    """An S3 store whose ``put_if_absent`` and ``put_if_match`` take a lease first. Everything else is the store's.
+    """An S3 store whose ``put_if_absent`` and ``put_if_match`` acquire a lease first. All else is passed on.
 
-    Only writers that do the same exclude each other; ``put`` and ``delete`` do not. See DynamoCommit.
+    Only writers that use this protocol exclude each other; ``put`` and ``delete`` do not. See DynamoCommit.
     """
 
     def __init__(self, inner: S3Store, commit: DynamoCommit, table: DynamoTable) -> None:
@@ -127,7 +127,7 @@ class DynamoStore(WrappedStore["S3Store"]):
         self._first_use = FirstUse(table, "dynamo")
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD where the object is there; after a writer that died
+        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD if the object exists; after a writer that died
         1 HEAD for each ``test_interval_ms`` of the wait and 2 requests more. Raises CommitTableError, StoreError."""
         version = commit_version(path)
         if version:
@@ -135,7 +135,7 @@ class DynamoStore(WrappedStore["S3Store"]):
         return self._write(path, data, ABSENT)
 
     def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
-        """Replace the object that has this ETag (as ``etag`` gives it). EXISTS: it has another one, or is gone.
+        """Replace the object that has this ETag (as ``etag`` returns it). EXISTS: it has another one, or was deleted.
         Cost and errors: as ``put_if_absent``."""
         return self._write(path, data, etag)
 
@@ -163,8 +163,9 @@ class DynamoStore(WrappedStore["S3Store"]):
                 without_record += 1
                 if without_record == _CONFLICTS_WITHOUT_RECORD:
                     raise StoreError(
-                        f"{self.url}: the DynamoDB table {self._table.name!r} refuses {path} for a record that it does "
-                        "not show. Nothing was committed; use a service that returns the item of a failed condition.",
+                        f"{self.url}: the DynamoDB table {self._table.name!r} refuses {path} because of a record that "
+                        "it does not return. Nothing was committed; use a service that returns the item of a failed "
+                        "condition.",
                         path=path,
                     )
             elif lease.is_mine:
@@ -179,9 +180,9 @@ class DynamoStore(WrappedStore["S3Store"]):
         return self.inner.etag(path) == etag
 
     def _take(self, path: str, etag: str, owner: str, held: _Lease | None) -> _Lease | None:
-        """Put the record, or put it anew over the lease that has run out.
+        """Put the record, or replace that of an expired lease.
 
-        The lease that holds now; None when the record vanished meanwhile.
+        Returns the current lease; None if the record was deleted concurrently.
         """
         generation = 0 if held is None else held.generation + 1
         record: Item = {
@@ -190,7 +191,7 @@ class DynamoStore(WrappedStore["S3Store"]):
             "generation": generation,
             "timeout": self._commit.timeout_ms,
             "ttl": int(self._timing.wall()) + self._commit.ttl_s,
-            # Not object_store's, which reads past it: by it we know a record whose answer got lost.
+            # Not part of object_store's records, and ignored by it: identifies our record after a lost response.
             "owner": owner,
         }
         timeout = self._commit.timeout_ms / 1000
@@ -224,7 +225,7 @@ class DynamoStore(WrappedStore["S3Store"]):
         if not isinstance(generation, int) or not isinstance(timeout_ms, int):
             raise CommitTableError(
                 f"{self.url}: the record of {record.get('path')} in the DynamoDB table {self._table.name!r} has no "
-                "generation or no timeout, so it is not this protocol's. Nothing was written; use another table.",
+                "generation or no timeout, so it is not of this protocol. Nothing was written; use another table.",
                 table=self._table.name,
             )
         wait = timeout_ms / 1000 * self._commit.max_clock_skew_rate
@@ -233,11 +234,11 @@ class DynamoStore(WrappedStore["S3Store"]):
     # ---------------------------------------------------------------------------------------- under a lease
 
     def _put(self, path: str, data: bytes, etag: str, lease: _Lease) -> PutOutcome | None:
-        """PUT, and again while its outcome is open and the lease lasts. None: it ended before anything was sent."""
+        """PUT, repeated while its outcome is unknown and the lease lasts. None: the lease ended before any PUT."""
         unsettled = False
         for number in itertools.count(1):
             try:
-                # An object that is there now may be ours; who asked reads it and knows.
+                # An object that exists now may be ours; the caller reads it back.
                 if unsettled and not self._is_as(path, etag):
                     return PutOutcome.EXISTS
                 left = lease.until - self._timing.monotonic()
@@ -260,4 +261,4 @@ class DynamoStore(WrappedStore["S3Store"]):
         try:
             return self.inner.put_once(path, data, etag if self._commit.native_condition else None, seconds)
         except ObjectNotFoundError:
-            return PutOutcome.EXISTS  # so S3 answers If-Match where there is no object
+            return PutOutcome.EXISTS  # S3's response to If-Match if there is no object

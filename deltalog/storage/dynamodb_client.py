@@ -1,6 +1,6 @@
-"""Requests to one DynamoDB table through boto3, and what their answers mean.
+"""Requests to one DynamoDB table through boto3, and the meaning of their responses.
 
-boto3 sends each request once; what may be sent again is sent again here, where it is known what was sent before.
+boto3 sends each request once; requests that may be repeated are repeated here, where their earlier attempts are known.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _REFUSED_FOR_NOW = {
     "TransactionConflictException",
     "TransactionInProgressException",
 }
-# Why one item of several was not done; "None" is one that only went down with the others.
+# Cancellation reasons of a transaction's items; "None" is an item that failed only because of others.
 _REFUSED_FOR_NOW_REASONS = {"None", "TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError"}
 _OF_SEVERAL_TABLES = {"transact_write_items", "transact_get_items", "batch_get_item", "batch_write_item"}
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Clocks in seconds, sleep and jitter; tests pass their own. Leases are counted on ``monotonic`` only, ``wall``
+    """Clocks in seconds, sleep and jitter; tests pass their own. Leases are measured on ``monotonic`` only, ``wall``
     is for the times at which DynamoDB may delete an item."""
 
     monotonic: Callable[[], float] = time.monotonic
@@ -55,13 +55,13 @@ class Timing:
     random: Callable[[], float] = random.random
 
     def back_off(self, number: int, at_most: float) -> None:
-        """Wait before try ``number`` (from 1): full jitter over an exponential back-off."""
+        """Wait before attempt ``number`` (from 1): exponential back-off with full jitter."""
         limit = min(_MAX_SECONDS, _BASE_SECONDS * 2 ** min(number, 20))
         self.sleep(max(0.0, min(self.random() * limit, at_most)))
 
 
 class ConditionFailed(Exception):
-    """The condition of a request did not hold. ``item`` is what was there, None when nothing was."""
+    """The condition of a request did not hold. ``item`` is the existing item, None if there was none."""
 
     def __init__(self, item: Item | None) -> None:
         super().__init__("the condition did not hold")
@@ -70,8 +70,8 @@ class ConditionFailed(Exception):
 
 class ConditionsFailed(Exception):
     """Conditions of a TransactWriteItems did not hold, and nothing was written. ``found``: by the number of the action,
-    what was there as DynamoDB has it where that was asked for, empty when nothing was. ``unsettled``: an earlier
-    sending of the same request had no answer, so it may be what they fail by."""
+    the existing item as DynamoDB encodes it, if the action requested it; empty if there was none. ``unsettled``: an
+    earlier attempt of the same request had no response, so the conditions may fail because of its effect."""
 
     def __init__(self, found: Mapping[int, Mapping[str, Any]], unsettled: bool) -> None:
         super().__init__("conditions did not hold")
@@ -80,10 +80,10 @@ class ConditionsFailed(Exception):
 
 
 class DynamoTable:
-    """A DynamoDB table, reached with the options of the S3 store beside it.
+    """A DynamoDB table, accessed with the options of the S3 store.
 
-    Of those ``OPTIONS`` count and mean what they mean to s3fs; ``endpoint_url`` here wins over those of the options.
-    Raises CallError for a name that DynamoDB does not have and when boto3 is not installed. Cost: no request.
+    Of those only ``OPTIONS`` are used, with their meaning in s3fs; ``endpoint_url`` here takes precedence over the
+    options. Raises CallError for an invalid table name and when boto3 is not installed. Cost: no request.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class DynamoTable:
         values: Item | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Put an item under a condition. Raises ConditionFailed, also when an earlier sending of the same request
-        has put it, and StoreError as ``ask``. Cost: 1 request, more while the service refuses for now."""
+        """Put an item under a condition. Raises ConditionFailed, also when an earlier attempt of the same request
+        has put it, and StoreError as ``ask``. Cost: 1 request, more while the service throttles."""
         self.ask(
             "put_item",
             seconds,
@@ -135,7 +135,7 @@ class DynamoTable:
         )
 
     def get(self, key: Item) -> Item | None:
-        """The item as it is now, or None. Cost: 1 consistent read."""
+        """The current item, or None. Cost: 1 consistent read."""
         answer = self.ask("get_item", Key=_encoded(key), ConsistentRead=True)
         return _decoded(answer["Item"]) if answer.get("Item") else None
 
@@ -150,7 +150,7 @@ class DynamoTable:
         )
 
     def descending(self, hash_key: str, value: str) -> Iterator[Item]:
-        """The items of a hash key as they are now, the greatest range key first. Cost: 1 consistent read each."""
+        """The current items of a hash key, the greatest range key first. Cost: 1 consistent read each."""
         arguments: dict[str, Any] = {}
         while True:
             page = self.ask(
@@ -169,10 +169,10 @@ class DynamoTable:
             arguments["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def ask(self, operation: str, seconds: float | None = None, **arguments: Any) -> Mapping[str, Any]:
-        """One request; again, with back-off, while the service refuses for now or does not answer, for ``seconds``.
+        """One request; repeated, with back-off, while the service throttles or does not answer, for ``seconds``.
 
         Raises ConditionFailed, ConditionsFailed; CommitTableError when there is no such table; StoreError;
-        UnansweredRequestError where a sending without an answer may have taken effect.
+        UnansweredRequestError if an attempt without a response may have taken effect.
         """
         timing = self.timing
         deadline = timing.monotonic() + (REQUEST_SECONDS if seconds is None else seconds)
@@ -214,8 +214,8 @@ class DynamoTable:
             )
         if code == "ValidationException":
             return CommitTableError(
-                f"DynamoDB does not take what a commit asks of the table {self.name!r}: {reason} Nothing was "
-                "committed. Give each commit protocol a table of its own, as deltalog commit-table create makes it.",
+                f"DynamoDB rejects the requests of a commit to the table {self.name!r}: {reason} Nothing was "
+                "committed. Use a separate table for each commit protocol, created by deltalog commit-table create.",
                 table=self.name,
                 service_code=code,
             )
@@ -223,12 +223,12 @@ class DynamoTable:
 
     def _failed(self, operation: str, reason: str) -> str:
         return (
-            f"The DynamoDB table {self.name!r} did not do {operation}: {reason} Check its capacity, the credentials, "
+            f"{operation} on the DynamoDB table {self.name!r} failed: {reason} Check its capacity, the credentials, "
             "the region and the endpoint."
         )
 
     def _connect(self) -> Any:
-        """The client, made anew after a fork. Making one is not safe between threads; using it is."""
+        """The client, recreated after a fork. Creating one is not thread-safe; using it is."""
         client = self._client
         if client is None or client[0] != os.getpid():
             with _CONNECTING:
@@ -238,18 +238,18 @@ class DynamoTable:
 
 
 def check_table_name(name: str) -> None:
-    """Raises CallError for what DynamoDB takes for no table's name."""
+    """Raises CallError for a name that DynamoDB does not accept."""
     if not _TABLE_NAME.fullmatch(name):
-        raise CallError(f"{name!r} is no name of a DynamoDB table: 3 to 255 of A-Z, a-z, 0-9, '_', '-' and '.'.")
+        raise CallError(f"{name!r} is not a DynamoDB table name: 3 to 255 of A-Z, a-z, 0-9, '_', '-' and '.'.")
 
 
 def error_code(error: Exception) -> str:
-    """The code in an answer of DynamoDB, or nothing."""
+    """The code in a response of DynamoDB, or an empty string."""
     return str(_answer(error).get("Error", {}).get("Code", ""))
 
 
 def _answer(error: Exception) -> Mapping[str, Any]:
-    """Errors without an answer have one too, and it is None."""
+    """The response of an error; some errors without a response have the attribute, with None."""
     found = getattr(error, "response", None)
     return found if isinstance(found, Mapping) else {}
 
@@ -259,7 +259,7 @@ def _is_refused_for_now(reasons: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _is_unanswered(error: Exception) -> bool:
-    """Whether the request may have taken effect: no answer came, or the service failed in the middle."""
+    """Whether the request may have taken effect: there was no response, or the service failed while processing it."""
     import botocore.exceptions as boto
 
     if isinstance(error, boto.ClientError):
@@ -269,7 +269,7 @@ def _is_unanswered(error: Exception) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Sessions are kept, since each reads what it knows of AWS from disk anew: a fifth of a second."""
+    """Sessions are cached, since each reads its description of AWS from disk: a fifth of a second."""
     import boto3
 
     return boto3.session.Session(profile_name=profile)
@@ -305,7 +305,7 @@ def _encoded(item: Item) -> dict[str, dict[str, str]]:
 
 
 def _decoded(item: Mapping[str, Mapping[str, Any]]) -> Item:
-    """The attributes of the two types; what other writers put beside them is left out."""
+    """The attributes of the two types; attributes of other types, from other writers, are left out."""
     found: Item = {}
     for name, value in item.items():
         if "S" in value:

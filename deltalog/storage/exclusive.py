@@ -1,8 +1,8 @@
-"""Seeing whether a store creates objects exclusively, by trying it on scratch objects below ``_delta_log``.
+"""Verifies that a store creates objects exclusively, by tests on scratch objects below ``_delta_log``.
 
-Two creations in turn show that a refusal is made and kept. They cannot show a race: a store that looks first and
-writes then refuses the second one too. So where nothing else is known of a store, many create one object at the
-same moment, again and again. Two winners prove it unsafe; none in all rounds is evidence, and no proof.
+Two creations in turn show that the second is refused and has no effect. They cannot show a race: a store that checks
+first and then writes refuses the second one too. So if nothing else is known about a store, several threads create one
+object concurrently, in several rounds. Two winners prove it unsafe; no second winner is evidence, but no proof.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Delete = Callable[[str], None]
 
 def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, race: bool) -> None:
     """Raises UnsafeStoreError when two creations of one object can both succeed or the second one's bytes stay, and
-    StoreError when that could not be seen. The scratch objects are deleted.
+    StoreError when that could not be determined. The scratch objects are deleted.
 
     Cost: 2 PUTs, 1 GET and 1 DELETE; with ``race`` 64 PUTs, 8 GETs and 8 DELETEs more.
     """
@@ -47,22 +47,22 @@ def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, rac
 def _judge(url: str, path: str, outcomes: list[PutOutcome], winners: list[bytes], read: Read) -> None:
     if outcomes.count(PutOutcome.COMMITTED) > 1:
         raise UnsafeStoreError(
-            f"{url}: {outcomes.count(PutOutcome.COMMITTED)} of {len(outcomes)} writers that created one object were "
-            "all told that they had, so two commits could both take one version. Nothing was committed. Write "
-            "through a store that creates exclusively, or give unsafe_single_writer=True where there is, at any "
+            f"{url}: for {outcomes.count(PutOutcome.COMMITTED)} of {len(outcomes)} writers that created the same "
+            "object the store reported success, so two writers could both commit one version. Nothing was committed. "
+            "Write through a store that creates exclusively, or give unsafe_single_writer=True if there is, at any "
             "time, one writer only."
         )
     if PutOutcome.UNKNOWN in outcomes or PutOutcome.COMMITTED not in outcomes:
         said = ", ".join(sorted({outcome.value for outcome in outcomes}))
         raise StoreError(
-            f"{url}: whether this store creates objects exclusively could not be seen (it said: {said}). Nothing was "
-            "committed; try again.",
+            f"{url}: whether this store creates objects exclusively could not be determined (it returned: {said}). "
+            "Nothing was committed; try again.",
             path=path,
         )
     if read(path) not in winners:
         raise UnsafeStoreError(
-            f"{url}: an object was replaced by a writer that was told it exists already, so commits could be lost. "
-            "Nothing was committed. Write through a store that creates exclusively."
+            f"{url}: the store replaced an object although it reported that it exists already, so commits could be "
+            "lost. Nothing was committed. Write through a store that creates exclusively."
         )
 
 

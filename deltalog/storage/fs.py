@@ -2,12 +2,12 @@
 
 Exclusive creation is ``link``: the bytes go to an unnamed temporary file (``O_TMPFILE``; where the file system
 has none, to a hidden name), are fsynced, and are then linked to the final name, which fails when the name
-exists. Readers therefore see a whole file or none, and a process killed at any moment leaves none or all.
-``O_CREAT|O_EXCL`` on the final name would show half a file after a kill, and "look, then rename" lets two
+exists. Readers therefore read a whole file or none, and a process killed at any moment leaves a whole file or none.
+``O_CREAT|O_EXCL`` on the final name would leave half a file after a kill, and "check, then rename" lets two
 writers both win; neither is used.
 
 NFS: ``link`` is atomic there, but its reply can be lost, or the repetition be answered with EEXIST; the link
-count of the temporary file then tells whether it took effect. Attribute caches can hide new commits for some
+count of the temporary file then shows whether it took effect. Attribute caches can hide new commits for some
 seconds: mount with ``actimeo=0`` or ``lookupcache=none`` when several machines write.
 """
 
@@ -83,7 +83,7 @@ class LocalStore(LogStore):
             target = self._absolute(new)
             try:
                 os.link(self._absolute(old), target)
-            except OSError:  # also where a file system has no links: the caller can do without
+            except OSError:  # also if a file system has no links: the caller then copies
                 break
             done += 1
             directories.add(os.path.dirname(target))
@@ -162,7 +162,7 @@ class LocalStore(LogStore):
             os.unlink(target)
         if path.startswith(f"{LOG_DIRECTORY}/"):
             return
-        # A partition directory without files goes with its last one.
+        # A partition directory is removed with its last file.
         parent = os.path.dirname(target)
         while len(parent) > len(self.root):
             try:
@@ -172,7 +172,7 @@ class LocalStore(LogStore):
             parent = os.path.dirname(parent)
 
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
-        """See LogStore. Kills leave hidden names where there is no O_TMPFILE, and while an object is replaced."""
+        """See LogStore. Killed writers leave hidden files if there is no O_TMPFILE, or while they replace an object."""
         target = self._absolute(directory)
         removed = []
         with _store_errors("clean", target):
@@ -199,7 +199,7 @@ class LocalStore(LogStore):
         with _store_errors("write", target):
             try:
                 descriptor = os.open(target, _NEW_FILE, 0o666)
-            except FileNotFoundError:  # another writer gave up its last file in this directory just now
+            except FileNotFoundError:  # another writer removed this directory with its last file just now
                 self._make_directory(directory)
                 descriptor = os.open(target, _NEW_FILE, 0o666)
         file = os.fdopen(descriptor, "wb")
@@ -211,7 +211,7 @@ class LocalStore(LogStore):
                     os.fsync(file.fileno())
                     _fsync_directory(directory)
                 finally:
-                    # What is held cannot be written where writing has failed, and is not wanted where it was given up.
+                    # Buffered bytes cannot be written after a failed write, and are not needed after an abort.
                     with contextlib.suppress(OSError):
                         file.close()
         except BaseException as error:
@@ -245,7 +245,7 @@ class LocalStore(LogStore):
         return LocalStore(root)
 
     def link_target(self, path: str) -> str | None:
-        """The root's own links count for the path ``""`` only: which directory the caller means is his choice."""
+        """Links in the root itself are resolved for the path ``""`` only: the caller chose the root."""
         if not path:
             return os.path.realpath(self.root)
         target = self.root
@@ -277,7 +277,7 @@ class LocalStore(LogStore):
 
 
 class _TemporaryFile:
-    """Bytes on their way to a final name. ``close`` removes what is left of it."""
+    """A file without its final name. ``close`` removes the temporary name, if it still exists."""
 
     def __init__(self, directory: str, *, unnamed: bool) -> None:
         self._path: str | None = None
@@ -331,7 +331,7 @@ class _TemporaryFile:
 
 
 def local_root(url: str) -> str | None:
-    """The directory that a path or ``file:`` URL means, or None for another scheme."""
+    """The directory of a path or ``file:`` URL, or None for another scheme."""
     if "://" not in url and not url.startswith("file:"):
         return os.path.abspath(url)
     parts = urllib.parse.urlsplit(url)
@@ -375,11 +375,11 @@ def _store_errors(verb: str, path: str) -> Iterator[None]:
 
 
 def _store_error(verb: str, path: str, error: OSError) -> StoreError:
-    absent = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # a directory is no object
+    absent = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # a directory is not an object
     if verb not in ("write", "create") and isinstance(error, absent):
         return ObjectNotFoundError(f"Cannot {verb} {path}: there is no such file.", path=path)
     if verb == "write" and isinstance(error, FileExistsError):
-        return PathExistsError(f"Cannot write {path}: there is such a file already, which is as it was.", path=path)
+        return PathExistsError(f"Cannot write {path}: the file exists already, and is unchanged.", path=path)
     reason = error.strerror or str(error)
     return StoreError(
         f"Cannot {verb} {path}: {reason}. Nothing was changed; check the path, its permissions and free space.",

@@ -1,11 +1,11 @@
 """Any fsspec file system as a LogStore: Google Cloud Storage, Azure, and whatever else has a backend.
 
-A commit is one ``pipe_file(mode="create")``. What that means differs by backend: some pass a condition on to the
-service, some look first and write then, some drop the word. So the first write asks what is known of the backend's
-code, then sees it with scratch objects, and refuses where exclusive creation cannot be shown; see ``_exclusive``.
-Reading asks nothing of the sort.
+A commit is one ``pipe_file(mode="create")``. Its implementation differs by backend: some send a condition to the
+service, some check first and then write, some ignore the mode. So the first write inspects the backend's code, then
+tests it with scratch objects, and refuses if exclusive creation cannot be verified; see ``_exclusive``. Reading needs
+no such check.
 
-Backends repeat requests by themselves, so *exists* may mean our own object; the commit loop reads it back.
+Backends repeat requests automatically, so *exists* may mean our own object; the commit loop reads it back.
 Nothing is listed or looked up through a backend's listing cache.
 """
 
@@ -59,8 +59,8 @@ _warned: set[str] = set()
 class FsspecStore(LogStore):
     """The objects below ``path`` of an fsspec file system.
 
-    ``unsafe_single_writer``: write also where exclusive creation is not shown, by looking first; the caller warrants
-    that, at any time, one process writes. Modification times are the backend's. Cost: no request.
+    ``unsafe_single_writer``: write also if exclusive creation is not verified, by a check before the write; the caller
+    asserts that, at any time, one process writes. Modification times are the backend's. Cost: no request.
     """
 
     is_remote = True
@@ -86,8 +86,8 @@ class FsspecStore(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT; before the first one through this file system 2 PUTs, 1 GET and 1 DELETE, and for a backend
-        of which nothing is known 80 requests more. Raises UnsafeStoreError where creation is not exclusive."""
+        """Cost: 1 PUT; before the first one through this file system 2 PUTs, 1 GET and 1 DELETE, and for an unknown
+        backend 80 requests more. Raises UnsafeStoreError if creation is not exclusive."""
         full = self._full(path)
         with self._guard():
             if self._exclusive():
@@ -99,8 +99,8 @@ class FsspecStore(LogStore):
     def _exclusive(self) -> bool:
         """Whether creation is exclusive here; False when it is not, and the caller is the only writer.
 
-        Two things must hold: nothing in the backend's code says otherwise, and scratch objects show it. Where the
-        code is not known to pass a condition on to its service, the scratch objects are raced for.
+        Two conditions: the backend's code does not rule it out, and a test with scratch objects passes. If the
+        code is not known to send a condition to its service, several threads race to create the scratch objects.
         """
         filesystem = self._filesystem
         if filesystem in _proven:
@@ -109,8 +109,8 @@ class FsspecStore(LogStore):
             if (fault := _fault_of(filesystem)) is not None:
                 raise UnsafeStoreError(
                     f"{self.url}: {type(filesystem).__name__} does not create objects exclusively ({fault}), so two "
-                    "commits could both take one version. Nothing was committed. Write through another store, or give "
-                    "unsafe_single_writer=True where there is, at any time, one writer only."
+                    "writers could both commit one version. Nothing was committed. Write through another store, or "
+                    "give unsafe_single_writer=True if there is, at any time, one writer only."
                 )
             race = not (_is_memory(filesystem) or _is_known(filesystem))
             check_exclusive(self.url, self._create_below, self.get, self.delete, race=race)
@@ -126,14 +126,14 @@ class FsspecStore(LogStore):
         if self.url not in _warned:
             _warned.add(self.url)
             warnings.warn(
-                f"{self.url}: this store cannot keep two writers apart, and unsafe_single_writer=True was given. A "
-                "second writer, in this process or another, can make commits be lost without a word.",
+                f"{self.url}: this store does not create objects exclusively, and unsafe_single_writer=True was given. "
+                "With a second writer, in this process or another, commits can be lost silently.",
                 UnsafeStoreWarning,
                 stacklevel=4,
             )
 
     def _guard(self) -> contextlib.AbstractContextManager[Any]:
-        """fsspec's memory looks first and writes then; in one process a lock makes that one step."""
+        """fsspec's memory checks first and then writes; in one process a lock makes that atomic."""
         alone = _is_memory(self._filesystem) or self._unsafe_single_writer
         return _one_at_a_time if alone else contextlib.nullcontext()
 
@@ -146,10 +146,10 @@ class FsspecStore(LogStore):
         except Exception as error:
             outcome = _outcome_of(error)
             if outcome is PutOutcome.UNKNOWN:
-                log.warning("%s: no telling whether %s was created: %s", self.url, full, self._secrets.reason(error))
+                log.warning("%s: it is unknown whether %s was created: %s", self.url, full, self._secrets.reason(error))
             if outcome is not None:
                 return outcome
-            # The backend may have repeated the request, and this be the answer to the last one only.
+            # The backend may have repeated the request, and this may be the response to the last attempt only.
             if not isinstance(error, FileNotFoundError) and self._is_there(full):
                 return PutOutcome.EXISTS
             raise self._failure("create", full, error, absent_is_error=True) from self._secrets.cause(error)
@@ -182,8 +182,8 @@ class FsspecStore(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        """Cost: 1 PUT up to 16 MiB, else what the backend's ``put_file`` takes. The bytes wait on this machine's
-        disk until the block ends; nothing is sent when it raises."""
+        """Cost: 1 PUT up to 16 MiB, else the cost of the backend's ``put_file``. The bytes are buffered on this
+        machine's disk until the block ends; nothing is sent if it raises."""
         full = self._full(path)
 
         def send(file: str) -> None:
@@ -198,7 +198,7 @@ class FsspecStore(LogStore):
             yield output
 
     def sync(self, paths: list[str]) -> None:
-        """A service is durable when it answers."""
+        """Does nothing: objects of a service are durable when it answers."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -215,12 +215,12 @@ class FsspecStore(LogStore):
             try:
                 return bytes(self._filesystem.cat_file(full, start=start, end=end))
             except Exception as error:
-                if _status_of(error) == 416:  # no such bytes: the object is empty
+                if _status_of(error) == 416:  # range not satisfiable: the object is empty
                     return b""
                 raise
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """Cost: 1 GET each; 32 at a time where the backend is asynchronous, which tells that threads may share it."""
+        """Cost: 1 GET each; 32 at a time if the backend is asynchronous, and so can be shared by threads."""
         if isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem):
             return get_together(self.get, paths, length)
         return super().get_many(paths, length)
@@ -230,7 +230,7 @@ class FsspecStore(LogStore):
         return None if info is None else _meta(info)
 
     def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
-        """Cost: the backend's listing of the whole directory, which cannot be told where to begin."""
+        """Cost: the backend's listing of the whole directory, which cannot begin at a name."""
         full = self._full(directory) if directory else self._root
         with self._errors("list", full):
             self._filesystem.invalidate_cache()
@@ -242,8 +242,8 @@ class FsspecStore(LogStore):
             return sorted((meta for meta in map(_meta, inside) if meta.name >= start), key=lambda meta: meta.name)
 
     def open_input(self, path: str) -> Any:
-        """Cost: 1 HEAD and 1 GET of the last 64 KiB, which holds most footers and small files whole; then 1 GET for
-        each read outside what was read before."""
+        """Cost: 1 HEAD and 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for
+        each read outside the bytes read before."""
         full = self._full(path)
         info = self._info(full)
         if info is None:
@@ -253,7 +253,7 @@ class FsspecStore(LogStore):
         return RangeReader(full, tail, size, lambda start, end: self._read(full, start, end))
 
     def _info(self, full: str) -> Mapping[str, Any] | None:
-        with self._errors("look at", full):
+        with self._errors("check", full):
             self._filesystem.invalidate_cache()
             try:
                 info: Mapping[str, Any] = self._filesystem.info(full)
@@ -274,7 +274,7 @@ class FsspecStore(LogStore):
 
     def _full(self, path: str) -> str:
         if not is_below_root(path):
-            raise StoreError(f"{self.url}: {path!r} is no path below the root.", path=path)
+            raise StoreError(f"{self.url}: {path!r} is not a path below the root.", path=path)
         return f"{self._root}/{path}" if self._root else path
 
     # ---------------------------------------------------------------------------------------------- errors
@@ -305,19 +305,19 @@ class FsspecStore(LogStore):
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """The file system and the path that a URL means. Raises CallError for what fsspec does not know, and for a backend
-    that is not installed or does not take the options."""
+    """The file system and the path of a URL. Raises CallError for a scheme that fsspec does not know, and for a backend
+    that is not installed or does not accept the options."""
     protocol, rest = url.split("://", 1)
     if "::" in url:
-        raise CallError(f"{url} chains file systems, and what they keep may be stale. Give the innermost location.")
+        raise CallError(f"{url} chains file systems, whose cached copies may be stale. Give the innermost location.")
     if ":" in rest.partition("/")[0].rpartition("@")[0]:
         raise CallError(f"The {protocol}:// location has a password in it. Give it as an option of the file system.")
     try:
         kind = fsspec.get_filesystem_class(protocol)
     except ValueError:
         raise CallError(
-            f"No store for scheme {protocol!r}. There are local paths, file:, memory://, s3://, and what fsspec has a "
-            "file system for, such as gs:// and az://."
+            f"No store for scheme {protocol!r}. There are local paths, file:, memory://, s3://, and the schemes of "
+            "fsspec's file systems, such as gs:// and az://."
         ) from None
     except ImportError as error:
         extra = _EXTRAS.get(protocol)
@@ -335,10 +335,10 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
-    """The file system below those that only change paths, and the path in it. Raises CallError for one that caches."""
+    """The file system below wrappers that only change paths, and the path in it. Raises CallError for a cache."""
     while True:
         if isinstance(filesystem, CachingFileSystem):
-            raise CallError(f"{type(filesystem).__name__} keeps copies that may be stale. Give the one below it.")
+            raise CallError(f"{type(filesystem).__name__} caches copies that may be stale. Give the one below it.")
         if isinstance(filesystem, DirFileSystem):
             path = "/".join(part for part in (str(filesystem.path).rstrip("/"), path.strip("/")) if part)
             filesystem = filesystem.fs
@@ -349,12 +349,12 @@ def unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
 
 
 def local_path(filesystem: Any, path: str) -> str | None:
-    """The directory when the file system is the local disk, where LocalStore does what fsspec does not."""
+    """The directory if the file system is the local disk; LocalStore also creates exclusively and fsyncs."""
     return str(filesystem._strip_protocol(path)) if isinstance(filesystem, LocalFileSystem) else None
 
 
 def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None:
-    """The URL and the options when the file system is s3fs, whose objects S3Store handles."""
+    """The URL and the options if the file system is s3fs; S3Store is used for its objects."""
     if _package(filesystem) != "s3fs":
         return None
     names = list(inspect.signature(type(filesystem).__init__).parameters)[1:]
@@ -368,14 +368,14 @@ def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None
 
 
 def _fault_of(filesystem: Any) -> str | None:
-    """What in a backend's code rules exclusive creation out, or None."""
+    """The reason why a backend's code rules exclusive creation out, or None."""
     if _is_memory(filesystem):
         return None
     kind = type(filesystem)
     is_async = isinstance(filesystem, fsspec.asyn.AsyncFileSystem)
     create = kind._pipe_file if is_async else kind.pipe_file
     if create is fsspec.AbstractFileSystem.pipe_file:
-        return "it looks whether the object is there, and writes then"
+        return "it checks whether the object exists, and then writes"
     if create is fsspec.asyn.AsyncFileSystem._pipe_file:
         return "it cannot write"
     parameters = inspect.signature(create).parameters.values()
@@ -385,7 +385,7 @@ def _fault_of(filesystem: Any) -> str | None:
 
 
 def _is_known(filesystem: Any) -> bool:
-    """Whether the backend is known to pass the condition on to its service."""
+    """Whether the backend is known to send the condition to its service."""
     package = _package(filesystem)
     if package not in _CONDITIONAL:
         return False
@@ -413,7 +413,7 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
     """How an exclusive creation ended, from the error it raised; None when it had no effect."""
     if isinstance(error, FileExistsError):
         return PutOutcome.EXISTS
-    # gcsfs tells of a 403 in words only.
+    # gcsfs reports a 403 in the message only.
     if isinstance(error, _NO_EFFECT) or (isinstance(error, OSError) and str(error).startswith("Forbidden: ")):
         return None
     status = _status_of(error)
@@ -421,7 +421,7 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
 
 
 def _status_of(error: BaseException) -> int | None:
-    """The HTTP status in an error of a backend, under the names that their libraries have for it."""
+    """The HTTP status in an error of a backend, under the attribute names of the libraries."""
     for each in (error, error.__cause__):
         for name in ("status_code", "status", "code"):
             value = getattr(each, name, None)

@@ -69,7 +69,7 @@ class MemoryStore(LogStore):
         buffer = io.BytesIO()
         yield buffer
         if self.put_if_absent(path, buffer.getvalue()) is PutOutcome.EXISTS:
-            raise PathExistsError(f"{self.url} has an object {path} already, which is as it was.", path=path)
+            raise PathExistsError(f"{self.url} has an object {path} already, which is unchanged.", path=path)
 
     def sync(self, paths: list[str]) -> None:
         return None
@@ -92,6 +92,6 @@ _named_lock = threading.Lock()
 
 
 def named_store(url: str) -> MemoryStore:
-    """The store that ``memory://name`` means in this process; it lives as long as the process."""
+    """The store of ``memory://name`` in this process; it exists as long as the process."""
     with _named_lock:
         return _named.setdefault(url.rstrip("/"), MemoryStore(url))

@@ -7,7 +7,7 @@ import re
 
 _MOUNTS = "/proc/self/mountinfo"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-# Shared by several machines (or kernels), which do not see each other's locks and memory maps.
+# Shared by several machines (or kernels), which do not share locks and memory maps.
 _NETWORK = frozenset(
     {
         "9p",
@@ -40,15 +40,15 @@ _NETWORK = frozenset(
         "wekafs",
     }
 )
-# What FUSE serves from a disk of this machine. All else of FUSE may come from anywhere.
+# FUSE file systems on a disk of this machine. All others may be remote.
 _LOCAL_FUSE = frozenset(
     {"fuseblk", "fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.exfat", "fuse.mergerfs", "fuse.gocryptfs"}
 )
 
 
 def network_file_system(path: str) -> str | None:
-    """The type of the file system of an absolute path when other machines may use it too, as ``nfs4``; None for a
-    local one. Only Linux tells: elsewhere always None. Cost: one small file read."""
+    """The type of the file system of an absolute path if other machines may use it too, as ``nfs4``; None for a
+    local one. Detected on Linux only: elsewhere always None. Cost: one small file read."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             kind = _kind_of(os.path.realpath(path), file.read())
@@ -59,7 +59,7 @@ def network_file_system(path: str) -> str | None:
 
 
 def _kind_of(path: str, mounts: str) -> str:
-    """The type of the last mount among those of the longest mount point above a path; nothing where none is."""
+    """The type of the last mount among those of the longest mount point above a path; empty if there is none."""
     best, kind = "", ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")

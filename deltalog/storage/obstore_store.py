@@ -1,7 +1,7 @@
 """A store of the library obstore as a LogStore: S3, Google Cloud Storage and Azure through Rust's object_store.
 
-Exclusive creation is ``put(mode="create")``, one conditional request. obstore repeats it by itself when no answer
-comes, and takes an unsettled conflict (409) for *exists*; so EXISTS may mean our own object, or none at all. The
+Exclusive creation is ``put(mode="create")``, one conditional request. obstore repeats it automatically when there is no
+response, and reports an unsettled conflict (409) as *exists*; so EXISTS may mean our own object, or no object. The
 commit loop reads the object back in either case. Its own file-system wrapper for fsspec drops the mode and is not used.
 """
 
@@ -38,7 +38,7 @@ _NO_EFFECT = (
     exceptions.UnauthenticatedError,
     exceptions.UnknownConfigurationKeyError,
 )
-# The status of the last answer stands in the words only.
+# The status of the last response is in the message only.
 _STATUS = re.compile(r"status code: (\d{3})")
 _PLAIN_SETTINGS = {"bucket", "region", "container_name", "account_name"}
 
@@ -48,10 +48,10 @@ _processes: set[int] = set()
 
 
 class ObstoreStore(LogStore):
-    """The objects of a store of obstore, below the prefix that it was made with.
+    """The objects of a store of obstore, below its prefix.
 
-    ``url`` is what it is called in messages and in absolute paths of a log. Modification times are whole seconds.
-    Raises CallError for a kind whose location cannot be told. Cost: no request.
+    ``url`` is its name in messages and in absolute paths of a log. Modification times are whole seconds.
+    Raises CallError for a kind of store whose location is unknown. Cost: no request.
     """
 
     is_remote = True
@@ -68,7 +68,7 @@ class ObstoreStore(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT; before the first one 2 PUTs, 1 GET and 1 DELETE, to see whether the service honours the
+        """Cost: 1 PUT; before the first one 2 PUTs, 1 GET and 1 DELETE, to verify that the service honours the
         condition. Raises UnsafeStoreError when it does not."""
         self._check_path(path)
         if not self._is_exclusive:
@@ -83,7 +83,7 @@ class ObstoreStore(LogStore):
         except Exception as error:
             outcome = _outcome_of(error)
             if outcome is PutOutcome.UNKNOWN:
-                log.warning("%s: no telling whether %s was created: %s", self.url, path, self._secrets.reason(error))
+                log.warning("%s: it is unknown whether %s was created: %s", self.url, path, self._secrets.reason(error))
             if outcome is not None:
                 return outcome
             if isinstance(error, _UNABLE):
@@ -91,7 +91,7 @@ class ObstoreStore(LogStore):
                     f"{self.url}: this store cannot create objects exclusively ({self._secrets.reason(error)}). "
                     "Nothing was committed; write through one that can."
                 ) from self._secrets.cause(error)
-            # A request that was sent before, and whose answer got lost, may have landed.
+            # An earlier attempt whose response was lost may have landed.
             if not isinstance(error, FileNotFoundError) and self._is_there(path):
                 return PutOutcome.EXISTS
             raise self._failure("create", path, error, absent_is_error=True) from self._secrets.cause(error)
@@ -115,8 +115,8 @@ class ObstoreStore(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        """Cost: 1 PUT up to 5 MiB, else 1 for each 5 MiB and 2 more. The bytes wait on this machine's disk until the
-        block ends; nothing is sent when it raises."""
+        """Cost: 1 PUT up to 5 MiB, else 1 for each 5 MiB and 2 more. The bytes are buffered on this machine's disk
+        until the block ends; nothing is sent if it raises."""
         self._check_path(path)
 
         def send(file: str) -> None:
@@ -127,7 +127,7 @@ class ObstoreStore(LogStore):
             yield output
 
     def sync(self, paths: list[str]) -> None:
-        """A service is durable when it answers."""
+        """Does nothing: objects of a service are durable when it answers."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -143,7 +143,7 @@ class ObstoreStore(LogStore):
             try:
                 if length > 0:
                     return bytes(obstore.get(self._store, path, options={"range": (0, length)}).bytes())
-            except (exceptions.BaseError, ValueError):  # there are no such bytes when the object is empty
+            except (exceptions.BaseError, ValueError):  # an empty object has no such range
                 if obstore.head(self._store, path)["size"]:
                     raise
                 return b""
@@ -157,7 +157,7 @@ class ObstoreStore(LogStore):
     def head(self, path: str) -> FileMeta | None:
         self._check_path(path)
         try:
-            with self._errors("look at", path):
+            with self._errors("check", path):
                 return _meta(obstore.head(self._store, path))
         except ObjectNotFoundError:
             return None
@@ -170,7 +170,7 @@ class ObstoreStore(LogStore):
         prefix = f"{directory}/" if directory else ""
         with self._errors("list", directory):
             if start:
-                # The offset leaves its own name out; all that the shortened name lets in besides is dropped below.
+                # The offset excludes its own name; further names that the shortened offset admits are dropped below.
                 stream = obstore.list(
                     self._store, directory or None, offset=prefix + start[:-1], chunk_size=_LIST_CHUNK
                 )
@@ -181,8 +181,8 @@ class ObstoreStore(LogStore):
         return sorted((meta for meta in found if meta.name and meta.name >= start), key=lambda meta: meta.name)
 
     def open_input(self, path: str) -> Any:
-        """Cost: 1 GET of the last 64 KiB, which holds most footers and small files whole (on Azure 1 HEAD besides);
-        then 1 GET for each read outside what was read before."""
+        """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file (on Azure 1 HEAD besides);
+        then 1 GET for each read outside the bytes read before."""
         self._check_path(path)
         with self._errors("read", path):
             tail, size = self._tail(path)
@@ -204,10 +204,10 @@ class ObstoreStore(LogStore):
 
     def _check_path(self, path: str) -> None:
         if not is_below_root(path):
-            raise StoreError(f"{self.url}: {path!r} is no path below the root.", path=path)
+            raise StoreError(f"{self.url}: {path!r} is not a path below the root.", path=path)
 
     def _check_process(self) -> None:
-        """The threads of obstore stay behind in a fork, and a child that asks them for something waits for ever."""
+        """A forked child does not have obstore's threads, and its calls would block without limit."""
         _processes.add(os.getpid())
         if len(_processes) > 1:
             raise StoreError(
@@ -240,8 +240,8 @@ class ObstoreStore(LogStore):
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
-    """The store of a URL. For s3:// the options are those of s3fs, as far as obstore has the like; for other schemes
-    they are obstore's own. Raises CallError for one that is not known."""
+    """The store of a URL. For s3:// the options are those of s3fs that obstore has an equivalent of; for other schemes
+    they are obstore's own. Raises CallError for an unknown option."""
     secrets = Secrets(options)
     scheme, _, rest = url.partition("://")
     if scheme in ("s3", "s3a", "gs"):
@@ -254,7 +254,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
         elif scheme == "gs":
             store = obstore.store.GCSStore(bucket, prefix=prefix.strip("/") or None, **options)
         elif set(url) & set("%?#"):
-            shown = re.split("[?#]", url)[0]  # what follows may be a signature
+            shown = re.split("[?#]", url)[0]  # the rest may be a signature
             raise CallError(
                 f"obstore would decode the location {shown!r}, or what follows. Give a store of obstore itself."
             )
@@ -329,7 +329,7 @@ def _url_of(store: Any) -> str:
     for kind, scheme, name in kinds:
         if isinstance(store, kind) and settings.get(name):
             return "/".join([f"{scheme}://{settings[name]}", *([prefix] if prefix else [])])
-    raise CallError(f"Where {type(store).__name__} leads cannot be told. Give ObstoreStore its url.")
+    raise CallError(f"The location of {type(store).__name__} is unknown. Give ObstoreStore its url.")
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:

@@ -32,14 +32,14 @@ def open_store(url: Location, **options: Any) -> LogStore:
 
     ``options`` are those of s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
     config_kwargs, ...), for other schemes those of its fsspec file system; local paths and ``memory://`` take none.
-    ``filesystem=`` is an open fsspec file system in which ``url`` is a path, ``driver="obstore"`` the way through that
-    library, and ``unsafe_single_writer=True`` the caller's word where fsspec cannot create exclusively
-    (docs/stores.md). On S3 ``commit=`` says that writers take turns through DynamoDB: a DynamoCommit or an
-    S3DynamoDBCommit, or short ``"dynamo:<table>"``, ``"s3-dynamodb:<table>"``; DynamoDB is reached with the options of
-    S3, but for the endpoint where ``dynamodb_endpoint_url`` is given.
+    ``filesystem=`` is an open fsspec file system in which ``url`` is a path, ``driver="obstore"`` uses that library,
+    and ``unsafe_single_writer=True`` asserts a single writer if fsspec cannot create exclusively
+    (docs/stores.md). On S3 ``commit=`` selects commits through DynamoDB: a DynamoCommit or an
+    S3DynamoDBCommit, or short ``"dynamo:<table>"``, ``"s3-dynamodb:<table>"``; DynamoDB is accessed with the options of
+    S3, except the endpoint if ``dynamodb_endpoint_url`` is given.
 
-    A LogStore is passed through, and a store of obstore taken as it is. ``memory://`` names live as long as the
-    process. Raises CallError for a scheme or an option that is not known, and when a package is not installed.
+    A LogStore is returned as it is, and a store of obstore is wrapped. ``memory://`` stores exist as long as the
+    process. Raises CallError for an unknown scheme or option, and when a package is not installed.
     Cost: no store call.
     """
     if isinstance(url, LogStore):
@@ -54,7 +54,7 @@ def open_store(url: Location, **options: Any) -> LogStore:
 def _opened(url: Location, **options: Any) -> LogStore:
     if not isinstance(url, (str, os.PathLike)):
         if type(url).__module__.partition(".")[0] != "obstore":
-            raise CallError(f"{type(url).__name__} is no table location. Give a path, a URL or an open store.")
+            raise CallError(f"{type(url).__name__} is not a table location. Give a path, a URL or an open store.")
         _refuse(options, "a store of obstore")
         return _open_obstore(url, {})
     text = os.fspath(url)
@@ -65,7 +65,7 @@ def _opened(url: Location, **options: Any) -> LogStore:
     except UnicodeEncodeError:
         raise CallError(f"The table location {text!a} cannot be encoded as a path.") from None
     if "\0" in text:
-        raise CallError(f"The table location {text!r} has a NUL character in it, which no store takes.")
+        raise CallError(f"The table location {text!r} has a NUL character in it, which no store accepts.")
     if text.startswith(CATALOG_SCHEME):
         raise CallError(
             f"{text} is the address of a table in a catalog, not a storage location. Open it with DeltaTable.open; "
@@ -124,7 +124,7 @@ def _open_fsspec(url: str, *, unsafe_single_writer: bool = False, **options: Any
     if url.startswith("file:"):
         raise CallError(f"{url} names another host. Give a path, or a URL such as file:///data/events.")
     _check_word(unsafe_single_writer)
-    # Many file systems of fsspec read past an option that they do not know.
+    # Many file systems of fsspec ignore unknown options.
     _refuse({name: ... for name in options if name in ("commit", "dynamodb_endpoint_url")}, "anything but S3")
     _need_fsspec(url)
     from deltalog.storage import fsspec_store
@@ -138,7 +138,7 @@ def _open_fsspec(url: str, *, unsafe_single_writer: bool = False, **options: Any
 
 
 def _open_filesystem(path: str, *, filesystem: Any, unsafe_single_writer: bool = False, **options: Any) -> LogStore:
-    """A path in an fsspec file system that the caller has; what deltalog knows better goes to its own stores."""
+    """A path in an fsspec file system that the caller opened; local disk and S3 use deltalog's own stores."""
     _check_word(unsafe_single_writer)
     _need_fsspec(path)
     from deltalog.storage import fsspec_store
@@ -154,7 +154,7 @@ def _open_filesystem(path: str, *, filesystem: Any, unsafe_single_writer: bool =
 
 def _check_word(unsafe_single_writer: object) -> None:
     if not isinstance(unsafe_single_writer, bool):
-        raise CallError("unsafe_single_writer is True or False, and nothing else: commits can depend on it.")
+        raise CallError("unsafe_single_writer must be True or False: the safety of commits depends on it.")
 
 
 def _need_fsspec(url: str) -> None:

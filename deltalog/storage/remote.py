@@ -1,4 +1,4 @@
-"""What stores that are reached over a network have in common: reading by ranges, answers, streams."""
+"""Common parts of stores over a network: ranged reads, the meaning of responses, streams."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TAIL_BYTES = 64 << 10
 READ_AHEAD_BYTES = 256 << 10
 PARALLEL_GETS = 32
 
-# Answers after which the object may be there: a time-out, a conflict that is not settled, throttling.
+# Responses after which the object may exist: a time-out, an unsettled conflict, throttling.
 _OPEN_STATUSES = {408, 409, 425, 429}
 
 
 def outcome_of_status(status: int) -> PutOutcome | None:
-    """How a conditional PUT ended, from the HTTP status of the answer that refused it; None when it had no effect."""
+    """How a conditional PUT ended, from the HTTP status of its error response; None when it had no effect."""
     if status == 412:
         return PutOutcome.EXISTS
     refused = status == 501 or (300 <= status < 500 and status not in _OPEN_STATUSES)
@@ -35,7 +35,7 @@ def is_below_root(path: str) -> bool:
 
 
 def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], length: int | None) -> list[bytes]:
-    """``get`` of every path, 32 at a time, in the order asked for."""
+    """``get`` of every path, 32 at a time, in the order of ``paths``."""
     if len(paths) < 2:
         return [get(path, length) for path in paths]
     with ThreadPoolExecutor(min(PARALLEL_GETS, len(paths)), thread_name_prefix="deltalog-get") as pool:
@@ -44,8 +44,8 @@ def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], 
 
 @contextlib.contextmanager
 def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterator[BinaryIO]:
-    """A file on this machine's disk, whose path is given to ``send`` when the block ends; not when it raises.
-    ``discard`` takes away what a ``send`` that failed may have left."""
+    """A file on this machine's disk, whose path is passed to ``send`` when the block ends, but not if it raises.
+    ``discard`` removes what a failed ``send`` may have left."""
     with tempfile.TemporaryDirectory(prefix="deltalog-") as directory:
         path = os.path.join(directory, "file")
         try:
@@ -66,9 +66,9 @@ def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterato
 
 
 class RangeReader(io.RawIOBase):
-    """An object as a seekable file. The tail and the last block that was read ahead are kept.
+    """An object as a seekable file. The tail and the last block that was read ahead are cached.
 
-    ``tail`` are its last bytes, ``size`` those of all of it, and ``read(start, end)`` gets those between.
+    ``tail`` are its last bytes, ``size`` is its length in bytes, and ``read(start, end)`` reads a range.
     """
 
     def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:

@@ -1,9 +1,9 @@
 """S3, and stores that speak its protocol, through s3fs.
 
-Exclusive creation is one PUT with ``If-None-Match: *``. What its answer leaves open is UNKNOWN; the commit loop
-reads the object back.
+Exclusive creation is one PUT with ``If-None-Match: *``. After an ambiguous response the outcome is UNKNOWN; the commit
+loop reads the object back.
 
-Keys are given to S3 as bucket and key, never as a path that s3fs takes apart: it reads ``?versionId=`` in a name
+Keys are passed to S3 as bucket and key, never as a path that s3fs parses: it interprets ``?versionId=`` in a name
 as a version. Nothing is listed through its cache.
 """
 
@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 class S3Store(LogStore):
     """The objects of a bucket whose keys begin with a prefix: ``s3://bucket/prefix`` or ``s3a://bucket/prefix``.
 
-    ``options`` are those of s3fs.S3FileSystem. Modification times are whole seconds, as S3 itself has them.
-    Raises CallError for a location or an option that is not known. Cost: no request.
+    ``options`` are those of s3fs.S3FileSystem. Modification times are whole seconds, as S3 reports them.
+    Raises CallError for an invalid location or an unknown option. Cost: no request.
     """
 
     is_remote = True
@@ -58,9 +58,9 @@ class S3Store(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT; before the first one to a bucket of another service than AWS 2 PUTs and 1 DELETE, to see
-        whether it honours the condition; before the first commit of this store object 1 LIST, to see whether Spark
-        commits through DynamoDB. Raises UnsafeStoreError when it does not, or Spark does."""
+        """Cost: 1 PUT; before the first one to a bucket of a service other than AWS 2 PUTs and 1 DELETE, to verify
+        that it honours the condition; before the first commit of this store object 1 LIST, to detect whether Spark
+        commits through DynamoDB. Raises UnsafeStoreError if it does not, or Spark does."""
         key = self.key(path)
         self._check_exclusive()
         version = commit_version(path)
@@ -70,10 +70,10 @@ class S3Store(LogStore):
 
     def put_once(self, path: str, data: bytes, expected: str | None, seconds: float | None = None) -> PutOutcome:
         """For protocols that guard ``path`` themselves: create it (``expected="*"``), replace the object that has
-        this ETag, or replace whatever is there (None).
+        this ETag, or replace any object (None).
 
-        EXISTS: what is there is not as expected. UNKNOWN: no answer, or none within ``seconds``; a service that
-        ignores conditions is not looked for. Cost: 1 PUT, sent once.
+        EXISTS: the object is not as expected. UNKNOWN: no response, or none within ``seconds``. Whether the service
+        honours conditions is not verified. Cost: 1 PUT, sent once.
         """
         return self._put_once("write", self.key(path), data, expected, seconds)
 
@@ -89,7 +89,7 @@ class S3Store(LogStore):
                 raise self._failure(verb, key, error) from self._client.secrets.cause(error)
             if outcome is PutOutcome.UNKNOWN:
                 reason = self._client.secrets.reason(error)
-                log.warning("%s: no telling whether %s was created: %s", self.url, key, reason)
+                log.warning("%s: it is unknown whether %s was created: %s", self.url, key, reason)
             return outcome
         return PutOutcome.COMMITTED
 
@@ -112,7 +112,7 @@ class S3Store(LogStore):
             )
         if outcomes != [PutOutcome.COMMITTED, PutOutcome.EXISTS]:
             raise StoreError(
-                f"{self.url}: whether this service creates objects exclusively could not be seen "
+                f"{self.url}: whether this service creates objects exclusively could not be determined "
                 f"({outcomes[0].value}, {outcomes[1].value}). Nothing was committed; try again.",
                 path=key,
             )
@@ -121,8 +121,8 @@ class S3Store(LogStore):
     def check_nothing_staged(self, version: int) -> None:
         """Raises UnsafeStoreError where Spark's S3DynamoDBLogStore staged one of the versions before ``version``.
 
-        It copies what it has staged without a condition and takes a file that is there for its own, so a commit
-        made beside it can be lost, or make one of Spark's be lost. Cost: 1 LIST, once for each store object.
+        It copies its staged commits without a condition and assumes that any existing commit file is its own, so a
+        commit made without it can be lost, or cause the loss of one of Spark. Cost: 1 LIST, once for each store object.
         """
         if self._nothing_staged:
             return
@@ -130,7 +130,7 @@ class S3Store(LogStore):
         if staged:
             raise UnsafeStoreError(
                 f"{self.url}: {STAGED_DIRECTORY}/{staged[-1].name} was staged by a writer that commits through "
-                "Spark's S3DynamoDBLogStore. A commit beside it could be lost; nothing was committed. Open the table "
+                "Spark's S3DynamoDBLogStore. A commit without it could be lost; nothing was committed. Open the table "
                 "with commit='s3-dynamodb:<its DynamoDB table>'; or, when no writer uses that log store any more, "
                 f"delete {STAGED_DIRECTORY}/."
             )
@@ -154,7 +154,7 @@ class S3Store(LogStore):
             raise
 
     def sync(self, paths: list[str]) -> None:
-        """S3 is durable when it answers."""
+        """Does nothing: objects on S3 are durable when it answers."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -180,7 +180,7 @@ class S3Store(LogStore):
                     body, _ = await self._client.read(self.bucket, key, byte_range)
                     found[number] = body[:length]
                 except Exception as error:
-                    if status_of(error) == 416:  # no such bytes: the object is empty
+                    if status_of(error) == 416:  # range not satisfiable: the object is empty
                         continue
                     raise self._failure("read", key, error) from self._client.secrets.cause(error)
 
@@ -198,7 +198,7 @@ class S3Store(LogStore):
     def head(self, path: str) -> FileMeta | None:
         key = self.key(path)
         try:
-            response = self._call("look at", key, "head_object")
+            response = self._call("check", key, "head_object")
         except ObjectNotFoundError:
             return None
         name = path.rsplit("/", 1)[-1]
@@ -207,7 +207,7 @@ class S3Store(LogStore):
     def etag(self, path: str) -> str | None:
         """The object's ETag as S3 spells it, with its quotes, or None when absent. Cost: 1 HEAD."""
         try:
-            return str(self._call("look at", self.key(path), "head_object")["ETag"])
+            return str(self._call("check", self.key(path), "head_object")["ETag"])
         except ObjectNotFoundError:
             return None
 
@@ -215,7 +215,7 @@ class S3Store(LogStore):
         prefix = f"{self.key(directory)}/" if directory else self._prefix
         arguments: dict[str, Any] = {"Prefix": prefix, "Delimiter": "/"}
         if start:
-            # StartAfter leaves its own name out; all that the shortened name lets in besides is dropped below.
+            # StartAfter excludes its own name; further names that the shortened one admits are dropped below.
             arguments["StartAfter"] = prefix + start[:-1]
         found = []
         while True:
@@ -231,8 +231,8 @@ class S3Store(LogStore):
         return sorted(wanted, key=lambda meta: meta.name)
 
     def open_input(self, path: str) -> Any:
-        """Cost: 1 GET of the last 64 KiB, which holds most footers and small files whole; then 1 GET for each
-        read outside what was read before."""
+        """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for each
+        read outside the bytes read before."""
         key = self.key(path)
         tail, head = self._read(key, f"bytes=-{TAIL_BYTES}")
         # "bytes 10-99/100"; without it the server sent everything.
@@ -248,10 +248,10 @@ class S3Store(LogStore):
         return S3Store(url, client=self._client)
 
     def key(self, path: str) -> str:
-        """The object's key in its bucket. Raises StoreError for what is no path below the root."""
-        # A dot segment would be resolved on its way by HTTP clients and proxies, and leave the prefix.
+        """The object's key in its bucket. Raises StoreError for a path that is not below the root."""
+        # A dot segment would be resolved by HTTP clients and proxies, and lead out of the prefix.
         if not is_below_root(path):
-            raise StoreError(f"{self.url}: {path!r} is no path below the root.", path=path)
+            raise StoreError(f"{self.url}: {path!r} is not a path below the root.", path=path)
         key = self._prefix + path
         if len(key.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
             shown = f"{key[:200]}…"
@@ -293,7 +293,7 @@ class S3Store(LogStore):
 
 
 class _Upload(io.BufferedIOBase):
-    """A new object, sent in parts while it is written; it is there after ``finish`` and not before."""
+    """A new object, sent in parts while it is written; it exists after ``finish`` and not before."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         self._store = store
@@ -332,7 +332,7 @@ class _Upload(io.BufferedIOBase):
         self._call("complete_multipart_upload", MultipartUpload={"Parts": parts})
 
     def abort(self) -> None:
-        """Leave nothing. An answer that got lost may hide that the object is there, so it is deleted too."""
+        """Remove everything. After a lost response the object may exist, so it is deleted too."""
         self.close()
         for part in self._sending:
             part.cancel()
@@ -373,7 +373,7 @@ def _parse(url: str) -> tuple[str, str, str]:
             f"{scheme}:// needs a bucket, as in s3://bucket/prefix; credentials are options, not in the URL."
         )
     if prefix and not is_below_root(prefix):
-        raise CallError(f"The location {url!r} has an empty or dotted segment, which HTTP does not keep.")
+        raise CallError(f"The location {url!r} has an empty or dotted segment, which HTTP does not preserve.")
     return scheme, bucket, prefix
 
 

@@ -1,7 +1,7 @@
-"""Connections to S3 through s3fs, and what their errors mean.
+"""Connections to S3 through s3fs, and the meaning of their errors.
 
-A conditional PUT is sent once: a client that resends it when the connection breaks hides, behind the answer to the
-second copy, what became of the first.
+A conditional PUT is sent once: if a client resends it when the connection breaks, the response to the second attempt
+hides the outcome of the first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
 _BODY_ATTEMPTS = 3
 _CALL_ATTEMPTS = 5
-# The time limits of s3fs begin when a body has been sent; a server that does not take it would be waited for for ever.
+# The time limits of s3fs begin when a body has been sent; without a limit here a stalled server would block the caller.
 REQUEST_SECONDS = 60
 _SLOWEST_BYTES_PER_SECOND = 1 << 20
 
@@ -39,12 +39,12 @@ T = TypeVar("T")
 
 
 class S3Client:
-    """Connections with one set of options; the stores of one table and of the places it may read share it."""
+    """Connections with one set of options, shared by the stores of one table and of its allowed places."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         unknown = sorted(set(options) - _known_options())
         if unknown:
-            raise CallError(f"Storage options {unknown} are not known. S3 takes {sorted(_known_options())}.")
+            raise CallError(f"Unknown storage options {unknown}. S3 takes {sorted(_known_options())}.")
         check_dictionaries(options)
         self._options = dict(options)
         for endpoint in (options.get("endpoint_url"), (options.get("client_kwargs") or {}).get("endpoint_url")):
@@ -59,12 +59,12 @@ class S3Client:
         return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
 
     def start(self, awaitable: Any) -> concurrent.futures.Future[Any]:
-        """Run a coroutine on that event loop, and go on."""
+        """Start a coroutine on that event loop, without waiting for it."""
         reading, _ = self._connect()
         return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
 
     async def call(self, method: str, **arguments: Any) -> Any:
-        """A request that may be repeated; s3fs and botocore do."""
+        """A request that may be repeated; s3fs and botocore do so."""
         reading, _ = self._connect()
         limit = _CALL_ATTEMPTS * _limit_seconds(arguments.get("Body", b""))
         return await asyncio.wait_for(reading._call_s3(method, **arguments), limit)
@@ -72,7 +72,7 @@ class S3Client:
     async def read(
         self, bucket: str, key: str, byte_range: str = "", etag: str = ""
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """An object or a range of it, and the answer's head. A body that breaks off is asked for again."""
+        """An object or a range of it, and the response's headers. A download that is cut off is repeated."""
         conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
         for left in reversed(range(_BODY_ATTEMPTS)):
             response = await self.call("get_object", Bucket=bucket, Key=key, **conditions)
@@ -87,17 +87,17 @@ class S3Client:
     async def put_once(
         self, bucket: str, key: str, data: bytes, conditions: Mapping[str, str], seconds: float | None = None
     ) -> None:
-        """One PUT, sent once, and waited for no longer than ``seconds``."""
+        """One PUT, sent once, with a time limit of ``seconds``."""
         _, creating = self._connect()
         await creating.set_session()
         client = await creating.get_s3(bucket)
         arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=bucket, Key=key, Body=data)
-        # Added here, since s3fs drops arguments that an old botocore does not know, and the condition with them.
+        # Added here, since s3fs drops arguments that an old botocore does not know, including the condition.
         limit = _limit_seconds(data) if seconds is None else min(seconds, _limit_seconds(data))
         await asyncio.wait_for(client.put_object(**arguments, **conditions), limit)
 
     def honours_conditions(self, bucket: str) -> bool:
-        """Whether exclusive creation is known to work there: on AWS, and where it was seen. Cost: no request."""
+        """Whether exclusive creation is known to work there: on AWS, and if it was verified. Cost: no request."""
         if bucket in self.exclusive_buckets:
             return True
         _, creating = self._connect()
@@ -106,17 +106,17 @@ class S3Client:
         return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
     def _connect(self) -> tuple[Any, Any]:
-        """Two file systems, made anew after a fork: for requests that may be repeated, and for those that may not."""
+        """Two file systems, recreated after a fork: for requests that may be repeated, and for those that may not."""
         if self._filesystems is None or self._filesystems[0] != os.getpid():
             config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
             once = {
                 **config,
                 "retries": {"total_max_attempts": 1},
                 "http_session_cls": _SendingOnce,
-                # A connection that was kept may have died unnoticed, and what is sent on it is lost.
+                # A pooled connection may have been closed unnoticed, and a request sent on it is lost.
                 "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
             }
-            # s3fs keeps file systems by their options, so that opening a table again finds its connections.
+            # s3fs caches file systems by their options, so that opening a table again reuses its connections.
             options = {"session": _session(self._options.get("profile"), os.getpid()), **self._options}
             reading, creating = (s3fs.S3FileSystem(**{**options, "config_kwargs": kwargs}) for kwargs in (config, once))
             self._filesystems = (os.getpid(), reading, creating)
@@ -125,7 +125,7 @@ class S3Client:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Sessions are kept, since each reads what it knows of AWS from disk anew: a tenth of a second and 10 MB."""
+    """Sessions are cached, since each reads its description of AWS from disk: a tenth of a second and 10 MB."""
     return aiobotocore.session.AioSession(profile=profile)
 
 
@@ -134,7 +134,7 @@ def _limit_seconds(body: bytes) -> float:
 
 
 class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
-    """aiohttp resends a PUT by itself when the connection breaks; here it must not."""
+    """aiohttp resends a PUT automatically when the connection breaks; here it must not."""
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)
@@ -147,14 +147,14 @@ def outcome_of(error: BaseException) -> PutOutcome | None:
     status = status_of(error)
     if status is not None:
         return outcome_of_status(status)
-    # botocore calls a reset in the middle of an exchange a failure to connect, so its class alone tells nothing.
+    # botocore reports a reset in the middle of an exchange as a failure to connect, so its class is not sufficient.
     sent = isinstance(error, (boto.HTTPClientError, boto.ConnectionError)) or not isinstance(error, boto.BotoCoreError)
     below = getattr(error, "kwargs", {}).get("error")
     return PutOutcome.UNKNOWN if sent and not isinstance(below, _NEVER_SENT) else None
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status of an answer. s3fs turns it into various Python errors, and keeps it in their cause."""
+    """The HTTP status of a response. s3fs turns it into various Python errors, and keeps it in their cause."""
     response = _response_of(error)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status if isinstance(status, int) else None
@@ -175,5 +175,5 @@ def _response_of(error: BaseException) -> Mapping[str, Any]:
 @functools.cache
 def _known_options() -> frozenset[str]:
     names = set(inspect.signature(s3fs.S3FileSystem.__init__).parameters)
-    # s3fs hands "profile" on to its session, through **kwargs.
+    # s3fs passes "profile" to its session, through **kwargs.
     return frozenset(names - {"self", "kwargs", "asynchronous", "loop"} | {"profile"})

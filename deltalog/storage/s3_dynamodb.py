@@ -1,15 +1,16 @@
 """S3 with the commit protocol of Spark's S3DynamoDBLogStore, so that its writers and ours can share a table.
 
-The commit of version N is an item ``E(N)`` in DynamoDB, put where there is none; that is the moment that counts. It
-names a file ``T(N)`` below ``_delta_log/.tmp`` that holds the commit's bytes and never changes, so whoever sees an
-item that is not ``complete`` can finish the commit: copy T(N) to N.json, mark the item. Both are done
+The commit of version N is an item ``E(N)`` in DynamoDB, created by a conditional put; the version is committed at that
+moment. The item names a file ``T(N)`` below ``_delta_log/.tmp`` that has the commit's bytes and never changes, so any
+process that reads an item that is not ``complete`` can finish the commit: copy T(N) to N.json, mark the item. Both are
+done
 
 - by the writer itself, right after the item;
-- by whoever lists the log, or asks for an N.json that is not there;
+- by any reader that lists the log, or reads an N.json that does not exist;
 - by the writer of N + 1, before anything else.
 
-Where Spark's class takes any N.json that is there for its own, here the bytes are compared: other bytes mean that
-somebody commits to this table without the items, and that is refused by name instead of losing a commit.
+Spark's class assumes that any existing N.json is its own. Here the bytes are compared: other bytes mean that another
+writer commits to this table without the items, which is refused with an error instead of losing a commit.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _PREFIX = "s3-dynamodb:"
 _COPY_ATTEMPTS = 4
 _DAY_SECONDS = 86_400
-# Spark's names, and those that deltalake gave its staged commits while it had this protocol.
+# Spark's names, and those of deltalake's staged commits while it had this protocol.
 _STAGED_NAME = r"\.tmp/%s\.[0-9A-Za-z-]+|_commit_[0-9A-Za-z-]+\.json\.tmp"
 
 log = logging.getLogger(__name__)
@@ -50,10 +51,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class S3DynamoDBCommit:
-    """How writers take turns: through items in the DynamoDB table ``table_name``, as Spark's S3DynamoDBLogStore.
+    """Commits through items in the DynamoDB table ``table_name``, as Spark's S3DynamoDBLogStore makes them.
 
-    ``table_path_scheme`` is how the other writers spell the table's location: the items of ``s3a://lake/events`` are
-    not those of ``s3://lake/events``. ``ttl_s``: how long the item of a finished commit is kept. Raises CallError.
+    ``table_path_scheme`` is the scheme by which other writers spell the table's location: the items of
+    ``s3a://lake/events`` are not those of ``s3://lake/events``. ``ttl_s``: how long the item of a finished commit is
+    kept. Raises CallError.
     """
 
     table_name: str
@@ -65,9 +67,9 @@ class S3DynamoDBCommit:
     def __post_init__(self) -> None:
         check_table_name(self.table_name)
         if self.table_path_scheme not in ("s3", "s3a", "s3n"):
-            raise CallError(f"table_path_scheme is s3a, s3 or s3n; got {self.table_path_scheme!r}.")
+            raise CallError(f"table_path_scheme must be s3a, s3 or s3n; got {self.table_path_scheme!r}.")
         if self.ttl_s < 1:
-            raise CallError(f"ttl_s of S3DynamoDBCommit is a number of seconds above 0; got {self.ttl_s!r}.")
+            raise CallError(f"ttl_s of S3DynamoDBCommit must be a number of seconds above 0; got {self.ttl_s!r}.")
 
     def __str__(self) -> str:
         return f"{_PREFIX}{self.table_name}"
@@ -81,13 +83,13 @@ class S3DynamoDBCommit:
         return cls(match[1]) if match[2] is None else cls(match[1], table_path_scheme=match[2])
 
     def guard(self, store: S3Store, table: DynamoTable) -> S3DynamoDBStore:
-        """The store whose commits go through this protocol."""
+        """The store whose commits use this protocol."""
         return S3DynamoDBStore(store, self, table)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An item. ``staged`` is relative to ``_delta_log``; ``expires_s`` is there once it is complete."""
+    """An item. ``staged`` is relative to ``_delta_log``; ``expires_s`` is set once it is complete."""
 
     version: int
     staged: str
@@ -96,10 +98,10 @@ class _Entry:
 
 
 class S3DynamoDBStore(WrappedStore["S3Store"]):
-    """An S3 store whose commits are items in DynamoDB first. Everything but the commits is the store's.
+    """An S3 store whose commits are items in DynamoDB first. All other calls are passed on.
 
-    ``get`` and ``head`` of a commit that is not there, and every listing of the log, look for a commit to finish;
-    that writes. Cost: 1 request to DynamoDB more for each; where there is one to finish 2 GETs, 1 PUT and 1 request.
+    ``get`` and ``head`` of a commit that does not exist, and every listing of the log, query for a commit to finish;
+    finishing writes. Cost: 1 request to DynamoDB more for each; to finish a commit 2 GETs, 1 PUT and 1 request.
     """
 
     def __init__(self, inner: S3Store, commit: S3DynamoDBCommit, table: DynamoTable) -> None:
@@ -118,7 +120,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost of a commit: 2 HEADs, 2 PUTs, 3 requests to DynamoDB; of anything else: as the store's.
+        """Cost of a commit: 2 HEADs, 2 PUTs, 3 requests to DynamoDB; of any other object: as the wrapped store.
 
         Raises CommitTableError where items and log contradict each other, StoreError.
         """
@@ -149,8 +151,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             return
         if self.inner.head(commit_path(version)) is None:
             raise CommitTableError(
-                f"{self.url}: version {version}, the one before, is not in the log"
-                f"{'' if entry is None else f', though the DynamoDB table {self._table.name!r} has it as complete'}. "
+                f"{self.url}: version {version}, the previous one, is not in the log"
+                f"{'' if entry is None else f', but is complete in the DynamoDB table {self._table.name!r}'}. "
                 "Nothing was committed. Was the table deleted or restored? Then delete its items "
                 f"(tablePath {self._table_path}) too.",
                 table=self._table.name,
@@ -159,8 +161,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             self._check_no_other_writer(version)
 
     def _check_no_other_writer(self, version: int) -> None:
-        """Items expire in about the order of their versions, a day after the commit, so one that is not due yet
-        proves that all later commits of this protocol have theirs."""
+        """Items expire in about the order of their versions, a day after the commit, so an item that has not expired
+        proves that the items of all later commits of this protocol exist."""
         latest = self._latest()
         if latest is None or latest.version >= version:
             return
@@ -171,29 +173,29 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return CommitTableError(
             f"{self.url}: version {version} was committed by a writer that does not use the DynamoDB table "
             f"{self._table.name!r} ({evidence}). Nothing was committed. Let all writers commit through the same table, "
-            "or none; then delete the items of this table that are left "
+            "or none; then delete the remaining items of this table "
             f"(tablePath {self._table_path}).",
             table=self._table.name,
         )
 
     def _claim(self, entry: _Entry, path: str) -> PutOutcome:
-        """Put the item where there is none: COMMITTED from here on, whatever becomes of this process."""
+        """Create the item: the version is COMMITTED from here on, even if this process dies."""
         try:
             self._table.put(self._item(entry), "attribute_not_exists(fileName)")
         except ConditionFailed as conflict:
             if conflict.item is not None and conflict.item.get("tempPath") == entry.staged:
-                return PutOutcome.COMMITTED  # the answer to an earlier sending got lost
+                return PutOutcome.COMMITTED  # the response to an earlier attempt was lost
             self._discard(entry)
             found = None if conflict.item is None else self._parsed(conflict.item)
             if found is not None and found.is_complete and self.inner.head(path) is None:
                 raise CommitTableError(
-                    f"{self.url}: the DynamoDB table {self._table.name!r} has version {entry.version} as complete, and "
-                    f"it is not in the log. Nothing was committed. Was the table deleted or restored? Then delete its "
+                    f"{self.url}: version {entry.version} is complete in the DynamoDB table {self._table.name!r}, but "
+                    f"not in the log. Nothing was committed. Was the table deleted or restored? Then delete its "
                     f"items (tablePath {self._table_path}) too.",
                     table=self._table.name,
                 ) from None
         except UnansweredRequestError as error:
-            log.warning("%s: no telling whether version %d has its item: %s", self.url, entry.version, error)
+            log.warning("%s: it is unknown whether version %d has its item: %s", self.url, entry.version, error)
             return PutOutcome.UNKNOWN
         except StoreError:
             self._discard(entry)
@@ -205,10 +207,10 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     def _publish_own(self, entry: _Entry, path: str, data: bytes) -> PutOutcome:
         try:
             outcome = self.inner.put_once(path, data, "*")
-            # Whoever saw our item may have copied it before us.
+            # Another process that read our item may have copied it before us.
             is_foreign = outcome is PutOutcome.EXISTS and self.inner.get(path) != data
         except StoreError as error:
-            # The commit is made all the same, by whoever looks at the log next, and is read back from there.
+            # The commit stands: the next process that reads the log finishes it, and it is read back from there.
             log.warning("%s: version %d has its item and is not yet in the log: %s", self.url, entry.version, error)
             return PutOutcome.UNKNOWN
         if outcome is PutOutcome.UNKNOWN:
@@ -242,7 +244,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return self.inner.list_names(directory, start)
 
     def _finish_commit_of(self, path: str) -> bool:
-        """Whether ``path`` was a commit to finish, and now is finished."""
+        """Whether ``path`` was an unfinished commit, and now is finished."""
         version = commit_version(path)
         entry = None if version is None else self._entry(version)
         if entry is None or entry.is_complete:
@@ -251,7 +253,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return True
 
     def _finish_latest(self, directory: str) -> None:
-        """Only the latest commit can be open: each writer finishes the one before its own."""
+        """Only the latest commit can be unfinished: each writer finishes the one before its own."""
         latest = self._latest() if directory == LOG_DIRECTORY else None
         if latest is not None and not latest.is_complete:
             self._finish(latest, writing=False)
@@ -259,7 +261,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     # ------------------------------------------------------------------------------------------- finishing
 
     def _finish(self, entry: _Entry, *, writing: bool) -> None:
-        """Copy what another writer has staged, and mark its item."""
+        """Copy the staged file of another writer, and mark its item."""
         path = commit_path(entry.version)
         staged = self._get_or_none(self._staged_path(entry))
         there = self._get_or_none(path)
@@ -267,7 +269,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             if staged is None:
                 raise CommitTableError(
                     f"{self.url}: the DynamoDB table {self._table.name!r} has version {entry.version}, and neither "
-                    f"the log nor {self._staged_path(entry)} has its content. Restore that file, or give the commit up "
+                    f"the log nor {self._staged_path(entry)} has its content. Restore that file, or abandon the commit "
                     f"by deleting the item (tablePath {self._table_path}, fileName {commit_name(entry.version)}).",
                     table=self._table.name,
                 )
@@ -281,7 +283,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         self._complete(entry)
 
     def _copy(self, entry: _Entry, path: str, staged: bytes) -> bytes:
-        """What lies at ``path`` in the end."""
+        """The content of ``path`` after the copy."""
         for number in range(1, _COPY_ATTEMPTS + 1):
             try:
                 if self.inner.put_once(path, staged, "*") is PutOutcome.COMMITTED:
@@ -290,7 +292,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
                 raise StoreError(
                     f"{self.url}: version {entry.version} is committed in the DynamoDB table {self._table.name!r}, and "
                     f"copying it into the log failed. {error.message} Open the table with rights to write, or without "
-                    "commit= to read the versions before.",
+                    "commit= to read the versions before it.",
                     path=path,
                 ) from error.__cause__
             there = self._get_or_none(path)
@@ -304,7 +306,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         )
 
     def _staged_path(self, entry: _Entry) -> str:
-        """Where the item's file lies. What an item says is no more trusted than what a log says."""
+        """The path of the item's file. An item is no more trusted than a log."""
         allowed = re.compile(_STAGED_NAME % re.escape(commit_name(entry.version)))
         if not allowed.fullmatch(entry.staged):
             raise UnsafePathError(
@@ -321,7 +323,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             return None
 
     def _complete(self, entry: _Entry) -> None:
-        """Mark the item. Where that fails the next one who looks does it."""
+        """Mark the item as complete. If that fails the next process that reads it does so."""
         expires_s = int(self._timing.wall()) + self._commit.ttl_s
         marked = _Entry(entry.version, entry.staged, True, expires_s)
         with self._tolerated(entry, "marked as complete"):
@@ -380,7 +382,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         if version is None or not isinstance(staged, str) or complete not in ("true", "false"):
             raise CommitTableError(
                 f"{self.url}: the item {item['fileName']} in the DynamoDB table {self._table.name!r} is not one of "
-                "S3DynamoDBLogStore's: tempPath and complete are missing or of another type. Use another table.",
+                "S3DynamoDBLogStore: tempPath or complete is missing or of another type. Use another table.",
                 table=self._table.name,
             )
         return _Entry(version, staged, complete == "true", expires_s if isinstance(expires_s, int) else None)

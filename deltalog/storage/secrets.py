@@ -1,4 +1,4 @@
-"""What must not be told: the secrets in storage options, and texts without them."""
+"""Redacts the credentials in storage options from messages and logs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _SECRET_PART = re.compile(r"[^?&;=]*(?:key|sig|secret|token|pass|credential)[^?&
 
 
 class Secrets:
-    """All text in the options but what is known to be harmless; of a plain URL its user and password, of a signed one
-    and of a connection string also the parts by themselves."""
+    """All text in the options except values known to be harmless; of a plain URL its user and password, of a signed URL
+    and of a connection string also each part separately."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         found = {text for text in _secrets_in(options) if len(text) >= _SHORTEST_SECRET}
         self._texts = sorted(found, key=len, reverse=True)
 
     def without(self, text: str) -> str:
-        """The text with stars for the secrets."""
+        """The text with stars instead of the secrets."""
         for secret in self._texts:
             text = text.replace(secret, "***")
         return text
 
     def reason(self, error: Exception) -> str:
-        """What an error says."""
+        """The redacted message of an error."""
         return self.without(f"{type(error).__name__}: {error}")
 
     def cause(self, error: Exception) -> Exception | None:
-        """The error as the cause of ours, unless it or what it came from tells a secret."""
+        """The error as the cause of ours, unless it or one of its causes contains a secret."""
         told: BaseException | None = error
         while told is not None:
             if self.without(str(told)) != str(told):
@@ -57,10 +57,10 @@ def check_endpoint(url: str | None, option: str = "endpoint_url") -> None:
 
 
 def check_dictionaries(options: Mapping[str, Any]) -> None:
-    """Raises CallError when an option that holds the options of something else is no dictionary."""
+    """Raises CallError when an option of nested options is not a dictionary."""
     for name, value in options.items():
         if name.endswith("_kwargs") and not (value is None or isinstance(value, Mapping)):
-            raise CallError(f"The storage option {name} is a dictionary, not {type(value).__name__}.")
+            raise CallError(f"The storage option {name} must be a dictionary, not {type(value).__name__}.")
 
 
 def _secrets_in(value: Any, name: str = "") -> Iterator[str]:

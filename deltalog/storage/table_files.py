@@ -1,7 +1,7 @@
 """The files that a log names: which store and path each one means, or a refusal.
 
-What a log says is untrusted. A file lies in the table, or in a place that the caller allowed; each place is
-reached through a store that the caller's own words opened, never through one that the log names.
+The contents of a log are untrusted. A file must lie in the table, or in a place that the caller allowed; each place is
+accessed through a store that was opened from the caller's arguments, never from the log.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (path), #deletion-vector-descriptor-schema (pathOrInlineDv).
 """
@@ -28,7 +28,7 @@ class TableFiles:
 
     @property
     def allowed_paths(self) -> tuple[str, ...]:
-        """The places besides the table, as their stores name them."""
+        """The allowed places besides the table, as their stores name them."""
         return tuple(store.url for store in self._stores[1:])
 
     def find(self, named: str) -> tuple[LogStore, str]:
@@ -46,19 +46,19 @@ class TableFiles:
         return self._checked(store, sidecar_path(named, store.url), named)
 
     def location(self, named: str) -> str:
-        """The path or URL under which other tools find a file that the log names. Raises UnsafePathError."""
+        """The path or URL for other tools of a file that the log names. Raises UnsafePathError."""
         store, path = self.find(named)
         return store.location(path)
 
     def _checked(self, store: LogStore, path: str, named: str) -> tuple[LogStore, str]:
         target = store.link_target(path)
         if target is not None:
-            # Links count where they lead, so the places count where they lie too.
+            # The target of a link is compared with the resolved locations of the places.
             real = [place_of(real_url(each)) for each in self._stores]
             segments = place_of(target).segments
             if not any(segments[: len(place.segments)] == place.segments for place in real):
                 raise UnsafePathError(
-                    f"The log of {self._stores[0].url} names the file {named!r}, and a symbolic link on the way leads "
+                    f"The log of {self._stores[0].url} names the file {named!r}, and a symbolic link in its path leads "
                     "out of the table to a place that allowed_paths does not name. Nothing was read from there.",
                     path=named,
                 )

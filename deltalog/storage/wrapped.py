@@ -1,4 +1,4 @@
-"""A store whose calls all go to another one, for stores that do a few of them differently."""
+"""A base class for stores that wrap another one and change some of its calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ S = TypeVar("S", bound=LogStore)
 
 
 class WrappedStore(LogStore, Generic[S]):
-    """Passes each call on to ``inner``. What each costs: as there."""
+    """Passes each call to ``inner``. Cost of each call: as of ``inner``."""
 
     def __init__(self, inner: S) -> None:
         self.inner = inner

@@ -68,7 +68,6 @@ UNREAD: set[str] = {
     "deltalog/protocol",
     "deltalog/read",
     "deltalog/server",
-    "deltalog/storage",
     "deltalog/table.py",
     "deltalog/testing",
     "deltalog/transactions",

@@ -574,7 +574,7 @@ def test_a_name_too_long_for_a_key_is_refused(ministack: Server, name: str, long
 def test_a_table_that_is_not_there(ministack: Server) -> None:
     with pytest.raises(CoordinatorError, match=r"no DynamoDB table 'absent-catalog'.*commit-table create.*catalog"):
         DynamoDBCoordinator("absent-catalog", ministack.options())
-    with pytest.raises(CallError, match="no name of a DynamoDB table"):
+    with pytest.raises(CallError, match="not a DynamoDB table name"):
         DynamoDBCoordinator("x", ministack.options())
 
 

@@ -107,7 +107,7 @@ def test_an_option_that_is_a_dictionary(place: str, name: str, cli: Cli) -> None
     words = [word for each in place.split() for word in (["--option", each] if "=" in each else [each])]
     refused = cli(*words, "--option", f"{name}=5", "--json")
     assert (refused.status, json.loads(refused.err)["code"]) == (1, "INVALID_CALL")
-    assert f"option {name} is a dictionary" in refused.err
+    assert f"option {name} must be a dictionary" in refused.err
 
 
 def test_a_refusal_repeats_no_secret(cli: Cli) -> None:

@@ -349,7 +349,7 @@ def test_case_7_rights_to_look_at_the_table_are_not_needed(ministack: Server, wr
         if writable:
             assert store.put_if_absent(COMMIT, b"first") is COMMITTED
         else:
-            with pytest.raises(CommitTableError, match="a table of its own"):
+            with pytest.raises(CommitTableError, match="a separate table for each commit protocol"):
                 store.put_if_absent(COMMIT, b"first")
             assert store.head(COMMIT) is None
 
@@ -505,7 +505,7 @@ def test_a_service_that_hides_the_item_of_a_conflict_is_named(writers: Writers) 
 def test_a_record_of_something_else_is_named(writers: Writers) -> None:
     put_item(writers.server, writers.table, path=f"t/{COMMIT}", etag="*", lock="held")
     store, inner, _ = writers.new()
-    with pytest.raises(CommitTableError, match="not this protocol's"):
+    with pytest.raises(CommitTableError, match="not of this protocol"):
         store.put_if_absent(COMMIT, b"x")
     assert inner.puts == 0
 

@@ -362,9 +362,9 @@ def test_no_secret_reaches_a_message_or_a_repr() -> None:
     [
         ("s3://bucket/x", {"driver": "boto"}, "no driver 'boto'"),
         ("nowhere://bucket/x", {"driver": "obstore"}, "cannot be opened by obstore"),
-        (obstore.store.HTTPStore("http://127.0.0.1:1"), {}, "cannot be told"),
+        (obstore.store.HTTPStore("http://127.0.0.1:1"), {}, "The location of HTTPStore is unknown"),
         (obstore.store.MemoryStore(), {"key": "k"}, "do not apply to a store of obstore"),
-        (5, {}, "int is no table location"),
+        (5, {}, "int is not a table location"),
     ],
 )
 def test_what_cannot_be_opened_is_said(location: Any, options: dict[str, Any], told: str) -> None:
@@ -376,7 +376,7 @@ def test_what_cannot_be_opened_is_said(location: Any, options: dict[str, Any], t
 def test_a_path_that_leaves_the_root_is_not_asked_for(path: str) -> None:
     store = open_store(obstore.store.MemoryStore())
     for call in (store.get, store.head, store.open_input, store.delete, lambda p: store.put_if_absent(p, b"")):
-        with pytest.raises(StoreError, match="no path below the root"):
+        with pytest.raises(StoreError, match="not a path below the root"):
             call(path)
 
 
