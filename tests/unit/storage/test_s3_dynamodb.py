@@ -360,8 +360,7 @@ def test_old_items_refuse_later_versions_too(place: Place) -> None:
     place.spark(0, b"0")
     place.spark(1, b"old")
     place.plain.delete(commit_path(1))
-    with pytest.raises(CommitTableError, match=r"version 1 is complete in .*, but not in the log"
-):
+    with pytest.raises(CommitTableError, match=r"version 1 is complete in .*, but not in the log"):
         place.store().put_if_absent(commit_path(1), b"new")
     assert place.log() == {0: b"0"} and len(place.staged()) == 2
 
