@@ -134,15 +134,20 @@ class CommitLoop:
 
     def _try(self, attempt: Attempt) -> CommitActions | None:
         """None when the attempt is in the log, else the actions of the commit that has its version."""
-        outcome = self._committer.commit(attempt)
+        outcome = self._commit(attempt)
         return None if isinstance(outcome, Committed) else self._settle(attempt, outcome)
+
+    def _commit(self, attempt: Attempt) -> CommitOutcome:
+        """As the committer's; raises what only the committer can settle."""
+        outcome = self._committer.commit(attempt)
+        if isinstance(outcome, Unknown) and outcome.error is not None:
+            raise outcome.error
+        return outcome
 
     def _settle(self, attempt: Attempt, outcome: CommitOutcome) -> CommitActions | None:
         version, path = attempt.version, commit_path(attempt.version)
         cause: Exception | None = None
         for number in range(self._environment.retry.settle_attempts):
-            if isinstance(outcome, Unknown) and outcome.error is not None:
-                raise outcome.error
             self._environment.back_off(number)
             try:
                 occupant = decode_commit(self._store.get(path), version)
@@ -154,7 +159,7 @@ class CommitLoop:
                 cause = error
                 continue
             try:
-                outcome = self._committer.commit(attempt)
+                outcome = self._commit(attempt)
             except StoreError as error:
                 cause = error  # definite for this request; an earlier one may still arrive
                 continue

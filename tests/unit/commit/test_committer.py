@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from deltalog import CommitResult, CommitStateUnknownError, DeltaTable, Environment, Snapshot, StoreError
+from deltalog import (
+    CommitResult,
+    CommitStateUnknownError,
+    DeltaTable,
+    Environment,
+    RetryPolicy,
+    Snapshot,
+    StoreError,
+)
 from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Exists, FileSystemCommitter, Unknown
 from deltalog.commit.loop import CommitLoop, base_of
@@ -75,9 +83,10 @@ class Scripted(Committer):
         return answer
 
 
-def run(store: LogStore, committer: Committer) -> int:
+def run(store: LogStore, committer: Committer, **retry: int) -> int:
     base = base_of(DeltaTable.open(store, environment=environment()).snapshot())
-    loop = CommitLoop(committer, LogReader(store), Prepared("mine", "TEST"), base, environment())
+    world = environment(retry=RetryPolicy(**retry))
+    loop = CommitLoop(committer, LogReader(store), Prepared("mine", "TEST"), base, world)
     return loop.run().result.version
 
 
@@ -93,11 +102,12 @@ def test_the_loop_takes_a_version_that_exists_with_its_own_txn_id_as_committed(s
     assert len(committer.attempts) == 1
 
 
-def test_what_only_the_committer_can_settle_is_raised_as_it_says(store: LogStore) -> None:
+@pytest.mark.parametrize("settle_attempts", [0, 3])
+def test_what_only_the_committer_can_settle_is_raised_as_it_says(store: LogStore, settle_attempts: int) -> None:
     error = CommitStateUnknownError("not known", resolve=lambda: None, version=1, txn_id="mine")
     committer = Scripted(store, Unknown(error))
     with pytest.raises(CommitStateUnknownError) as raised:
-        run(store, committer)
+        run(store, committer, settle_attempts=settle_attempts)
     assert raised.value is error and len(committer.attempts) == 1
 
 
