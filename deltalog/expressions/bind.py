@@ -76,6 +76,7 @@ from deltalog.expressions.tree import (
     StartsWith,
     renamed,
 )
+from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import SIZED_KEY, char_length, has_char_inside
 from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
@@ -83,14 +84,17 @@ from deltalog.protocol.timestamps import parse_iso
 
 _COLLATIONS = "__COLLATIONS"
 _SHOWN_NAMES = 1000
-_EXACT_IN_DOUBLE = 2**53  # whole numbers up to here
+_EXACT_IN_DOUBLE = 2**53  # no other whole number is rounded to one below this
 _DIGITS_IN_DOUBLE = 15  # decimals of as many digits are as different as doubles
 
 
 def bind(condition: Expression, schema: StructType) -> Bound:
     """A condition over the columns of a schema. Raises CallError for a column that is not there, for a value that its
     type cannot hold, and for what is not supported or no condition."""
-    return Binder(schema).condition(condition)
+    try:
+        return Binder(schema).condition(condition)
+    except RecursionError:
+        raise CallError("The condition is nested too deeply. For many values of a column, use IN or isin.") from None
 
 
 def find_column(path: Sequence[str], schema: StructType) -> BoundColumn:
@@ -181,6 +185,8 @@ class Binder:
     def _value(self, tree: Expression, node: Node) -> Bound:
         if node.data_type != BOOLEAN:
             raise CallError(f"The expression is {node.data_type}, not a condition.")
+        if node.steps > limits.MAX_EXPRESSION_STEPS:
+            raise CallError(f"The number of its steps {limits.over('MAX_EXPRESSION_STEPS', node.steps)}.")
         inner = Binder(self.schema, self.now, self.naive_is_utc)
         resolved = renamed(tree, lambda name: inner._resolved(name))
         return BoundValue(resolved, tuple(inner.columns.values()), node)
@@ -415,7 +421,7 @@ def _is_exact(literal: Literal, data_type: DataType) -> bool:
 
 def _is_exact_value(value: float, data_type: DataType, declared: DataType | None = None) -> bool:
     if data_type in INTEGRAL:
-        return abs(value) <= _EXACT_IN_DOUBLE
+        return abs(value) < _EXACT_IN_DOUBLE
     # A number of Python is the decimal that it is written as; a double of SQL makes a double of the column.
     return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
 

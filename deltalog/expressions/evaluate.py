@@ -33,6 +33,8 @@ def matches(bound: Bound, table: pa.Table) -> Any:
     """
     try:
         return evaluate(bound.node, rows_of((column.path for column in columns_of(bound)), table))
+    except RecursionError:
+        raise CallError("The condition is nested too deeply. For many values of a column, use IN or isin.") from None
     except (pa.ArrowInvalid, OverflowError) as error:
         raise CallError(
             f"The condition {shown(bound.expression)} has no value for a row: {error}. Exclude such rows in the "

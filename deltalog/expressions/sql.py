@@ -129,6 +129,17 @@ class _Reader:
         self._text = text
 
     def expression(self, tree: Any) -> Expression:
+        links = []  # of a chain of AND and OR, from the last on: it may be a thousand long
+        while type(tree).__name__ in ("And", "Or"):
+            links.append(tree)
+            tree = tree.this
+        found = self._no_chain(tree)
+        for link in reversed(links):
+            make = And if type(link).__name__ == "And" else Or
+            found = make(found, self.expression(link.expression))
+        return found
+
+    def _no_chain(self, tree: Any) -> Expression:
         known = _kinds().get(type(tree))
         if known is None:
             raise refuse(_words(tree))
@@ -373,8 +384,6 @@ def _kinds() -> Mapping[type, tuple[frozenset[str], _Read]]:
     two = ("this", "expression")
     found: dict[str, tuple[tuple[str, ...], _Read]] = {
         "Paren": (("this",), lambda reader, tree: reader.expression(tree.this)),
-        "And": (two, binary(And)),
-        "Or": (two, binary(Or)),
         "Not": (("this",), lambda reader, tree: Not(reader.expression(tree.this))),
         "EQ": (two, comparison("=")),
         "NEQ": (two, comparison("!=")),

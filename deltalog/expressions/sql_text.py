@@ -67,8 +67,8 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
         return _name(tree)
     if isinstance(tree, Literal):
         return _literal(tree)
-    if isinstance(tree, (And, Or)):
-        return f"({text(tree.left)} {'AND' if isinstance(tree, And) else 'OR'} {text(tree.right)})"
+    if isinstance(tree, (And, Or)):  # without ``text``: a chain of a thousand is as deep
+        return f"({to_sql(tree.left, most)} {'AND' if isinstance(tree, And) else 'OR'} {to_sql(tree.right, most)})"
     if isinstance(tree, Not):
         return f"(NOT {text(tree.operand)})"
     if isinstance(tree, (Comparison, Arithmetic)):

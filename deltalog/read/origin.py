@@ -62,10 +62,10 @@ def text_of(where: Bound | None, schema: StructType) -> str | None:
     as read."""
     if where is None or number_of_values(where) > _MAX_SAID_VALUES:
         return None
-    text = to_sql(where.expression)
     try:
+        text = to_sql(where.expression)
         return text if bind(parse(text), schema) == where else None
-    except DeltaLogError:
+    except (DeltaLogError, RecursionError):
         return None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
+import operator
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,6 +59,25 @@ def test_conditions_are_equal_when_they_say_the_same_of_the_same_columns() -> No
     assert bound("NOT (i < 1)") == bound("i >= 1") == bound("1 <= i")
     assert bound("i = 1") != bound("i = 2") and bound("i + 1 = 2") != bound("i + 1 = 3")
     assert bound("d = 1") == bound("d = 1.0") and bound("d IN (1, 2)") != bound("d IN (1, 3)")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        " OR ".join(f"day = {day}" for day in range(700)),
+        f"NOT ({' AND '.join(f'day <> {day}' for day in range(700))})",
+        functools.reduce(operator.or_, [col("day") == day for day in range(700)]),
+    ],
+    ids=["text", "negated", "python"],
+)
+def test_chains_of_conditions_may_be_long(table: DeltaTable, where: str) -> None:
+    assert table.snapshot().scan(where=where).to_arrow().num_rows == 9
+
+
+def test_a_chain_of_thousands_is_refused(table: DeltaTable) -> None:
+    for where in (" OR ".join(["day = 1"] * 3000), functools.reduce(operator.or_, [col("day") == 1] * 3000)):
+        with pytest.raises(CallError, match="nested too deeply"):
+            table.snapshot().scan(where=where).to_arrow()
 
 
 @pytest.fixture
