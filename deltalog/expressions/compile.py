@@ -28,8 +28,8 @@ from deltalog.protocol.schema import DataType, StructField, StructType
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
-    """An expression that fits a schema: its text, the type of its values, the columns that it looks at."""
+class CompiledExpression:
+    """An expression that fits a schema: its text, the type of its values, the columns that it reads."""
 
     text: str
     data_type: DataType
@@ -43,7 +43,7 @@ class Expression:
 
 def compile_expression(
     text: str, schema: StructType, wanted: DataType | None = None, now: datetime.datetime | None = None
-) -> Expression:
+) -> CompiledExpression:
     """The expression over the columns of ``schema``; with ``wanted``, cast to that type.
 
     ``now``: what CURRENT_TIMESTAMP and CURRENT_DATE are; without it they are refused. Raises CallError for what cannot
@@ -65,10 +65,10 @@ def compile_expression(
         raise CallError(f"{what[:80]}… is nested too deeply.") from None
     except CallError as error:
         raise CallError(f"{what}: {str(error).rstrip('.')}.") from None
-    return Expression(text, node.data_type, tuple(binder.columns), node)
+    return CompiledExpression(text, node.data_type, tuple(binder.columns), node)
 
 
-def equal_to_column(expression: Expression, column: StructField) -> Expression:
+def equal_to_column(expression: CompiledExpression, column: StructField) -> CompiledExpression:
     """Whether a column is what an expression says, null being equal to null. Raises CallError for types that cannot
     be compared."""
     path, char = (column.name,), char_length([column])
@@ -76,7 +76,7 @@ def equal_to_column(expression: Expression, column: StructField) -> Expression:
     generated = expression._node if char is None else comparisons.as_char(expression._node, char)
     condition = comparisons.compare("<=>", nodes.column(path, column.data_type, char), generated)
     paths = tuple(dict.fromkeys((path, *expression.columns)))
-    return Expression(expression.text, condition.data_type, paths, condition)
+    return CompiledExpression(expression.text, condition.data_type, paths, condition)
 
 
 def _check_text(text: str) -> None:

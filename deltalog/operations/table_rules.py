@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
-from deltalog.expressions.compile import Expression, compile_expression, equal_to_column
+from deltalog.expressions.compile import CompiledExpression, compile_expression, equal_to_column
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
@@ -40,7 +40,7 @@ class Check:
 
     name: str
     text: str
-    condition: Expression
+    condition: CompiledExpression
     generates: str = ""
 
 
@@ -50,7 +50,7 @@ class TableRules:
 
     table: str = ""
     checks: tuple[Check, ...] = ()
-    fillings: Mapping[str, Expression] = field(default_factory=dict)
+    fillings: Mapping[str, CompiledExpression] = field(default_factory=dict)
     lengths: Mapping[str, Length] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -107,7 +107,7 @@ class TableRules:
         if broken_check is not None:
             raise self._violation(broken_check.name, broken_check.text, total, example)
 
-    def _values(self, expression: Expression, rows: pa.Table, what: str, text: str | None = None) -> Any:
+    def _values(self, expression: CompiledExpression, rows: pa.Table, what: str, text: str | None = None) -> Any:
         try:
             return expression.evaluate(rows)
         except (pa.ArrowException, OverflowError) as error:
@@ -156,7 +156,7 @@ def _replaced(rows: pa.Table, name: str, values: Any) -> pa.Table:
     return rows.set_column(index, rows.schema.field(index), values)
 
 
-def _example(rows: pa.Table, broken: Any, condition: Expression) -> str:
+def _example(rows: pa.Table, broken: Any, condition: CompiledExpression) -> str:
     first = rows.filter(broken).slice(0, 1)
     names = dict.fromkeys(path[0] for path in condition.columns)
     return ", ".join(f"{name}={_shown(first.column(name)[0].as_py())}" for name in names) or "any"
@@ -188,7 +188,7 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
     schema = metadata.schema
     supported = features.writer_features(protocol)
     checks = [*_constraints(metadata, schema, table), *_invariants(schema, table)]
-    fillings: dict[str, Expression] = {}
+    fillings: dict[str, CompiledExpression] = {}
     defaults = _columns_with(schema, DEFAULT_KEY) if "allowColumnDefaults" in supported else []
     if defaults:
         now = datetime.datetime.fromtimestamp(clock_ms() / 1000, datetime.timezone.utc)
@@ -229,7 +229,7 @@ class _Source:
         schema: StructType,
         wanted: DataType | None = None,
         now: datetime.datetime | None = None,
-    ) -> Expression:
+    ) -> CompiledExpression:
         return self.guarded(table, partial(compile_expression, str(self.text), schema, wanted, now))
 
     def guarded(self, table: str, make: Callable[[], T]) -> T:

@@ -60,7 +60,6 @@ UNREAD: set[str] = {
     "deltalog/commit",
     "deltalog/dataset.py",
     "deltalog/errors.py",
-    "deltalog/expressions",
     "deltalog/log",
     "deltalog/operations",
     "deltalog/parallel.py",

@@ -18,7 +18,7 @@ from deltalog.protocol.schema import DataType, DecimalType, type_to_arrow
 
 
 def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
-    """CASE WHEN; a value is looked at only where its condition is the first that is true."""
+    """CASE WHEN; a value is evaluated only where its condition is the first that is true."""
     conditions = [condition for condition, _ in branches]
     for condition in conditions:
         if not fits(condition, BOOLEAN):  # not even NULL
@@ -42,7 +42,7 @@ def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
 
 
 def coalesce(*nodes: Node) -> Node:
-    """The first value that is not null; later ones are looked at only where it is needed."""
+    """The first value that is not null; later ones are evaluated only where it is needed."""
     first, *others = nodes
     return case([(negation(is_null(node)), node) for node in (first, *others[:-1])], others[-1]) if others else first
 

@@ -11,7 +11,7 @@ from deltalog.expressions.functions.types import BOOLEAN, VOID, refuse
 
 
 def conjunction(left: Node, right: Node) -> Node:
-    """AND; the right side is looked at only where the left one is not false."""
+    """AND; the right side is evaluated only where the left one is not false."""
     left, right = boolean("AND", left), boolean("AND", right)
 
     def run(rows: Rows) -> Any:
@@ -24,7 +24,7 @@ def conjunction(left: Node, right: Node) -> Node:
 
 
 def disjunction(left: Node, right: Node) -> Node:
-    """OR; the right side is looked at only where the left one is not true."""
+    """OR; the right side is evaluated only where the left one is not true."""
     left, right = boolean("OR", left), boolean("OR", right)
 
     def run(rows: Rows) -> Any:

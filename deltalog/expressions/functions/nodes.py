@@ -24,7 +24,7 @@ from deltalog.protocol.schema import DataType, type_to_arrow
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The leaf columns that an expression looks at, by path of names, and the number of rows."""
+    """The leaf columns that an expression reads, by path of names, and the number of rows."""
 
     columns: Mapping[tuple[str, ...], Any]
     length: int
