@@ -27,8 +27,8 @@ def write_deletion_vectors(
 ) -> list[DeletionVector]:
     """Store sets of row positions, durable when this returns; their descriptors, in order.
 
-    ``prefix_length``: of the random directory of a file, 0 for none. ``written`` is told the path of each file
-    before it is made. Raises InvalidActionError for a vector over the cap, StoreError. Cost: 1 PUT for each
+    ``prefix_length``: of the random directory of a file, 0 for none. ``written`` is called with the path of each
+    file before it is made. Raises InvalidActionError for a vector over the cap, StoreError. Cost: 1 PUT for each
     FILE_BYTES of vectors that are not small enough for the log.
     """
     encoded = [deletion_vectors.encode(positions) for positions in vectors]

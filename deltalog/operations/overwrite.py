@@ -85,6 +85,6 @@ def replace_partitions(
 
 
 def _removed_rows(transaction: Transaction) -> dict[str, str]:
-    """The metric of an overwrite that removes whole files; none where their statistics do not tell."""
+    """The metric of an overwrite that removes whole files; none where a file has no statistics."""
     rows = transaction.staged.removed_rows
     return {} if rows is None else {"numDeletedRows": str(rows)}

@@ -74,7 +74,7 @@ class Deletion:
     """What a condition means for a version.
 
     ``whole`` and ``partly`` are files (schema FILES) of which all rows match, and some; ``hits`` has for each of
-    ``partly`` which. ``rows``: how many match, None where statistics do not tell. ``by_vectors``: rows are masked,
+    ``partly`` which. ``rows``: how many match, None where a file has no statistics. ``by_vectors``: rows are masked,
     not moved. ``as_changes``: the commit must list its changes in change files, since rows that are moved would look
     deleted and inserted.
     """

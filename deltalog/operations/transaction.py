@@ -376,7 +376,7 @@ class Transaction:
         self._metadata_changes.remove_domain(domain)
 
     def set_transaction(self, app_id: str, version: int) -> None:
-        """Stage the progress of an application, so that a repeated run can be told from a new one."""
+        """Stage the progress of an application, so that a repeated run is recognised."""
         self.staged.set_transaction(app_id, version, self._environment.clock_ms())
 
     def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ _NO_TIME = datetime.time()
 def record_batches(records: Records, schema: StructType, filled: frozenset[str]) -> Iterator[pa.RecordBatch]:
     """Mappings from column names to values as batches, and record batches as they are, in order.
 
-    ``filled``: columns that the table fills in where they are absent, which the keys of each record tell; others are
+    ``filled``: columns that the table fills in where the keys of a record do not have them; others are
     null then. Raises CallError for what is no record, SchemaMismatchError for values that do not fit.
     """
     columns = {field.name: field for field in schema.to_arrow()}

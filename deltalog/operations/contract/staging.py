@@ -54,7 +54,7 @@ BLOBS_PROPERTY = "deltalog.blobs"
 
 
 class WriteOptions(TypedDict, total=False):
-    """What every verb of the write contract can be told besides its data and metadata.
+    """The options of every verb of the write contract, besides its data and metadata.
 
     ``expected_parent``: the version that must be latest; VersionConflictError otherwise. None: the one that is when
     the files are written. ``retry_count`` (0): how often the commit, and only that, is made again on top of another
