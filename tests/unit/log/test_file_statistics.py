@@ -55,7 +55,7 @@ def test_a_checkpoint_says_what_the_commits_said(properties: dict[str, str]) -> 
     assert "part" not in row["min_values"]
     table.checkpoint()
     by_checkpoint = DeltaTable.open(store).snapshot()
-    assert by_checkpoint.segment.checkpoint is not None
+    assert by_checkpoint.log.segment.checkpoint is not None
     assert by_checkpoint.statistics().to_pylist() == [row]
     assert json.loads(by_checkpoint.files()["stats"][0].as_py()).keys() == {
         "numRecords", "minValues", "maxValues", "nullCount"
