@@ -32,7 +32,7 @@ class Snapshot:
     """The state of a table at one version; never changes. Threads may share it.
 
     Protocol, metadata and totals come from the version's ``.crc`` where it is sound, else from the checkpoint
-    and the commits after it; the file list is read when first asked for and kept.
+    and the commits after it; the file list is read when it is first needed, and kept.
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
@@ -171,7 +171,7 @@ class Snapshot:
 
     @property
     def num_files(self) -> int:
-        """Live files. Cost: none when the ``.crc`` told, else as ``files``."""
+        """Live files. Cost: none where the ``.crc`` has the number, else as ``files``."""
         return self.log.cache.totals.num_files
 
     @property

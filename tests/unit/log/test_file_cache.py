@@ -1,7 +1,8 @@
-"""A snapshot that threads share: what one of them loads changes nothing for the others."""
+"""What a file cache keeps and passes on; and that threads which share one change nothing for each other."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.snapshot import __file__ as snapshot_file
 from deltalog.protocol.codec import CommitActions
+from deltalog.testing.stores import CountingStore
 from tests.support.core import SCHEMA, environment, ids, memory, rows
 
 
@@ -139,3 +141,35 @@ def test_threads_may_share_a_handle_and_its_snapshots() -> None:
         sys.setswitchinterval(interval)
     assert not errors, errors
     assert ids(table) == [0, *range(100, 115), *range(200, 215)]
+
+
+def test_an_older_snapshot_keeps_the_files_that_it_has_read() -> None:
+    store = CountingStore(memory())
+    table = DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(1))
+    older = table.snapshot()
+    assert older.files().num_rows == 1
+    table.append(rows(2))
+    newer = table.seen
+    assert newer.files().num_rows == 2
+    with store.counted() as calls:
+        assert (older.files().num_rows, newer.files().num_rows) == (1, 2)
+        assert (older.num_files, newer.num_files) == (1, 2)
+    assert calls.of() == 0
+
+
+def test_after_many_commits_the_files_are_read_again_and_are_the_same() -> None:
+    store = memory()
+    table = DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(0))
+    table.snapshot().files()
+    for number in range(1, 70):
+        table.append(rows(number))
+    paths = table.seen.files()["path"].to_pylist()
+    assert sorted(paths) == sorted(DeltaTable.open(store).snapshot().files()["path"].to_pylist())
+    assert len(paths) == 70
+
+
+def test_a_snapshot_of_the_log_cannot_be_changed() -> None:
+    snapshot = shared_snapshot()
+    for field in dataclasses.fields(snapshot):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(snapshot, field.name, None)
