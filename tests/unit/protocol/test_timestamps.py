@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import InvalidEnablementError, InvalidTimestampError, TimestampOutOfRangeError
+from deltalog import (
+    InvalidEnablementError,
+    InvalidTimestampError,
+    MissingInCommitTimestampError,
+    TimestampOutOfRangeError,
+)
 from deltalog.protocol import timestamps
+from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.timestamps import CommitAt, Enablement, Timeline
 from tests.support.core import ICT, TIMESTAMP_KEY, VERSION_KEY
 
@@ -47,6 +53,32 @@ def test_the_feature_is_written_in_the_singular() -> None:
         "inCommitTimestamp-preview",
         "inCommitTimestamps-preview",
     }
+
+
+@pytest.mark.parametrize(
+    ("ict", "file_time", "before", "previous"),
+    [
+        (700, None, None, 700),
+        (700, 900, 800, 700),  # the commit carries an in-commit timestamp: its file time does not count
+        (None, 900, None, 900),
+        (None, 900, 800, 900),
+        (None, 700, 800, 801),  # made increasing, as readers do
+        (None, 0, None, 1),
+        (None, None, 800, None),  # no in-commit timestamp will be written
+    ],
+)
+def test_what_the_next_timestamp_must_exceed(
+    ict: int | None, file_time: int | None, before: int | None, previous: int | None
+) -> None:
+    assert timestamps.previous_timestamp(ict, file_time, before) == previous
+
+
+def test_a_commit_that_must_carry_an_in_commit_timestamp() -> None:
+    assert timestamps.required_ict(CommitInfo({"inCommitTimestamp": 5}), 3, "t") == 5
+    for info, what in ((None, "no commitInfo"), (CommitInfo({"timestamp": 5}), "no valid inCommitTimestamp")):
+        with pytest.raises(MissingInCommitTimestampError, match=what) as raised:
+            timestamps.required_ict(info, 3, "t")
+        assert raised.value.version == 3
 
 
 @pytest.mark.parametrize(
