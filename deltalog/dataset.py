@@ -1,51 +1,56 @@
-"""Dataset: a location to write to, where there may be no table yet; the first write makes one."""
+"""Dataset: the write contract on a location, where there may be no table yet, or on a table that is open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from deltalog.arguments import checked
-from deltalog.catalog.locate import committer_of, open_location
+from deltalog.catalog.locate import committer_of, handle_on, open_location
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, TableNotFoundError, VersionNotFoundError
-from deltalog.log.commit_summary import CommitSummary
+from deltalog.log.commit_summary import CommitSummary, summary_of
 from deltalog.log.reader import LogReader
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.records import Records
+from deltalog.operations.contract.staging import StagedFiles
 from deltalog.operations.contract.stream import StreamWriter
-from deltalog.operations.create import initial_state, table_schema
+from deltalog.operations.create import first_transaction, initial_state, table_schema
 from deltalog.operations.input_streams import as_reader
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.registry import Location
-from deltalog.table import DeltaTable
+from deltalog.table import DeltaTable, handle_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _BLOB_TYPES = (bytes, bytearray, memoryview)
+_COMMITS_AT_ONCE = 256  # commits whose bytes are held in memory together
 
 
 @checked
 class Dataset:
-    """The verbs of the write contract (docs/contracts/write.md) on a location, empty or not.
+    """The verbs of the write contract (docs/contracts/write.md) on a location, empty or not, or on an open table.
 
-    The first write creates the table in the commit that holds its data, with in-commit timestamps unless
-    ``properties`` say otherwise: with ``schema`` and ``partition_by`` where given, else with the columns of the data;
-    as a table of blobs where it is a write of bytes. Once there is a table, it is as it is. ``url`` may also be the
-    address of a table in a catalog, which must be there: else TableNotFoundError. ``storage_options``: as for
+    ``Dataset(url)``: the first write creates the table in the commit that holds its data, with in-commit timestamps
+    unless ``properties`` say otherwise: with ``schema`` and ``partition_by`` where given, else with the columns of the
+    data; as a table of blobs where it is a write of bytes. Once there is a table, it is as it is. ``url`` may also be
+    the address of a table in a catalog, which must be there: else TableNotFoundError. ``storage_options``: as for
     ``open_store``. Cost of creation: none; of one with an address 1 call of the coordinator.
+
+    ``Dataset(table)``: a DeltaTable, also one of a transaction over several tables; what is written there shows when
+    that is committed. The other arguments are then a CallError. Cost: none.
     """
 
     @checked
     def __init__(
         self,
-        url: Location,
+        url: Location | DeltaTable,
         *,
         schema: StructType | pa.Schema | None = None,
         partition_by: Sequence[str] = (),
@@ -53,12 +58,18 @@ class Dataset:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> None:
-        self._reader = LogReader(open_location(url, **storage_options))
+        self._table: DeltaTable | None = None
+        if isinstance(url, DeltaTable):
+            if schema is not None or partition_by or properties or environment is not None or storage_options:
+                raise CallError("Dataset(table) takes nothing else: an open table has its columns and its store.")
+            self._table = url
+            self._reader = handle_of(url).reader
+        else:
+            self._reader = LogReader(open_location(url, **storage_options))
         self._schema = None if schema is None else table_schema(schema)
         self._partition_by = tuple(partition_by)
         self._properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true", **(properties or {})}
         self._environment = environment or Environment()
-        self._found: DeltaTable | None = None
 
     @property
     def url(self) -> str:
@@ -67,45 +78,71 @@ class Dataset:
 
     def table(self) -> DeltaTable:
         """The table. Raises EmptyDatasetError before the first write. Cost: as DeltaTable.open, once."""
-        found = self._look()
-        if found is None:
+        table = self._opened()
+        if table is None:
             raise EmptyDatasetError(f"Nothing has been written to {self.url} yet, so there is no snapshot of it.")
-        return found
+        return table
+
+    # --------------------------------------------------------------------------------------------------- reading
 
     def latest(self) -> Snapshot:
         """The latest version. Raises EmptyDatasetError before the first write. Cost: as DeltaTable.snapshot."""
-        return self.table().latest()
-
-    def snapshots(self) -> list[CommitSummary]:
-        """What each version added, oldest first; nothing before the first write. Cost: as DeltaTable.snapshots."""
-        found = self._look()
-        return [] if found is None else found.snapshots()
+        return self.table().snapshot()
 
     def snapshot(self, version: int) -> Snapshot:
         """A version. Raises VersionNotFoundError, before the first write too. Cost: as DeltaTable.snapshot."""
-        found = self._look()
-        if found is None:
+        table = self._opened()
+        if table is None:
             raise VersionNotFoundError(
                 f"{self.url} has no version {version}: nothing has been written there yet.",
                 version=version,
                 earliest=None,
                 latest=None,
             )
-        return found.snapshot(version)
+        return table.snapshot(version)
+
+    def snapshots(self) -> list[CommitSummary]:
+        """What each version added that the log still has the commit of, oldest first; nothing before the first write.
+        Cost: 1 LIST and 1 GET for each, in parallel where the store does that."""
+        if self._opened() is None:
+            return []
+        versions = list(self._reader.list_from().commits)
+        parts = (versions[start : start + _COMMITS_AT_ONCE] for start in range(0, len(versions), _COMMITS_AT_ONCE))
+        return [summary_of(commit) for part in parts for commit in self._reader.commits(part)]
+
+    def open_blob(self, path: str | None = None, *, version: int | None = None) -> Any:
+        """The bytes of a blob, as a seekable binary file: of a ``path`` in the table's rows, or that a version added
+        (None: the latest). Raises CallError for a version that added none, UnsafePathError, ObjectNotFoundError,
+        EmptyDatasetError. Cost: for a version as ``snapshot`` and 1 GET; then what is read."""
+        if path is None:
+            path = stream.blob_path(self.table().snapshot(version))
+        store, inside = self._reader.files.find(path)
+        return store.open_input(inside)
+
+    # --------------------------------------------------------------------------------------------------- writing
 
     def write(
         self, data: Any, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
     ) -> Snapshot:
-        """As DeltaTable.write; the first one creates the table."""
+        """Add rows (or, to a table of blobs, bytes) as the version after the latest one, with its author's metadata.
+
+        Unlike ``DeltaTable.append``, which follows concurrent commits, this names its parent: VersionConflictError
+        when another writer takes that version, unless ``retry_count`` lets the commit be made again on top.
+        ``metadata`` is any JSON object, and is kept as given in the commit; None is ``{}``. Options: ``WriteOptions``.
+        The first write creates the table. Raises CallError before any I/O, and as ``append``. Cost: as ``append``, on
+        a local disk 2 HEADs more.
+        """
         is_blob = isinstance(data, _BLOB_TYPES)
-        data = data if is_blob else as_reader(data)
+        data = data if is_blob or self._table is not None else as_reader(data)
         target = self._target(lambda: None if is_blob else StructType.from_arrow(data.schema))
         return stream.write(target, data, metadata, staging.options_of(options))
 
     def stream_write(
         self, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
     ) -> StreamWriter:
-        """As DeltaTable.stream_write; the first commit creates the table."""
+        """A writer of bytes, for a table of blobs; its ``commit`` makes them one version of one row, and the first one
+        creates the table. Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT, or 1 for each part, of the
+        bytes."""
         return StreamWriter(self._target(lambda: None), metadata, staging.options_of(options))
 
     def stream_write_records(
@@ -114,54 +151,75 @@ class Dataset:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
-        """As DeltaTable.stream_write_records; the first one creates the table, for which the dataset must know its
-        ``schema`` where the records do not."""
+        """As ``write``, of records that are pulled one by one: mappings from column names to values, or record batches.
+
+        They become files of about 128 MiB of rows, which is what is held in memory. An iterator is read once: passing
+        it again is a CallError. The first write creates the table, for which the dataset must have a ``schema`` where
+        the records have none. When the iterator or anything else raises, there is no version and the files are removed.
+        Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a table of
+        blobs, SchemaMismatchError.
+        """
         if records is None:
             raise MissingRecordsError("There are no records: None was given. An empty list is a write without rows.")
         checked = staging.options_of(options)
-        if hasattr(records, "__arrow_c_stream__"):
+        if self._table is None and hasattr(records, "__arrow_c_stream__"):
             records = as_reader(records)  # for the columns and for the rows: a stream may be there to be read once
         return stream.write_records(self._target(lambda: _schema_of(records)), records, metadata, checked)
 
-    def _look(self) -> DeltaTable | None:
-        if self._found is None:
+    # --------------------------------------------------------------------------------------------------- staging
+
+    def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
+        """As ``DeltaTable.stage``. Raises EmptyDatasetError before the first write, which decides the columns."""
+        return self.table().stage(data, **options)
+
+    def commit_staged(
+        self,
+        staged: Iterable[StagedFiles],
+        metadata: Mapping[str, Any] | None = None,
+        **options: Unpack[staging.WriteOptions],
+    ) -> Snapshot:
+        """As ``DeltaTable.commit_staged``. Raises EmptyDatasetError before the first write."""
+        return self.table().commit_staged(staged, metadata, **options)
+
+    def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
+        """As ``DeltaTable.discard_staged``. Raises EmptyDatasetError before the first write."""
+        return self.table().discard_staged(staged)
+
+    # ----------------------------------------------------------------------------------------------------- parts
+
+    def _opened(self) -> DeltaTable | None:
+        if self._table is None:
             try:
-                self._found = DeltaTable.open(self._reader.store, environment=self._environment)
+                self._table = DeltaTable.open(self._reader.store, environment=self._environment)
             except TableNotFoundError:
                 return None
-        return self._found
+        return self._table
 
     def _target(self, schema: Callable[[], StructType | None]) -> staging.WriteTarget:
         """Where verbs write; ``schema`` is that of the first write's data, None for bytes."""
-        if self._look() is not None:
-            return self.table().target
+        if self._opened() is not None:
+            return staging.target_of(handle_of(self.table()))
         columns = self._schema or schema()
         properties = self._properties if columns else {**self._properties, staging.BLOBS_PROPERTY: "true"}
         # The same for all transactions of a write: columns may have ids and random names.
-        protocol, metadata = initial_state(
+        state = initial_state(
             columns or stream.BLOB_SCHEMA, self._partition_by, properties, None, None, self._environment
         )
 
         def begin(options: staging.Options) -> Transaction:
-            found = self._look()
-            if found is not None:
-                return found.target.begin(options)
+            table = self._opened()
+            if table is not None:
+                return staging.target_of(handle_of(table)).begin(options)
             environment = options.environment(self._environment, None, self.url)
-            return Transaction(
-                self._reader,
-                committer_of(self._reader.store, environment),
-                environment,
-                None,
-                metadata=metadata,
-                protocol=protocol,
-                on_commit=self._has_begun,
-                is_strict=True,
+            committer = committer_of(self._reader.store, self._environment)
+            return first_transaction(
+                self._reader, committer, environment, state, on_commit=self._created, is_strict=True
             )
 
         return staging.WriteTarget(self._reader.store, begin, lambda: None)
 
-    def _has_begun(self, first: Snapshot) -> None:
-        self._found = DeltaTable(self._reader, self._environment, first)
+    def _created(self, first: Snapshot) -> None:
+        self._table = DeltaTable(handle_on(self._reader, self._environment, first))
 
 
 def _schema_of(records: Records) -> StructType:

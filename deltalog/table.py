@@ -3,51 +3,39 @@
 from __future__ import annotations
 
 import datetime
-import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
 from deltalog.arguments import checked
-from deltalog.catalog.locate import committer_of, open_location
-from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import gone_since, unexpected_version
+from deltalog.catalog.locate import committer_of, handle_on, open_location
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
-from deltalog.errors import CallError, CommitConflictError, TableExistsError, TableNotFoundError, VersionNotFoundError
+from deltalog.errors import CallError, TableNotFoundError
 from deltalog.expressions.tree import Predicate
-from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel, write_checkpoint
-from deltalog.log.cleanup import CleanupReport, clean_up
-from deltalog.log.commit_summary import CommitSummary, summary_of
-from deltalog.log.compaction import write_compaction
+from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
+from deltalog.log.cleanup import CleanupReport
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
 from deltalog.log.loader import load, load_latest
 from deltalog.log.reader import LogReader
-from deltalog.operations import alterations, constraints, protocol_changes
+from deltalog.operations import alterations, constraints, log_files, protocol_changes
 from deltalog.operations.append import append
 from deltalog.operations.contract import staging, stream
-from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import StagedFiles
-from deltalog.operations.contract.stream import StreamWriter
-from deltalog.operations.create import create, initial_state, table_schema
+from deltalog.operations.create import check_is_empty, create, first_transaction, initial_state, table_schema
 from deltalog.operations.delete import delete
-from deltalog.operations.overwrite import overwrite, replace_partitions, replace_where
-from deltalog.operations.properties import set_properties, unset_properties
+from deltalog.operations.overwrite import replacing
+from deltalog.operations.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.operations.restore import RestoreResult, restore
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
-from deltalog.protocol import features
-from deltalog.protocol.paths import commit_path
-from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
+from deltalog.operations.table_handle import TableHandle
+from deltalog.operations.transaction import Transaction, UserMetadata
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms, to_iso
-from deltalog.read.changes import Changes
-from deltalog.read.origin import Read, decoded, origin_in
+from deltalog.read.changes import Changes, changes_between
+from deltalog.read.origin import Read, origin_in
 from deltalog.read.snapshot import Snapshot
-from deltalog.storage.base import FileMeta, real_url
 from deltalog.storage.registry import Location, open_store
 
 if TYPE_CHECKING:
@@ -56,52 +44,33 @@ if TYPE_CHECKING:
 PointInTime = datetime.datetime | int | str
 T = TypeVar("T")
 
-# For how long a handle takes the table to be the one it saw, where looking costs a request.
-_WARM_MS = 10_000
-_COMMITS_AT_ONCE = 256  # commits whose bytes are held together
-_NO_TIME = datetime.timedelta(0)
-# Held while a handle moves from one version to another, and for nothing else.
-_MOVING = threading.Lock()
-
-log = logging.getLogger(__name__)
-
 
 @checked
 class DeltaTable:
     """A Delta table. Threads may share it; each call works on a snapshot of its own.
 
-    Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z;
-    anything else raises InvalidTimestampError.
+    Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z; anything else
+    raises InvalidTimestampError. ``Dataset(table)`` has the verbs of the write contract.
+
+    Members: one for each verb of a table. None has logic of its own: rules are in ``operations``, state in TableHandle.
     """
 
-    def __init__(
-        self,
-        reader: LogReader,
-        environment: Environment | None = None,
-        latest: Snapshot | None = None,
-        committer: Committer | None = None,
-    ) -> None:
-        """Not for users: DeltaTable.open opens a table, DeltaTable.create makes one."""
-        if not isinstance(reader, LogReader) or environment is None or latest is None:
+    def __init__(self, handle: TableHandle, *others: object, **options: object) -> None:
+        """DeltaTable.open opens a table, DeltaTable.create makes one. Raises CallError for arguments of these."""
+        if not isinstance(handle, TableHandle) or others or options:
             raise CallError(
-                f"DeltaTable({reader!r}) does not open a table: call DeltaTable.open(url), or DeltaTable.create(url, "
+                f"DeltaTable({handle!r}) does not open a table: call DeltaTable.open(url), or DeltaTable.create(url, "
                 "schema) for a new one."
             )
-        self._reader = reader
-        self._environment = environment
-        self._committer = committer or committer_of(reader.store, environment)
-        self._latest = latest
-        self._tip: tuple[int, FileMeta] | None = None  # the tip's commit file as it was seen last
-        self._seen_ms = 0  # when the log was last seen to be this table's, where that saves requests
-        self._mark_seen()
+        self._handle = handle
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled with its location and storage options, including any secrets. Unpickling opens the table at its
         latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store that was not
         opened by a URL or a path."""
-        if self._reader.store.branch is not None:
+        if self._handle.reader.store.branch is not None:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
-        return _opened_again, (type(self), self._reader, self._environment)
+        return _opened_again, (type(self), self._handle.reader, self._handle.environment)
 
     def __repr__(self) -> str:
         return f"DeltaTable(url={self.url!r}, version={self.version})"
@@ -129,7 +98,7 @@ class DeltaTable:
         and 1 GET for each commit after it.
         """
         reader = LogReader(open_location(url, **storage_options), allowed_paths)
-        return cls(reader, environment or Environment(), Snapshot(load_latest(reader)))
+        return _opened_again(cls, reader, environment or Environment())
 
     @classmethod
     def exists(cls, url: Location, **storage_options: Any) -> bool:
@@ -173,7 +142,7 @@ class DeltaTable:
         with transaction:
             create(transaction, data)
         assert transaction.committed is not None
-        return cls(transaction.reader, environment or Environment(), transaction.committed)
+        return cls(handle_on(transaction.reader, environment or Environment(), transaction.committed))
 
     @classmethod
     def create_for_blobs(
@@ -188,7 +157,7 @@ class DeltaTable:
     ) -> DeltaTable:
         """Create a table of blobs: a row for each (path, size, sha256), and the bytes below ``_blobs/``.
 
-        ``stream_write`` adds one and ``open_blob`` reads one. Raises and costs as ``create``.
+        ``Dataset.stream_write`` adds one and ``Dataset.open_blob`` reads one. Raises and costs as ``create``.
         """
         return cls.create(
             url,
@@ -217,29 +186,22 @@ class DeltaTable:
 
         Raises TableExistsError now, or at commit when another writer is faster.
         """
-        reader = LogReader(open_store(url, **storage_options))
-        if not reader.list_from().is_empty:
-            raise TableExistsError(
-                f"There is a table at {reader.store.url} already. Open it with DeltaTable.open, or choose another "
-                "location."
-            )
-        environment = environment or Environment()
-        delta_schema = table_schema(schema)
-        protocol, metadata = initial_state(delta_schema, partition_by, properties or {}, name, description, environment)
-        committer = committer_of(reader.store, environment)
-        return Transaction(reader, committer, environment, None, metadata=metadata, protocol=protocol)
+        reader, environment = LogReader(open_store(url, **storage_options)), environment or Environment()
+        check_is_empty(reader)
+        state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
+        return first_transaction(reader, committer_of(reader.store, environment), environment, state)
 
     # ------------------------------------------------------------------------------------------- reading
 
     @property
     def url(self) -> str:
         """The table's root."""
-        return self._reader.store.url
+        return self._handle.url
 
     @property
     def version(self) -> int:
         """The latest version that this handle has seen. Cost: none."""
-        return self._latest.version
+        return self._handle.latest.version
 
     def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> Snapshot:
         """The latest version, a given one, or the one that was current at a point in time.
@@ -253,17 +215,14 @@ class DeltaTable:
         if not (version is None or isinstance(version, int)):
             raise CallError(f"A version is a whole number, not {version!r}. For a point in time use timestamp=.")
         if timestamp is not None:
-            history = LogHistory(self._reader)
-            found = history.version_at(to_epoch_ms(timestamp))
-            if found.version == history.latest.version:
-                return Snapshot(history.latest, is_time_travel=True)
-            return Snapshot(load(self._reader, history.listing, found.version), is_time_travel=True)
-        latest = self._refresh()
+            return Snapshot(LogHistory(self._handle.reader).snapshot_at(to_epoch_ms(timestamp)), is_time_travel=True)
+        latest = self._handle.refresh()
         if version is None:
             return latest
         if version == latest.version:
             return latest.as_time_travel()
-        return Snapshot(load(self._reader, self._reader.list_from(), version), is_time_travel=True)
+        reader = self._handle.reader
+        return Snapshot(load(reader, reader.list_from(), version), is_time_travel=True)
 
     def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> CommitAt:
         """The version that was current at a point in time, with its own time and the clock that counts for it.
@@ -273,21 +232,21 @@ class DeltaTable:
         MissingInCommitTimestampError when the log cannot tell. Cost: 1 LIST, the latest version's ``.crc``, and
         at most ceil(log2 n) + 2 GETs of 4 KiB for n commits.
         """
-        return LogHistory(self._reader).version_at(to_epoch_ms(timestamp), before, after)
+        return LogHistory(self._handle.reader).version_at(to_epoch_ms(timestamp), before, after)
 
     def explain_timestamp(self, timestamp: PointInTime) -> TimestampExplanation:
         """How a point in time is resolved: the clock, the candidates, the answer, its neighbours, the bounds.
 
         print() it, or take to_json(). Cost: as ``version_at`` and a few GETs.
         """
-        return LogHistory(self._reader).explain(to_epoch_ms(timestamp))
+        return LogHistory(self._handle.reader).explain(to_epoch_ms(timestamp))
 
     def history(self, limit: int | None = None) -> list[CommitEntry]:
         """The commits, newest first, with the time that counts for each.
 
         Cost: 1 LIST and 1 GET of 4 KiB for each commit returned.
         """
-        return LogHistory(self._reader, stat=limit is None).entries(limit)
+        return LogHistory(self._handle.reader, stat=limit is None).entries(limit)
 
     def changes(
         self,
@@ -304,20 +263,13 @@ class DeltaTable:
         table property delta.enableChangeDataFeed must have been true in the whole range. Raises VersionNotFoundError,
         TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
-        if (from_version is None) == (from_timestamp is None) or not (to_version is None or to_timestamp is None):
-            raise CallError("Give from_version or from_timestamp, and at most one of to_version and to_timestamp.")
-        history = LogHistory(self._reader)
-        if from_timestamp is not None:
-            from_version = history.first_version_from(to_epoch_ms(from_timestamp))
-        if to_timestamp is not None:
-            to_version = history.version_at(to_epoch_ms(to_timestamp), after="latest").version
-        last = history.latest if to_version is None else load(self._reader, history.listing, to_version)
-        assert from_version is not None
-        between = from_timestamp is not None and to_timestamp is not None and from_version == last.version + 1
-        if from_version > last.version and not between:
-            raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
-        first = load(self._reader, history.listing, from_version)
-        return Changes(Snapshot(first), Snapshot(last), Snapshot(history.latest), history.commit_at)
+        return changes_between(
+            LogHistory(self._handle.reader),
+            from_version,
+            to_version,
+            None if from_timestamp is None else to_epoch_ms(from_timestamp),
+            None if to_timestamp is None else to_epoch_ms(to_timestamp),
+        )
 
     # ------------------------------------------------------------------------------------------- writing
 
@@ -342,48 +294,7 @@ class DeltaTable:
         is for transactions that only move rows to other files, and theirs in any case. None: as the table property
         delta.isolationLevel says, else Serializable.
         """
-        latest = self._refresh()
-        origins = self._own_origins(latest, reads if expected_version is None else ())
-        transaction = Transaction(
-            self._reader,
-            self._committer,
-            self._environment if expected_version is None else self._expecting(expected_version, latest),
-            self._read_at(min((version for version, _ in origins), default=latest.version), latest),
-            isolation_level=isolation_level,
-            on_commit=self._advance,
-            is_strict=expected_version is not None,
-            latest=latest,
-        )
-        for _, where in origins:
-            transaction.declare_read(where)
-        if origins:
-            transaction.check_conflicts()
-        return transaction
-
-    def _own_origins(self, latest: Snapshot, reads: Iterable[Read]) -> list[tuple[int, Predicate | str | None]]:
-        """The versions of this table that were read, as this handle sees them, and under which conditions."""
-        store = self._reader.store
-        return [
-            (origin.version_for(store.branch, store.base_version), where)
-            for origin, where in decoded(reads)
-            if origin.is_of(latest.metadata.id, real_url(store))
-        ]
-
-    def _read_at(self, version: int, latest: Snapshot) -> Snapshot:
-        if version == latest.version:
-            return latest
-        try:
-            return Snapshot(load(self._reader, self._reader.list_from(), version))
-        except VersionNotFoundError as error:
-            raise gone_since(version, latest.version, self.url) from error
-
-    def _expecting(self, version: int, latest: Snapshot) -> Environment:
-        """The environment of a commit that follows this version or none."""
-        if isinstance(version, bool) or not isinstance(version, int):
-            raise CallError(f"expected_version is the version that must be the latest; got {version!r}.")
-        if version != latest.version:
-            raise unexpected_version(version, latest.version, self.url)
-        return replace(self._environment, retry=replace(self._environment.retry, max_attempts=1))
+        return self._handle.transaction(isolation_level, reads, expected_version)
 
     def _following_reads(self, data: Any, expected_version: int | None) -> Transaction:
         """A transaction for rows that may have been read from this table."""
@@ -400,23 +311,7 @@ class DeltaTable:
         The waits between are those of ``RetryPolicy``. Raises what ``work`` raises, and the last conflict. A
         CommitStateUnknownError is not a conflict: nothing is repeated after it.
         """
-        if isinstance(retry_count, bool) or not isinstance(retry_count, int) or retry_count < 0:
-            raise CallError(f"retry_count is a number of repetitions from 0 on; got {retry_count!r}.")
-        conflict: CommitConflictError | None = None
-        for number in range(1, retry_count + 1):
-            try:
-                return work(self)
-            except CommitConflictError as error:
-                if not error.retryable:
-                    raise
-                conflict = error
-                log.info("planning again (%d of %d) after a conflict: %s", number, retry_count, error)
-            except CallError as error:
-                if conflict is None:
-                    raise
-                raise error from conflict
-            self._environment.back_off(number)
-        return work(self)
+        return self._handle.retrying(lambda: work(self), retry_count)
 
     def append(
         self,
@@ -437,86 +332,15 @@ class DeltaTable:
         SchemaMismatchError and as Transaction.commit.
         """
         is_blind = expected_version is None and origin_in(data) is None and not merge_schema and txn is None
-        transaction = self._appending() if is_blind else self._following_reads(data, expected_version)
+        transaction = self._handle.blind_append() if is_blind else self._following_reads(data, expected_version)
         with transaction:
             return append(transaction, data, merge_schema, user_metadata, txn)
-
-    def _appending(self) -> Transaction:
-        """A transaction for new rows only. What others did since this handle saw the table a moment ago shows when the
-        version is taken, so no request is spent to look first."""
-        return Transaction(
-            self._reader,
-            self._committer,
-            self._environment,
-            self._latest if self._is_warm() else self._refresh(),
-            on_commit=self._advance,
-            refresh=self._refresh,
-        )
-
-    def _mark_seen(self) -> None:
-        if self._reader.store.is_remote:
-            self._seen_ms = self._environment.clock_ms()
-
-    def _is_warm(self) -> bool:
-        """Whether requests cost time here and the table was there a moment ago."""
-        if not self._reader.store.is_remote:
-            return False
-        return 0 <= self._environment.clock_ms() - self._seen_ms < _WARM_MS
-
-    # --------------------------------------------------------------------------------- the write contract
-
-    def latest(self) -> Snapshot:
-        """The latest version; ``snapshot(version)`` is another one. Cost: as ``snapshot``."""
-        return self.snapshot()
-
-    def snapshots(self) -> list[CommitSummary]:
-        """What each version added that the log still has the commit of, oldest first. Cost: 1 LIST and 1 GET for each,
-        in parallel where the store does that."""
-        versions = list(self._reader.list_from().commits)
-        some = (versions[start : start + _COMMITS_AT_ONCE] for start in range(0, len(versions), _COMMITS_AT_ONCE))
-        return [summary_of(commit) for each in some for commit in self._reader.commits(each)]
-
-    def write(
-        self, data: Any, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
-    ) -> Snapshot:
-        """Add rows (or, to a table of blobs, bytes) as the version after the latest one, with its author's metadata.
-
-        Unlike ``append``, which follows whatever others commit meanwhile, this names its parent: VersionConflictError
-        when another writer takes that version, unless ``retry_count`` lets the commit be made again on top.
-        ``metadata`` is any JSON object, and is kept as given in the commit; None is ``{}``. Options: ``WriteOptions``.
-        Raises CallError before any I/O, and as ``append``. Cost: as ``append``, on a local disk 2 HEADs more.
-        """
-        return stream.write(self.target, data, metadata, staging.options_of(options))
-
-    def stream_write(
-        self, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
-    ) -> StreamWriter:
-        """A writer of bytes, for a table of blobs; its ``commit`` makes them one version of one row.
-
-        Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT, or 1 for each part, of the bytes.
-        """
-        return StreamWriter(self.target, metadata, staging.options_of(options))
-
-    def stream_write_records(
-        self,
-        records: Records | None,
-        metadata: Mapping[str, Any] | None = None,
-        **options: Unpack[staging.WriteOptions],
-    ) -> Snapshot:
-        """As ``write``, of records that are pulled one by one: mappings from column names to values, or record batches.
-
-        They become files of about 128 MiB of rows, which is what is held in memory. An iterator is read once: passing
-        it again is a CallError. When the iterator or anything else raises, there is no version and the files are
-        removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a table
-        of blobs, SchemaMismatchError.
-        """
-        return stream.write_records(self.target, records, metadata, staging.options_of(options))
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
         """Write rows into files that no version names yet, for ``commit_staged``: any number of threads and processes
         may stage at once. Of the options, ``checksum`` and ``timestamp_column`` matter. Raises as ``append``. Cost: 1
         PUT for each file."""
-        return staging.stage(self.target, data, staging.options_of(options))
+        return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
 
     def commit_staged(
         self,
@@ -531,9 +355,8 @@ class DeltaTable:
         or that error has the version. Raises VersionConflictError, MetadataChangedError where the table has other
         columns now, and as Transaction.commit. Cost: 1 PUT, and 1 GET for each version since they were staged (where
         these are more than a hundred, the live files instead)."""
-        given = list(staged)
-        staging.check_of_table(given, self._latest.metadata, self.url)
-        return staging.commit_staged(self.target, given, metadata, staging.options_of(options))
+        target = staging.target_of(self._handle)
+        return staging.commit_staged(target, list(staged), metadata, staging.options_of(options))
 
     def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
         """Delete files that were staged and will not be committed, best effort; the failures are returned.
@@ -542,40 +365,7 @@ class DeltaTable:
         these objects may yet land: nothing is deleted then. A commit of them that another process, or an open
         transaction over several tables, is about to make is not seen. Cost: 2 HEADs, 1 GET for each version since they
         were staged, 1 DELETE for each file."""
-        return staging.discard_staged(self.target, staged)
-
-    def open_blob(self, path: str | None = None, *, version: int | None = None) -> Any:
-        """The bytes of a blob, as a seekable binary file: of a ``path`` in the table's rows, or that a version added
-        (None: the latest). Raises CallError for a version that added none, UnsafePathError, ObjectNotFoundError. Cost:
-        for a version as ``snapshot`` and 1 GET; then what is read."""
-        if path is None:
-            found = self.snapshot(version)
-            if found.commit_summary.blob is None:
-                raise CallError(f"{self.url}: version {found.version} added no blob. Its rows name those that it has.")
-            path = found.commit_summary.blob.path
-        store, inside = self._reader.files.find(path)
-        return store.open_input(inside)
-
-    @property
-    def target(self) -> staging.WriteTarget:
-        """Where the verbs of the write contract write. Not for users."""
-        return staging.WriteTarget(self._reader.store, self._following, self._forget)
-
-    def _following(self, options: staging.Options) -> Transaction:
-        """A transaction that becomes the version after the latest one, as often as it may try."""
-        known = self._is_warm() and options.expected_parent in (None, self.version)
-        latest = self._latest if known else self._refresh()
-        return Transaction(
-            self._reader,
-            self._committer,
-            options.environment(self._environment, latest.version, self.url),
-            latest,
-            on_commit=self._advance,
-            is_strict=True,
-        )
-
-    def _forget(self) -> None:
-        self._seen_ms = -_WARM_MS
+        return staging.discard_staged(staging.target_of(self._handle), staged)
 
     def overwrite(
         self,
@@ -599,23 +389,15 @@ class DeltaTable:
         is no commit for these two (the result's ``skipped``), unless ``txn`` is to be recorded. Conflicts with changes
         meanwhile of the rows that are replaced.
 
-        If ``data`` is a Scan of this table, or the Arrow data that one returned, commits of others since the version
-        that it read are checked for conflicts too. Data that has lost the schema metadata (pandas, polars and duckdb
-        drop it) does not carry that version: pass it as ``expected_version``, and any other commit since is a
-        VersionConflictError. ``expected_version`` takes precedence over the metadata of ``data``. Rows of a version
-        that the caller named, ``snapshot(version=3)``, are not checked.
+        If ``data`` is a Scan of this table, or the Arrow data that one returned, commits since the version that it read
+        are checked for conflicts too. Data without that schema metadata (pandas, polars and duckdb drop it) needs
+        ``expected_version``, which takes precedence: any other commit since is a VersionConflictError. Rows of a
+        version that the caller named, ``snapshot(version=3)``, are not checked.
         Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
         """
-        if (where is not None) + (partitions is not None) + overwrite_schema > 1:
-            raise CallError("where=, partitions= and overwrite_schema= exclude each other: give at most one.")
-        if partitions not in (None, "dynamic"):
-            raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
+        verb = replacing(data, where, partitions, overwrite_schema, user_metadata, txn)
         with self._following_reads(data, expected_version) as transaction:
-            if where is not None:
-                return replace_where(transaction, data, where, user_metadata, txn)
-            if partitions is not None:
-                return replace_partitions(transaction, data, user_metadata, txn)
-            return overwrite(transaction, data, overwrite_schema, user_metadata, txn)
+            return verb(transaction)
 
     def delete(
         self,
@@ -672,19 +454,13 @@ class DeltaTable:
     def enable_in_commit_timestamps(self) -> CommitResult:
         """Turn in-commit timestamps on from the next commit on, with the enablement pair where older commits
         have none. No commit is made when they are on already (the result's ``skipped`` is true)."""
-        return self._switch_in_commit_timestamps(True)
+        with self.transaction() as transaction:
+            return switch_in_commit_timestamps(transaction, True)
 
     def disable_in_commit_timestamps(self) -> CommitResult:
         """Turn in-commit timestamps off and remove the enablement pair in the same commit."""
-        return self._switch_in_commit_timestamps(False)
-
-    def _switch_in_commit_timestamps(self, on: bool) -> CommitResult:
         with self.transaction() as transaction:
-            assert transaction.snapshot is not None
-            if transaction.snapshot.in_commit_timestamps_enabled == on:
-                return skipped(transaction)
-            properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true" if on else "false"}
-            return set_properties(transaction, properties, None)
+            return switch_in_commit_timestamps(transaction, False)
 
     def add_columns(self, columns: alterations.NewColumns, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.
@@ -822,16 +598,7 @@ class DeltaTable:
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: the whole state is read and written once, some
         hundred thousand files at a time.
         """
-        snapshot = self._writable()
-        environment = self._environment
-        written = write_checkpoint(
-            snapshot.log,
-            environment.clock_ms(),
-            new_uuid=environment.new_uuid,
-            top_level=top_level,
-            sidecar_rows=sidecar_rows,
-        )
-        self._advance(Snapshot(snapshot.log.rebased_on(written)))
+        log_files.checkpoint(self._handle, top_level, sidecar_rows)
 
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
         """Write a log compaction file: a run of commits as one file, which readers may read in their place.
@@ -840,15 +607,7 @@ class DeltaTable:
         None where these are less than two. Raises CallError for a range that is none, MissingVersionError where its
         commits are gone, UnsupportedFeatureError, StoreError. Cost: as ``snapshot``, 1 GET for each commit, 1 PUT.
         """
-        snapshot = self._writable()
-        start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
-        end = snapshot.version if to_version is None else to_version
-        if from_version is None and to_version is None and end <= start:
-            return None
-        if end > snapshot.version:
-            raise CallError(f"{self.url} has no version {end} yet; its latest is {snapshot.version}.")
-        compaction = write_compaction(self._reader, start, end)
-        return compaction.start, compaction.end
+        return log_files.compact(self._handle, from_version, to_version)
 
     def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
         """Delete the files of the log that no version within the retention needs; with ``dry_run`` only say which.
@@ -859,54 +618,13 @@ class DeltaTable:
         after a checkpoint that a commit has written, unless delta.enableExpiredLogCleanup is false. Raises CallError,
         UnsupportedFeatureError, MissingInCommitTimestampError, StoreError. Cost: docs/log-files.md.
         """
-        if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
-            raise CallError(f"retention is a datetime.timedelta from 0 on, as timedelta(days=7); got {retention!r}.")
-        retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
-        return clean_up(self._reader, self._environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)
+        return log_files.delete_expired(self._handle, dry_run, retention)
 
-    # ------------------------------------------------------------------------------------------- the tip
 
-    @property
-    def seen(self) -> Snapshot:
-        """The latest version that this handle has seen, whatever came since. Cost: none."""
-        return self._latest
-
-    def _writable(self) -> Snapshot:
-        """The latest version, of a table that deltalog can write. Raises UnsupportedFeatureError."""
-        snapshot = self._refresh()
-        features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
-        return snapshot
-
-    def _refresh(self) -> Snapshot:
-        """The latest version. Cost: 2 HEADs when nothing is new: versions are contiguous, so the absence of the
-        next one proves it, unless the table was removed or made anew, which the absence of ours shows."""
-        latest = self._latest
-        store = self._reader.store
-        if store.head(commit_path(latest.version + 1)) is None:
-            tip = store.head(commit_path(latest.version))
-            if tip is not None and self._tip in (None, (latest.version, tip)):
-                self._tip = (latest.version, tip)
-                self._mark_seen()
-                return latest
-        fresh = Snapshot(load_latest(self._reader))
-        with _MOVING:
-            # Where another thread has moved the handle meanwhile, only a later version moves it on.
-            if self._latest is latest or fresh.version > self._latest.version:
-                self._latest, self._tip = fresh, None
-        self._mark_seen()
-        return fresh
-
-    def advance(self, snapshot: Snapshot) -> None:
-        """Take note of a version that is known to be the table's, read by this handle's reader. Not for users."""
-        self._advance(snapshot)
-
-    def _advance(self, snapshot: Snapshot) -> None:
-        with _MOVING:
-            if snapshot.version < self._latest.version:
-                return
-            self._latest, self._tip = snapshot, None
-        self._mark_seen()
+def handle_of(table: DeltaTable) -> TableHandle:
+    """The state behind a table."""
+    return table._handle
 
 
 def _opened_again(cls: type[DeltaTable], reader: LogReader, environment: Environment) -> DeltaTable:
-    return cls(reader, environment, Snapshot(load_latest(reader)))
+    return cls(handle_on(reader, environment, Snapshot(load_latest(reader))))

@@ -81,7 +81,7 @@ def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
             "of the table that was read."
         )
     markers = [(at, *each) for at, each in decoded if each is not None and each != _CONTROL]
-    snapshot = table.seen
+    snapshot = table.snapshot()
     reads = [(origin, plan.condition_on(at, snapshot)) for at, _, origin in markers if origin is not None]
     if not any(url == table.url for _, url, _ in markers) and plan.has_other_files([at for at, *_ in markers]):
         _check_files(df, table)

@@ -12,6 +12,9 @@ from deltalog.catalog.store import ManagedStore
 from deltalog.commit.committer import Committer, FileSystemCommitter
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
+from deltalog.log.reader import LogReader
+from deltalog.operations.table_handle import TableHandle
+from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store
 
@@ -67,6 +70,12 @@ def committer_of(store: LogStore, environment: Environment) -> Committer:
     if isinstance(store, ManagedStore):
         return CatalogCommitter(store, environment.new_uuid)
     return FileSystemCommitter(store)
+
+
+def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> TableHandle:
+    """The state of a handle on the table of a reader, which is not part of a transaction over several tables.
+    Cost: none."""
+    return TableHandle(reader, committer_of(reader.store, environment), environment, latest)
 
 
 def is_address(url: object) -> TypeGuard[str]:

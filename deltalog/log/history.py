@@ -95,6 +95,12 @@ class LogHistory:
         check_range(timestamp_ms, found, self.timeline.versions[-1], self.bounds, before, after, table)
         return found
 
+    def snapshot_at(self, timestamp_ms: int) -> LogSnapshot:
+        """The version that was current at a point in time. Raises and costs as ``version_at``, and 1 GET for each log
+        file of the version."""
+        version = self.version_at(timestamp_ms).version
+        return self.latest if version == self.latest.version else load(self.reader, self.listing, version)
+
     def first_version_from(self, timestamp_ms: int) -> int:
         """The first version at or after an instant. Raises TimestampOutOfRangeError after the last commit."""
         found = self.version_at(timestamp_ms, before="earliest", after="latest")

@@ -7,9 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.commit.committer import Committer
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
-from deltalog.errors import CallError
+from deltalog.errors import CallError, TableExistsError
+from deltalog.log.reader import LogReader
 from deltalog.operations import writes
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, features, metadata_update
@@ -58,6 +60,22 @@ def table_schema(schema: object) -> StructType:
         f"The columns of a table are a pyarrow Schema or a StructType, not {type(schema).__name__}: for example "
         'pa.schema([("id", pa.int64())]).'
     )
+
+
+def check_is_empty(reader: LogReader) -> None:
+    """Raises TableExistsError where a log is. Cost: 1 LIST."""
+    if not reader.list_from().is_empty:
+        raise TableExistsError(
+            f"There is a table at {reader.store.url} already. Open it with DeltaTable.open, or choose another location."
+        )
+
+
+def first_transaction(
+    reader: LogReader, committer: Committer, environment: Environment, state: tuple[Protocol, Metadata], **more: Any
+) -> Transaction:
+    """A transaction whose commit is version 0, with this protocol and metadata."""
+    protocol, metadata = state
+    return Transaction(reader, committer, environment, None, metadata=metadata, protocol=protocol, **more)
 
 
 def create(transaction: Transaction, data: Any) -> CommitResult:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 from deltalog.commit_result import CommitResult
+from deltalog.errors import CallError
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import rewrite, writes
@@ -14,6 +16,26 @@ from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol.schema import StructType
 
 _REPLACE_METRICS = ("numRemovedFiles", "numRemovedBytes", "numCopiedRows", "numDeletedRows")
+
+
+def replacing(
+    data: Any,
+    where: Predicate | str | None,
+    partitions: Literal["dynamic"] | None,
+    overwrite_schema: bool,
+    user_metadata: UserMetadata,
+    txn: tuple[str, int] | None,
+) -> Callable[[Transaction], CommitResult]:
+    """The one of these verbs that the arguments of ``DeltaTable.overwrite`` select. Raises CallError."""
+    if (where is not None) + (partitions is not None) + overwrite_schema > 1:
+        raise CallError("where=, partitions= and overwrite_schema= exclude each other: give at most one.")
+    if partitions not in (None, "dynamic"):
+        raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
+    if where is not None:
+        return lambda transaction: replace_where(transaction, data, where, user_metadata, txn)
+    if partitions is not None:
+        return lambda transaction: replace_partitions(transaction, data, user_metadata, txn)
+    return lambda transaction: overwrite(transaction, data, overwrite_schema, user_metadata, txn)
 
 
 def overwrite(

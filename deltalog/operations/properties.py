@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from deltalog.commit_result import CommitResult
-from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 
 
 def set_properties(
@@ -23,3 +24,11 @@ def unset_properties(transaction: Transaction, keys: Sequence[str], user_metadat
     transaction.unset_properties(keys)
     parameters = {"properties": canonical_json(list(keys)), "ifExists": "true"}
     return transaction.commit("UNSET TBLPROPERTIES", parameters, user_metadata=user_metadata)
+
+
+def switch_in_commit_timestamps(transaction: Transaction, on: bool) -> CommitResult:
+    """Commit that in-commit timestamps are on, or off, from now on."""
+    assert transaction.snapshot is not None
+    if transaction.snapshot.in_commit_timestamps_enabled == on:
+        return skipped(transaction)
+    return set_properties(transaction, {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true" if on else "false"}, None)

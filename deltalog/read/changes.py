@@ -15,6 +15,8 @@ from pyroaring import BitMap64
 
 from deltalog.arguments import checked
 from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, SchemaMismatchError
+from deltalog.log.history import LogHistory
+from deltalog.log.loader import load
 from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.protocol import column_mapping, read_compatibility
@@ -85,6 +87,31 @@ def _is_merge_without_effect(commit: CommitActions) -> bool:
     metrics = info.body.get("operationMetrics")
     counts = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
     return isinstance(metrics, dict) and all(metrics.get(name) == "0" for name in counts)
+
+
+def changes_between(
+    history: LogHistory,
+    from_version: int | None,
+    to_version: int | None,
+    from_timestamp_ms: int | None,
+    to_timestamp_ms: int | None,
+) -> Changes:
+    """The changes of a range whose ends are given as versions or as times; see ``DeltaTable.changes``."""
+    both_from = (from_version is None) == (from_timestamp_ms is None)
+    if both_from or not (to_version is None or to_timestamp_ms is None):
+        raise CallError("Give from_version or from_timestamp, and at most one of to_version and to_timestamp.")
+    if from_timestamp_ms is not None:
+        from_version = history.first_version_from(from_timestamp_ms)
+    if to_timestamp_ms is not None:
+        to_version = history.version_at(to_timestamp_ms, after="latest").version
+    reader = history.reader
+    last = history.latest if to_version is None else load(reader, history.listing, to_version)
+    assert from_version is not None
+    is_between_commits = None not in (from_timestamp_ms, to_timestamp_ms) and from_version == last.version + 1
+    if from_version > last.version and not is_between_commits:
+        raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
+    first = load(reader, history.listing, from_version)
+    return Changes(Snapshot(first), Snapshot(last), Snapshot(history.latest), history.commit_at)
 
 
 @checked

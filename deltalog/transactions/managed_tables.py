@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.locate import handle_on
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
 from deltalog.catalog.store import AdoptedStore, ManagedStore
@@ -25,6 +26,7 @@ from deltalog.errors import (
 )
 from deltalog.log.loader import UnreadSnapshot, load_latest
 from deltalog.log.reader import LogReader
+from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import canonical_url
@@ -47,7 +49,7 @@ class ManagedTables:
         self.coordinator = coordinator
         self._environment = environment
         self._storage_options = storage_options
-        self._handles: dict[str, DeltaTable] = {}
+        self._handles: dict[str, TableHandle] = {}
         self._marks: dict[str, KnownMarks] = {}
         self._places: set[str] = set()
         self._lock = threading.Lock()
@@ -149,9 +151,9 @@ class ManagedTables:
             # Where it cannot be dropped at this version, what is new came through the catalog since.
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
                 with standing(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
-                    return self.handle(record)
+                    return self.table(record)
                 reader = LogReader(self.store(record))
-                return self._kept(record, reader, Snapshot(UnreadSnapshot(reader, version)))
+                return DeltaTable(self._kept(record, reader, Snapshot(UnreadSnapshot(reader, version))))
         raise ConcurrentModificationError(
             f"{table.url} was committed to each time it was to be registered in {self.coordinator.url}. It is not "
             "there: register it again."
@@ -193,9 +195,13 @@ class ManagedTables:
             raise EntityNotFoundError(f"The catalog {self.coordinator.url} has no table {full}.")
         return record
 
-    def handle(self, record: TableRecord) -> DeltaTable:
-        """The table through the catalog, each commit by itself. Cost: the first time as ``DeltaTable.open`` and 2 calls
-        of the coordinator; then none."""
+    def table(self, record: TableRecord) -> DeltaTable:
+        """The table through the catalog, each commit by itself. Cost: as ``handle``."""
+        return DeltaTable(self.handle(record))
+
+    def handle(self, record: TableRecord) -> TableHandle:
+        """The state of a table, which all handles on it in this process share. Cost: the first time as
+        ``DeltaTable.open`` and 2 calls of the coordinator; then none."""
         with self._lock:
             known = self._handles.get(record.table_id)
         if known is not None:
@@ -203,8 +209,8 @@ class ManagedTables:
         reader = LogReader(self.store(record))
         return self._kept(record, reader, Snapshot(load_latest(reader)))
 
-    def _kept(self, record: TableRecord, reader: LogReader, latest: Snapshot) -> DeltaTable:
-        handle = DeltaTable(reader, self._environment, latest)
+    def _kept(self, record: TableRecord, reader: LogReader, latest: Snapshot) -> TableHandle:
+        handle = handle_on(reader, self._environment, latest)
         with self._lock:
             return self._handles.setdefault(record.table_id, handle)
 
@@ -239,9 +245,9 @@ class ManagedTables:
         """See ``TransactionManager.consistent_cut``. ``latest``: versions, by table id, beyond which nothing counts."""
         if record.table_id not in latest:
             raise EntityNotFoundError(f"{record.name} was dropped from the catalog {self.coordinator.url} meanwhile.")
-        handle = self.handle(record)
-        version = min(handle.version_at(timestamp, after="latest").version, latest[record.table_id])
-        part, parts = place_in_transaction(handle.snapshot().reader.commit_info(version))
+        table = self.table(record)
+        version = min(table.version_at(timestamp, after="latest").version, latest[record.table_id])
+        part, parts = place_in_transaction(table.snapshot().reader.commit_info(version))
         # The last commits of a transaction have one time in all tables; what it did before that is not yet all of it.
         return version if part == parts else version - part
 

@@ -181,7 +181,7 @@ class TransactionManager:
 
         Cost: as ``DeltaTable.open`` and 2 calls of the coordinator the first time, then 1 call.
         """
-        return self._tables.handle(self._tables.record(name))
+        return self._tables.table(self._tables.record(name))
 
     def publish(self, name: str) -> int:
         """Copy ratified commits of a table to its log, in order; their number. Writers do so after each commit.
@@ -384,7 +384,7 @@ class TransactionManager:
         """
         if transaction_id is None:
             record = self._tables.record(name)
-            return table_objects.update(self._tables.handle(record), record, operations)
+            return table_objects.update(self._tables.table(record), record, operations)
         self._allowed(transaction_id, Call.WRITE)
         record = self._tables.record(name)
         transaction = self.transaction(transaction_id)
@@ -412,7 +412,7 @@ class TransactionManager:
         if transaction_id is not None and timestamp is not None:
             raise CallError("Give a transaction or a timestamp, not both.")
         record = self._tables.record(name)
-        table = self._tables.handle(record) if transaction_id is None else self.transaction(transaction_id).table(name)
+        table = self._tables.table(record) if transaction_id is None else self.transaction(transaction_id).table(name)
         listing = _listing(record.table_id, transaction_id, where)
         version, start = None, 0
         if next_token is not None:

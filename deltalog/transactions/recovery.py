@@ -338,7 +338,7 @@ class _Cleaner:
                     )
                 elif key.startswith(objects):
                     named.add(key.removeprefix(objects))
-        snapshot = self._tables.handle(table).snapshot()
+        snapshot = self._tables.handle(table).refresh()
         files = snapshot.reader.files
         return _InUse(_paths(files, _named(snapshot)), _paths(files, added), named)
 

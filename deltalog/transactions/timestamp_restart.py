@@ -35,7 +35,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
     for number in range(_TRIES):
         environment.back_off(number)
         tables.publish(record)  # the times of their files count from now on
-        snapshot = tables.handle(record).snapshot()
+        snapshot = tables.handle(record).refresh()
         attempt = _attempt(snapshot, store, environment)
         assert attempt.in_commit_timestamp_ms is not None
         coordinator.check_time(record.url, attempt.in_commit_timestamp_ms)

@@ -29,6 +29,7 @@ from deltalog.errors import (
 )
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
+from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
@@ -164,9 +165,8 @@ class ManagedTransaction:
             raise EntityNotFoundError(
                 f"{table.name} came to the catalog after the instant that transaction {self.id} reads. Start another."
             )
-        handle = self._tables.handle(table)
-        seen = handle.seen  # once: other threads may move it
-        snapshot = seen if seen.version == pin else handle.snapshot(version=pin)
+        latest = self._tables.handle(table).latest  # read once: other threads may advance the handle
+        snapshot = latest if latest.version == pin else self._tables.table(table).snapshot(version=pin)
         store = BranchStore(self._tables.store(table, pin), pin, self.id)
         serializable = record.isolation is Isolation.SERIALIZABLE
         keep = functools.partial(self._keep, table.table_id, self._tables.plain_store(table.url))
@@ -179,8 +179,8 @@ class ManagedTransaction:
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
         reader = LogReader(store)
         latest = Snapshot(load_latest(reader) if branch.prepared else snapshot.log.through(reader))
-        own = DeltaTable(reader, self._ledger.environment, latest, BranchCommitter(branch, keep))
-        return own, CommitTarget(branch, snapshot.reader, self._tables.store(table))
+        handle = TableHandle(reader, BranchCommitter(branch, keep), self._ledger.environment, latest)
+        return DeltaTable(handle), CommitTarget(branch, snapshot.reader, self._tables.store(table))
 
     def _pins(self, record: TransactionRecord) -> Mapping[str, int]:
         """The version of every table at the instant that this transaction reads, which is that of its first read."""

@@ -42,7 +42,7 @@ def rivals(store: LogStore, count: int) -> FaultyStore:
 
 
 def is_linear(table: DeltaTable) -> bool:
-    summaries = table.snapshots()
+    summaries = Dataset(table).snapshots()
     numbers = [summary.version for summary in summaries]
     times = [summary.created_ms or 0 for summary in summaries]
     parents = [summary.parent for summary in summaries]
@@ -66,9 +66,9 @@ def test_a_version_that_another_writer_took_is_a_conflict(any_store: LogStore, v
     table = DeltaTable.open(rivals(any_store, 1), environment=environment())
     with pytest.raises(VersionConflictError) as caught:
         if verb == "write":
-            table.write(rows(1))
+            Dataset(table).write(rows(1))
         elif verb == "records":
-            table.stream_write_records([{"id": 1}])
+            Dataset(table).stream_write_records([{"id": 1}])
         else:
             table.commit_staged([table.stage(rows(1))])
     assert isinstance(caught.value, CommitConflictError)
@@ -83,9 +83,9 @@ def test_a_version_that_another_writer_took_is_a_conflict(any_store: LogStore, v
 def test_look_at_the_latest_version_and_write_again(place: MemoryStore) -> None:
     table = DeltaTable.open(rivals(place, 1), environment=environment())
     with pytest.raises(VersionConflictError):
-        table.write(rows(1))
-    assert table.latest().version == 1
-    assert table.write(rows(1), expected_parent=1).version == 2
+        Dataset(table).write(rows(1))
+    assert table.snapshot().version == 1
+    assert Dataset(table).write(rows(1), expected_parent=1).version == 2
     assert ids(table) == [1, 100] and is_linear(table)
 
 
@@ -98,8 +98,8 @@ def test_a_handle_that_lost_looks_again_even_where_looking_costs_a_request() -> 
     table = DeltaTable.create(store, SCHEMA, environment=environment(clock))
     DeltaTable.open(store, environment=environment(clock)).append(rows(100))
     with pytest.raises(VersionConflictError):
-        table.write(rows(1))
-    assert table.write(rows(2)).version == 2 and ids(table) == [2, 100]
+        Dataset(table).write(rows(1))
+    assert Dataset(table).write(rows(2)).version == 2 and ids(table) == [2, 100]
 
 
 def test_an_expected_parent_that_is_not_the_latest_is_a_conflict_before_data_is_written(place: MemoryStore) -> None:
@@ -108,10 +108,10 @@ def test_an_expected_parent_that_is_not_the_latest_is_a_conflict_before_data_is_
     table = DeltaTable.open(store, environment=environment())
     for parent in (0, 2):
         with store.counted() as calls, pytest.raises(VersionConflictError) as caught:
-            table.write(rows(2), expected_parent=parent)
+            Dataset(table).write(rows(2), expected_parent=parent)
         assert caught.value.expected_parent == parent and caught.value.winning_version == 1
         assert {method for method, _ in calls} == {"head"}
-    assert table.write(rows(2), expected_parent=1).commit_summary.parent == 1
+    assert Dataset(table).write(rows(2), expected_parent=1).commit_summary.parent == 1
 
 
 def test_an_expected_parent_that_is_gone_by_the_time_of_the_commit_is_a_conflict(place: MemoryStore) -> None:
@@ -122,14 +122,14 @@ def test_an_expected_parent_that_is_gone_by_the_time_of_the_commit_is_a_conflict
         appended(place, 100)()
 
     with pytest.raises(VersionConflictError):
-        table.stream_write_records(interrupted(), expected_parent=0)
+        Dataset(table).stream_write_records(interrupted(), expected_parent=0)
     assert ids(table) == [100]
 
 
 def test_alone_nobody_ever_conflicts(table: DeltaTable) -> None:
     for number in range(25):
-        table.write(rows(number), expected_parent=number)
-    assert is_linear(table) and len(table.snapshots()) == 26
+        Dataset(table).write(rows(number), expected_parent=number)
+    assert is_linear(table) and len(Dataset(table).snapshots()) == 26
 
 
 def test_append_follows_what_others_commit(place: MemoryStore) -> None:
@@ -148,7 +148,7 @@ def waiting(sleeps: list[float], draw: float = 1.0, **changes: Any) -> Any:
 def test_nothing_is_retried_unless_asked_for(place: MemoryStore) -> None:
     sleeps: list[float] = []
     with pytest.raises(VersionConflictError):
-        DeltaTable.open(rivals(place, 1), environment=waiting(sleeps)).write(rows(1))
+        Dataset(DeltaTable.open(rivals(place, 1), environment=waiting(sleeps))).write(rows(1))
     assert sleeps == []
 
 
@@ -156,7 +156,7 @@ def test_a_retry_writes_no_data_again_and_names_the_new_parent(place: MemoryStor
     store = CountingStore(place)
     table = DeltaTable.open(rivals_on(store, place, 5), environment=environment())
     with store.counted() as calls:
-        snapshot = table.write(rows(1), {"kept": True}, retry_count=5)
+        snapshot = Dataset(table).write(rows(1), {"kept": True}, retry_count=5)
     assert (snapshot.version, snapshot.commit_summary.parent, snapshot.commit_summary.metadata) == (
         6,
         5,
@@ -183,7 +183,7 @@ def test_a_retry_keeps_the_id_of_the_transaction_and_the_time_grows(place: Memor
     store = Watched("memory://watched")
     DeltaTable.create(store, SCHEMA, properties=ICT, environment=environment())
     table = DeltaTable.open(rivals_on(store, store, 2), environment=environment())
-    snapshot = table.write(rows(1), {"mine": True}, retry_count=2)
+    snapshot = Dataset(table).write(rows(1), {"mine": True}, retry_count=2)
     assert len(sent) == 3 and len({txn_id for txn_id, _ in sent}) == 1
     assert [ict for _, ict in sent] == sorted({ict for _, ict in sent})
     assert snapshot.commit_summary.txn_id == sent[0][0] and snapshot.commit_summary.created_ms == sent[-1][1]
@@ -206,7 +206,7 @@ def test_waits_grow_to_their_limit_with_a_share_of_chance(
 ) -> None:
     sleeps: list[float] = []
     table = DeltaTable.open(rivals(place, 4), environment=waiting(sleeps, draw))
-    table.write(rows(1), retry_count=4, **options)
+    Dataset(table).write(rows(1), retry_count=4, **options)
     assert sleeps == pytest.approx(waits)
 
 
@@ -215,7 +215,7 @@ def test_when_retries_are_exhausted_it_is_the_same_conflict(place: MemoryStore, 
     store = CountingStore(place)
     table = DeltaTable.open(rivals_on(store, place, 10), environment=environment())
     with store.counted() as calls, pytest.raises(VersionConflictError) as caught:
-        table.write(rows(1), retry_count=retry_count)
+        Dataset(table).write(rows(1), retry_count=retry_count)
     assert calls.of("put_if_absent") == retry_count + 1
     assert caught.value.winning_version == retry_count + 1
     assert 1 not in ids(DeltaTable.open(place))
@@ -224,10 +224,10 @@ def test_when_retries_are_exhausted_it_is_the_same_conflict(place: MemoryStore, 
 def test_an_expected_parent_that_is_old_takes_one_retry(place: MemoryStore) -> None:
     appended(place, 100)()
     table = DeltaTable.open(place, environment=environment())
-    assert table.write(rows(1), expected_parent=0, retry_count=1).commit_summary.parent == 1
+    assert Dataset(table).write(rows(1), expected_parent=0, retry_count=1).commit_summary.parent == 1
     table = DeltaTable.open(rivals(place, 1), environment=environment())
     with pytest.raises(VersionConflictError):
-        table.write(rows(2), expected_parent=0, retry_count=1)
+        Dataset(table).write(rows(2), expected_parent=0, retry_count=1)
 
 
 def test_no_retry_makes_good_what_another_writer_changed_of_the_table(place: MemoryStore) -> None:
@@ -237,7 +237,7 @@ def test_no_retry_makes_good_what_another_writer_changed_of_the_table(place: Mem
     DeltaTable.open(place, environment=environment()).add_constraint("small", "id < 1000")
     table = DeltaTable.open(overtaken(place, constrain), environment=environment())
     with pytest.raises(MetadataChangedError):
-        table.write(rows(-1), retry_count=5)
+        Dataset(table).write(rows(-1), retry_count=5)
     assert ids(DeltaTable.open(place)) == []
 
 
@@ -279,14 +279,14 @@ def test_processes_that_write_at_once_the_first_version_too_make_one_line(tmp_pa
             done.result()
     table = DeltaTable.open(tmp_path / "table")
     assert ids(table) == sorted(worker * 100 + number for worker in range(3) for number in range(12))
-    assert is_linear(table) and len(table.snapshots()) == 36
+    assert is_linear(table) and len(Dataset(table).snapshots()) == 36
 
 
 def test_blobs_that_are_streamed_at_once_are_a_version_each(store: LogStore) -> None:
     DeltaTable.create_for_blobs(store, properties=ICT)
 
     def stream(worker: int) -> int:
-        with DeltaTable.open(store).stream_write(retry_count=10_000, retry_max_delay_ms=5) as writer:
+        with Dataset(DeltaTable.open(store)).stream_write(retry_count=10_000, retry_max_delay_ms=5) as writer:
             for _ in range(50):
                 writer.write(bytes([worker]) * 100)
             return writer.commit().version
@@ -296,7 +296,7 @@ def test_blobs_that_are_streamed_at_once_are_a_version_each(store: LogStore) -> 
     table = DeltaTable.open(store)
     assert sorted(versions) == [1, 2, 3, 4, 5, 6] and is_linear(table)
     for worker, version in enumerate(versions):
-        assert table.open_blob(version=version).read() == bytes([worker]) * 5000
+        assert Dataset(table).open_blob(version=version).read() == bytes([worker]) * 5000
 
 
 # --------------------------------------------------------------------------------------------------------- staging
@@ -306,7 +306,7 @@ def test_threads_stage_and_one_commit_makes_it_one_version(any_store: LogStore) 
     table = DeltaTable.create(any_store, SCHEMA)
     with ThreadPoolExecutor(8) as threads:
         staged = list(threads.map(lambda number: table.stage(rows(number)), range(16)))
-    assert table.latest().version == 0 and ids(table) == []
+    assert table.snapshot().version == 0 and ids(table) == []
     snapshot = table.commit_staged(staged, {"shards": 16})
     assert (snapshot.version, snapshot.commit_summary.row_count, len(snapshot.commit_summary.files)) == (1, 16, 16)
     assert ids(table) == list(range(16)) and snapshot.commit_summary.metadata == {"shards": 16}
@@ -346,7 +346,7 @@ def test_files_that_were_staged_for_another_table_are_refused(table: DeltaTable)
     staged = DeltaTable.create(memory(), SCHEMA, properties=ICT).stage(rows(1))
     with pytest.raises(CallError, match="another table"):
         table.commit_staged([staged])
-    assert table.latest().version == 0
+    assert table.snapshot().version == 0
 
 
 def test_a_description_that_leads_out_of_the_table_is_refused(table: DeltaTable) -> None:
@@ -354,7 +354,7 @@ def test_a_description_that_leads_out_of_the_table_is_refused(table: DeltaTable)
     assert '"path":"part-' in text
     with pytest.raises(CallError):
         table.commit_staged([StagedFiles.from_json(text.replace('"path":"', '"path":"../'))])
-    assert table.latest().version == 0
+    assert table.snapshot().version == 0
 
 
 def test_after_a_conflict_what_is_staged_is_committed_again_for_one_request(place: MemoryStore) -> None:
@@ -378,7 +378,7 @@ def test_files_staged_twice_are_refused(table: DeltaTable) -> None:
 def test_times_of_all_that_is_staged_are_those_of_the_version(store: LogStore) -> None:
     table = DeltaTable.create(store, pa.schema([("at", pa.timestamp("us", "UTC"))]))
     parts = [[5, 7], [None], [-1]]
-    staged = [table.stage(pa.table({"at": part}, schema=table.latest().schema.to_arrow()), timestamp_column="at")
+    staged = [table.stage(pa.table({"at": part}, schema=table.snapshot().schema.to_arrow()), timestamp_column="at")
               for part in parts]  # fmt: skip
     summary = table.commit_staged(staged).commit_summary
     assert (summary.min_timestamp_us, summary.max_timestamp_us, summary.row_count) == (-1, 7, 4)
@@ -432,7 +432,7 @@ def test_inside_a_transaction_over_tables_the_parent_is_strict_too(tmp_path: Pat
     catalog = TransactionManager(str(tmp_path / "catalog.db"))
     catalog.create_table("db.t", str(tmp_path / "t"), pa.schema([("id", pa.int64())]))
     with catalog.transaction() as transaction:
-        transaction.table("db.t").write(pa.table({"id": [1]}))
+        Dataset(transaction.table("db.t")).write(pa.table({"id": [1]}))
         catalog.table("db.t").append(pa.table({"id": [1]}))
         with pytest.raises(TransactionCanceledError) as caught:
             transaction.commit()

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable
+from deltalog import Dataset, DeltaTable
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore
 from tests.support.core import ICT, SCHEMA, Clock, environment, overtaken, rows
@@ -35,7 +35,7 @@ def far(schema: pa.Schema | None, clock: Clock, **options: Any) -> tuple[Countin
 
 
 def streamed(table: DeltaTable) -> None:
-    with table.stream_write() as writer:
+    with Dataset(table).stream_write() as writer:
         for _ in range(100):
             writer.write(b"piece" * 100)
         writer.commit()
@@ -43,11 +43,21 @@ def streamed(table: DeltaTable) -> None:
 
 # The contract allows 4 requests, one more for the comparison with the parent, and for P partitions 2 P + 3.
 WARM: dict[str, tuple[pa.Schema | None, dict[str, Any], Any, int]] = {
-    "write": (SCHEMA, {}, lambda table: table.write(rows(1)), 1),
-    "write to 5 partitions": (SCHEMA, {"partition_by": ["name"]}, lambda table: table.write(rows(*range(5))), 5),
+    "write": (SCHEMA, {}, lambda table: Dataset(table).write(rows(1)), 1),
+    "write to 5 partitions": (
+        SCHEMA,
+        {"partition_by": ["name"]},
+        lambda table: Dataset(table).write(rows(*range(5))),
+        5,
+    ),
     "stream_write": (BLOBS, {}, streamed, 2),
-    "write of bytes": (BLOBS, {}, lambda table: table.write(b"bytes"), 2),
-    "stream_write_records": (SCHEMA, {}, lambda table: table.stream_write_records([{"id": n} for n in range(999)]), 1),
+    "write of bytes": (BLOBS, {}, lambda table: Dataset(table).write(b"bytes"), 2),
+    "stream_write_records": (
+        SCHEMA,
+        {},
+        lambda table: Dataset(table).stream_write_records([{"id": n} for n in range(999)]),
+        1,
+    ),
 }
 
 
@@ -82,7 +92,7 @@ def test_a_race_that_is_lost_costs_one_get_and_one_put() -> None:
     table = DeltaTable.open(mine, environment=environment(clock))
     mine.is_remote = True  # type: ignore[misc]
     with store.counted() as calls:
-        table.write(rows(1), retry_count=1)
+        Dataset(table).write(rows(1), retry_count=1)
     assert (calls.of("open_output"), calls.of("put_if_absent"), calls.of("get")) == (1, 2, 1)
     assert calls.of("list_from") == 0
 
@@ -93,7 +103,7 @@ def test_what_is_asked_does_not_grow_with_the_log() -> None:
     counts = []
     for number in range(25):  # checkpoints at 10 and 20
         with store.counted() as calls:
-            table.write(rows(number))
+            Dataset(table).write(rows(number))
         counts.append(calls.of())
     assert {count for version, count in enumerate(counts, 1) if version % 10} == {3}
 

@@ -93,7 +93,7 @@ def test_the_first_bytes_make_a_table_of_blobs(store: LogStore, by_stream: bool)
         snapshot = dataset.write(b"first")
     assert (snapshot.version, snapshot.commit_summary.row_count) == (0, 1)
     assert dataset.write(b"second").version == 1
-    assert [dataset.table().open_blob(version=version).read() for version in (0, 1)] == [b"first", b"second"]
+    assert [dataset.open_blob(version=version).read() for version in (0, 1)] == [b"first", b"second"]
     with pytest.raises(RowTableRequiredError):
         dataset.write(rows(1))
 
@@ -170,7 +170,7 @@ def test_the_first_write_of_two_is_the_parent_of_the_other(retry_count: int) -> 
         return
     snapshot = dataset.write(rows(2), retry_count=retry_count)
     assert (snapshot.version, snapshot.commit_summary.parent) == (1, 0) and ids(dataset.table()) == [1, 2]
-    assert len(DeltaTable.open(store).snapshots()) == 2
+    assert len(Dataset(DeltaTable.open(store)).snapshots()) == 2
 
 
 def test_bytes_that_were_sent_before_another_writer_was_first_are_not_sent_again() -> None:
@@ -178,7 +178,10 @@ def test_bytes_that_were_sent_before_another_writer_was_first_are_not_sent_again
     mine = CountingStore(overtaken(store, lambda: Dataset(store, environment=environment()).write(b"theirs")))
     snapshot = Dataset(mine, environment=environment()).write(b"mine", retry_count=1)
     assert (snapshot.version, snapshot.commit_summary.parent) == (1, 0)
-    assert [DeltaTable.open(store).open_blob(version=version).read() for version in (0, 1)] == [b"theirs", b"mine"]
+    assert [Dataset(DeltaTable.open(store)).open_blob(version=version).read() for version in (0, 1)] == [
+        b"theirs",
+        b"mine",
+    ]
     sent = [path for method, path in mine.calls.elements() if method == "open_output" and path.startswith("_blobs/")]
     assert len(sent) == 1
 
@@ -207,9 +210,9 @@ def test_a_version_is_there_when_its_commit_file_is(fault: Fault | None) -> None
     table = DeltaTable.open(FaultyStore(store, decide, before=look))
     if fault:
         with pytest.raises(StoreError):
-            table.write(rows(1))
+            Dataset(table).write(rows(1))
     else:
-        assert table.write(rows(1)).version == 1
+        assert Dataset(table).write(rows(1)).version == 1
     look(type("After", (), {"method": "put_if_absent"}))
     assert seen == [(False, 0), (False, 0), (fault is None, int(fault is None))]
 

@@ -17,6 +17,7 @@ from deltalog import (
     CallError,
     CommitStateUnknownError,
     ConstraintViolationError,
+    Dataset,
     DeltaTable,
     LogStore,
     MissingRecordsError,
@@ -44,7 +45,7 @@ def data_files(store: LogStore) -> list[str]:
 
 def test_all_records_are_one_version(any_store: LogStore) -> None:
     table = DeltaTable.create(any_store, SCHEMA)
-    snapshot = table.stream_write_records(records(20_000), {"from": "stream"})
+    snapshot = Dataset(table).stream_write_records(records(20_000), {"from": "stream"})
     summary = snapshot.commit_summary
     assert (snapshot.version, summary.parent, summary.row_count) == (1, 0, 20_000)
     assert summary.metadata == {"from": "stream"}
@@ -52,23 +53,23 @@ def test_all_records_are_one_version(any_store: LogStore) -> None:
 
 
 def test_no_metadata_is_empty_metadata(table: DeltaTable, store: LogStore) -> None:
-    table.stream_write_records(records(1))
+    Dataset(table).stream_write_records(records(1))
     assert info(store, 1)["deltalog"]["metadata"] == {}
 
 
 def test_no_iterator_is_an_error_and_no_records_are_none(table: DeltaTable) -> None:
     for each in (table, DeltaTable.create_for_blobs(memory())):
         with pytest.raises(MissingRecordsError):
-            each.stream_write_records(None)
-    assert table.latest().version == 0
-    assert table.stream_write_records([]).commit_summary.row_count == 0
+            Dataset(each).stream_write_records(None)
+    assert table.snapshot().version == 0
+    assert Dataset(table).stream_write_records([]).commit_summary.row_count == 0
 
 
 @pytest.mark.parametrize("given", [3, "text", [1], [["id", 1]], [None]], ids=str)
 def test_what_is_no_stream_of_records_is_refused(table: DeltaTable, store: LogStore, given: Any) -> None:
     with pytest.raises(CallError):
-        table.stream_write_records(given)
-    assert table.latest().version == 0 and data_files(store) == []
+        Dataset(table).stream_write_records(given)
+    assert table.snapshot().version == 0 and data_files(store) == []
 
 
 def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +92,13 @@ def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch:
             pulled += 1
             yield record
 
-    summary = table.stream_write_records(counted()).commit_summary
+    summary = Dataset(table).stream_write_records(counted()).commit_summary
     assert summary.row_count == pulled == 100_000 and len(summary.files) > 10
     assert max(ahead) <= 1  # the record that showed that a batch is full
 
 
 def test_a_table_of_blobs_has_no_form_for_records(blobs: DeltaTable) -> None:
-    for call in (lambda: blobs.stream_write_records(records(1)), lambda: blobs.stage(rows(1))):
+    for call in (lambda: Dataset(blobs).stream_write_records(records(1)), lambda: blobs.stage(rows(1))):
         with pytest.raises(RowTableRequiredError, match="stream_write"):
             call()
 
@@ -106,7 +107,7 @@ def test_a_partitioned_table_is_refused_before_a_record_is_taken(store: LogStore
     table = DeltaTable.create(store, SCHEMA, partition_by=["name"])
     stream = records(1)
     with pytest.raises(UnpartitionedTableRequiredError, match="name"):
-        table.stream_write_records(stream)
+        Dataset(table).stream_write_records(stream)
     assert next(stream)["id"] == 0 and data_files(store) == []
 
 
@@ -117,7 +118,7 @@ def test_each_file_is_written_once_to_a_new_path(monkeypatch: pytest.MonkeyPatch
     paths: list[str] = []
     for _ in range(2):
         with store.counted() as calls:
-            files = table.stream_write_records(records(10_000)).commit_summary.files
+            files = Dataset(table).stream_write_records(records(10_000)).commit_summary.files
         written = {path: count for (method, path), count in calls.items() if method == "open_output"}
         assert written == dict.fromkeys([file.path for file in files], 1) and len(files) > 1
         assert calls.of("delete") == 0
@@ -141,7 +142,7 @@ def test_an_iterator_that_raises_leaves_nothing(
         raise Broken
 
     with pytest.raises(Broken):
-        table.stream_write_records(breaking())
+        Dataset(table).stream_write_records(breaking())
     assert DeltaTable.open(any_store).version == 0 and data_files(any_store) == []
 
 
@@ -161,8 +162,8 @@ def test_a_record_that_cannot_be_encoded_leaves_nothing(
     monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     record, error = UNFIT[name]
     with pytest.raises(error):
-        table.stream_write_records([*records(9_000), record])
-    assert table.latest().version == 0 and data_files(store) == []
+        Dataset(table).stream_write_records([*records(9_000), record])
+    assert table.snapshot().version == 0 and data_files(store) == []
 
 
 EAST = timezone(timedelta(hours=2))
@@ -198,8 +199,8 @@ def test_nothing_of_a_value_is_lost_silently(name: str) -> None:
     value, data_type = LOSSES[name]
     table = DeltaTable.create(memory(), pa.schema([("x", data_type)]))
     with pytest.raises(SchemaMismatchError, match="column x"):
-        table.stream_write_records([{"x": value}])
-    assert table.latest().version == 0
+        Dataset(table).stream_write_records([{"x": value}])
+    assert table.snapshot().version == 0
 
 
 TIMES = pa.list_(pa.timestamp("us"))
@@ -229,8 +230,8 @@ def test_nothing_of_the_values_of_other_libraries_is_lost_silently(name: str) ->
     value = made(pytest.importorskip(library))
     table = DeltaTable.create(memory(), pa.schema([("x", data_type)]))
     with pytest.raises(SchemaMismatchError, match="column x"):
-        table.stream_write_records([{"x": value}])
-    assert table.latest().version == 0
+        Dataset(table).stream_write_records([{"x": value}])
+    assert table.snapshot().version == 0
 
 
 def test_values_of_other_libraries_that_fit_are_taken(store: LogStore) -> None:
@@ -251,8 +252,8 @@ def test_values_of_other_libraries_that_fit_are_taken(store: LogStore) -> None:
         "o": (pa.array([1, None]), pa.list_(pa.int64()), [1, None]),
     }
     table = DeltaTable.create(store, pa.schema([(name, data_type) for name, (_, data_type, _) in fitting.items()]))
-    table.stream_write_records([{name: value for name, (value, _, _) in fitting.items()}])
-    assert table.latest().scan().to_arrow().to_pylist() == [{name: kept for name, (_, _, kept) in fitting.items()}]
+    Dataset(table).stream_write_records([{name: value for name, (value, _, _) in fitting.items()}])
+    assert table.snapshot().scan().to_arrow().to_pylist() == [{name: kept for name, (_, _, kept) in fitting.items()}]
 
 
 def test_values_of_every_kind_are_read_back_as_they_were(store: LogStore) -> None:
@@ -266,8 +267,8 @@ def test_values_of_every_kind_are_read_back_as_they_were(store: LogStore) -> Non
         "m": pa.map_(pa.string(), pa.int64()), "o": pa.struct([("a", pa.int64()), ("z", pa.string())]),
     }  # fmt: skip
     table = DeltaTable.create(store, pa.schema(list(types.items())))
-    table.stream_write_records([record, {}])
-    assert table.latest().scan().to_arrow().to_pylist() == [record, dict.fromkeys(record)]
+    Dataset(table).stream_write_records([record, {}])
+    assert table.snapshot().scan().to_arrow().to_pylist() == [record, dict.fromkeys(record)]
 
 
 def test_a_store_that_fails_leaves_nothing(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +276,7 @@ def test_a_store_that_fails_leaves_nothing(store: LogStore, monkeypatch: pytest.
     DeltaTable.create(store, SCHEMA)
     faulty = FaultyStore(store, nth(3, Fault.FAIL_BEFORE, method="open_output"))
     with pytest.raises(StoreError):
-        DeltaTable.open(faulty).stream_write_records(records(20_000))
+        Dataset(DeltaTable.open(faulty)).stream_write_records(records(20_000))
     assert DeltaTable.open(store).version == 0 and data_files(store) == []
 
 
@@ -289,7 +290,7 @@ def test_errors_of_cleaning_up_are_kept_with_the_cause(store: LogStore, monkeypa
         raise Broken("the cause")
 
     with pytest.raises(Broken, match="the cause") as caught:
-        DeltaTable.open(faulty).stream_write_records(breaking())
+        Dataset(DeltaTable.open(faulty)).stream_write_records(breaking())
     failures = caught.value.cleanup_errors  # type: ignore[attr-defined]
     assert len(failures) == len(data_files(store)) > 1
     assert all(isinstance(failure, StoreError) for failure in failures)
@@ -306,13 +307,13 @@ def test_files_of_a_commit_that_failed_go_unless_a_version_may_name_them(store: 
         mine = overtaken(store, lambda: DeltaTable.open(store).append(rows()))
     table = DeltaTable.open(mine, environment=environment())
     with pytest.raises(CommitStateUnknownError if keeps else VersionConflictError):
-        table.stream_write_records(records(10))
+        Dataset(table).stream_write_records(records(10))
     assert len(data_files(store)) == int(keeps)
 
 
 def test_mappings_and_batches_may_be_mixed_in_order(table: DeltaTable) -> None:
     batch = pa.RecordBatch.from_pylist([{"id": 2, "name": "b"}, {"id": 3, "name": "c"}])
-    snapshot = table.stream_write_records([{"id": 1}, batch, {"name": "d", "id": 4}, {}])
+    snapshot = Dataset(table).stream_write_records([{"id": 1}, batch, {"name": "d", "id": 4}, {}])
     assert snapshot.scan().to_arrow()["id"].to_pylist() == [1, 2, 3, 4, None]
     assert snapshot.scan().to_arrow()["name"].to_pylist() == [None, "b", "c", "d", None]
     assert snapshot.commit_summary.row_count == 5
@@ -320,13 +321,13 @@ def test_mappings_and_batches_may_be_mixed_in_order(table: DeltaTable) -> None:
 
 @pytest.mark.parametrize("made", [lambda t: t.to_reader(), lambda t: t, lambda t: t.to_batches()])
 def test_anything_that_speaks_arrow_is_a_stream_of_records(table: DeltaTable, made: Any) -> None:
-    assert table.stream_write_records(made(rows(1, 2))).commit_summary.row_count == 2
+    assert Dataset(table).stream_write_records(made(rows(1, 2))).commit_summary.row_count == 2
 
 
 def test_checksums_and_statistics_are_those_of_every_file(any_store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     table = DeltaTable.create(any_store, SCHEMA)
-    files = table.stream_write_records(records(10_000), checksum="sha256").commit_summary.files
+    files = Dataset(table).stream_write_records(records(10_000), checksum="sha256").commit_summary.files
     assert len(files) > 1
     first = 0
     for file in files:
@@ -341,11 +342,11 @@ def test_checksums_and_statistics_are_those_of_every_file(any_store: LogStore, m
 def test_times_are_taken_from_the_records_that_have_them(store: LogStore) -> None:
     table = DeltaTable.create(store, pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
     given = [{"id": 1}, {"at": 5}, {"at": None}, {"at": -5}]
-    summary = table.stream_write_records(given, timestamp_column="at").commit_summary
+    summary = Dataset(table).stream_write_records(given, timestamp_column="at").commit_summary
     assert (summary.min_timestamp_us, summary.max_timestamp_us) == (-5, 5)
-    summary = table.stream_write_records([{"id": 1}], timestamp_column="at").commit_summary
+    summary = Dataset(table).stream_write_records([{"id": 1}], timestamp_column="at").commit_summary
     assert (summary.min_timestamp_us, summary.max_timestamp_us) == (None, None)
-    assert table.stream_write_records(given).commit_summary.max_timestamp_us is None
+    assert Dataset(table).stream_write_records(given).commit_summary.max_timestamp_us is None
 
 
 def test_a_column_that_a_record_lacks_gets_its_default_and_one_that_is_none_stays_null(store: LogStore) -> None:
@@ -353,7 +354,9 @@ def test_a_column_that_a_record_lacks_gets_its_default_and_one_that_is_none_stay
     source = StructField("source", text, True, {"CURRENT_DEFAULT": "'unknown'"})
     twice = StructField("twice", long, True, {"delta.generationExpression": "id * 2"})
     table = DeltaTable.create(store, StructType((StructField("id", long), source, twice)))
-    snapshot = table.stream_write_records([{"id": 1}, {"id": 2, "source": None}, {"id": 3, "source": "x"}, {"id": 4}])
+    snapshot = Dataset(table).stream_write_records(
+        [{"id": 1}, {"id": 2, "source": None}, {"id": 3, "source": "x"}, {"id": 4}]
+    )
     assert snapshot.scan().to_arrow()["source"].to_pylist() == ["unknown", None, "x", "unknown"]
     assert snapshot.scan().to_arrow()["twice"].to_pylist() == [2, 4, 6, 8]
 
@@ -361,8 +364,8 @@ def test_a_column_that_a_record_lacks_gets_its_default_and_one_that_is_none_stay
 def test_rules_of_the_table_hold_for_records(table: DeltaTable, store: LogStore) -> None:
     table.add_constraint("positive", "id > 0")
     with pytest.raises(ConstraintViolationError):
-        table.stream_write_records([{"id": 1}, {"id": -1}])
-    assert table.latest().version == 1 and data_files(store) == []
+        Dataset(table).stream_write_records([{"id": 1}, {"id": -1}])
+    assert table.snapshot().version == 1 and data_files(store) == []
 
 
 def test_what_others_commit_while_a_stream_is_written_is_no_conflict(table: DeltaTable, store: LogStore) -> None:
@@ -371,5 +374,5 @@ def test_what_others_commit_while_a_stream_is_written_is_no_conflict(table: Delt
         DeltaTable.open(store, environment=environment()).append(rows(2))
         yield {"id": 3}
 
-    snapshot = table.stream_write_records(interrupted())
+    snapshot = Dataset(table).stream_write_records(interrupted())
     assert (snapshot.version, snapshot.commit_summary.parent) == (2, 1) and ids(table) == [1, 2, 3]

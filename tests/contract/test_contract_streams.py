@@ -42,7 +42,7 @@ SHA256 = hashlib.sha256(WHOLE).hexdigest()
 
 def streamed(table: DeltaTable | Dataset, **options: Any) -> StreamWriter:
     """A writer with all pieces written."""
-    writer = table.stream_write({"kind": "test"}, **options)
+    writer = Dataset(table).stream_write({"kind": "test"}, **options)
     for piece in PIECES:
         writer.write(piece)
     return writer
@@ -51,7 +51,7 @@ def streamed(table: DeltaTable | Dataset, **options: Any) -> StreamWriter:
 def left(store: LogStore) -> list[str]:
     """The blobs, and the row files that no version names."""
     version = DeltaTable.open(store).version
-    named = {file.path for each in DeltaTable.open(store).snapshots() for file in each.files}
+    named = {file.path for each in Dataset(DeltaTable.open(store)).snapshots() for file in each.files}
     assert store.head(commit_path(version + 1)) is None
     found = [f"_blobs/{meta.name}" for meta in store.list_from("_blobs")]
     found += [meta.name for meta in store.list_from("") if meta.name.startswith("part-")]
@@ -67,11 +67,11 @@ def test_commit_makes_one_version_of_one_row(any_store: LogStore) -> None:
     assert summary.metadata == {"kind": "test"} and summary.blob is not None
     assert (summary.blob.path, summary.blob.size_bytes, summary.blob.sha256) == (writer.path, len(WHOLE), None)
     assert snapshot.scan().to_arrow().to_pylist() == [{"path": writer.path, "size": len(WHOLE), "sha256": None}]
-    assert any_store.get(writer.path) == WHOLE == blobs.open_blob().read()
+    assert any_store.get(writer.path) == WHOLE == Dataset(blobs).open_blob().read()
 
 
 def test_no_metadata_is_empty_metadata(blobs: DeltaTable, store: LogStore) -> None:
-    with blobs.stream_write() as writer:
+    with Dataset(blobs).stream_write() as writer:
         writer.commit()
     assert info(store, 1)["deltalog"]["metadata"] == {}
 
@@ -80,9 +80,9 @@ def test_nothing_is_visible_before_commit(any_store: LogStore) -> None:
     blobs = DeltaTable.create_for_blobs(any_store)
     with streamed(blobs) as writer:
         others = DeltaTable.open(any_store)
-        assert others.version == 0 and others.snapshot().num_files == 0 and len(others.snapshots()) == 1
+        assert others.version == 0 and others.snapshot().num_files == 0 and len(Dataset(others).snapshots()) == 1
         writer.commit()
-        assert others.latest().version == 1
+        assert others.snapshot().version == 1
 
 
 def test_the_checksum_is_taken_while_the_bytes_pass(any_store: LogStore) -> None:
@@ -144,7 +144,7 @@ def test_a_stream_that_is_forgotten_leaves_nothing(store: LogStore) -> None:
 
 def test_a_long_stream_that_is_given_up_leaves_no_part(ministack: Any) -> None:
     store = ministack.store()
-    writer = DeltaTable.create_for_blobs(store).stream_write()
+    writer = Dataset(DeltaTable.create_for_blobs(store)).stream_write()
     for _ in range(40):
         writer.write(b"x" * (1 << 20))  # more than one part, so a multipart upload is under way
     writer.abort()
@@ -159,14 +159,14 @@ def test_after_commit_close_does_nothing_and_abort_is_refused(blobs: DeltaTable,
     for call in (writer.commit, writer.abort, lambda: writer.write(b"more")):
         with pytest.raises(CallError, match="committed"):
             call()
-    assert blobs.open_blob().read() == WHOLE
+    assert Dataset(blobs).open_blob().read() == WHOLE
 
 
 def test_a_table_of_rows_takes_no_bytes(table: DeltaTable, store: LogStore) -> None:
-    for call in (table.stream_write, lambda: table.write(b"bytes")):
+    for call in (Dataset(table).stream_write, lambda: Dataset(table).write(b"bytes")):
         with pytest.raises(BlobTableRequiredError, match="create_for_blobs"):
             call()
-    assert left(store) == [] and table.latest().version == 0
+    assert left(store) == [] and table.snapshot().version == 0
 
 
 def test_bytes_go_once_to_a_new_path_and_nothing_is_replaced(tmp_path: Path) -> None:
@@ -199,19 +199,19 @@ def test_a_path_that_exists_is_an_error_and_what_is_there_stays(kind: str, tmp_p
 
 @pytest.mark.parametrize("piece", ["text", None, 3, [1]])
 def test_a_piece_that_is_no_bytes_is_refused_and_the_stream_goes_on(blobs: DeltaTable, piece: Any) -> None:
-    with blobs.stream_write() as writer:
+    with Dataset(blobs).stream_write() as writer:
         with pytest.raises(CallError, match="bytes"):
             writer.write(piece)
         writer.write(b"bytes")
         writer.commit()
-    assert blobs.open_blob().read() == b"bytes"
+    assert Dataset(blobs).open_blob().read() == b"bytes"
 
 
 def test_whoever_writes_to_files_can_write_to_it(blobs: DeltaTable) -> None:
-    with blobs.stream_write() as writer:
+    with Dataset(blobs).stream_write() as writer:
         shutil.copyfileobj(io.BytesIO(WHOLE), writer)
         writer.commit()
-    assert blobs.open_blob().read() == WHOLE
+    assert Dataset(blobs).open_blob().read() == WHOLE
 
 
 # ------------------------------------------------------------------------------------------------------- failures
@@ -249,7 +249,7 @@ def test_a_store_that_fails_in_the_middle_ends_the_stream(tmp_path: Path) -> Non
     store = FullDisk(tmp_path)
     DeltaTable.create_for_blobs(store)
     blobs = DeltaTable.open(store)
-    with pytest.raises(StoreError, match="no space left"), blobs.stream_write() as writer:
+    with pytest.raises(StoreError, match="no space left"), Dataset(blobs).stream_write() as writer:
         writer.write(b"one")
         writer.write(b"two")
     with pytest.raises(CallError, match="aborted"):
@@ -261,7 +261,10 @@ def test_what_goes_wrong_in_cleaning_up_is_kept_and_hides_nothing(tmp_path: Path
     store = FullDisk(tmp_path)
     DeltaTable.create_for_blobs(store)
     store.keeps = True
-    with pytest.raises(StoreError, match="no space left") as caught, DeltaTable.open(store).stream_write() as writer:
+    with (
+        pytest.raises(StoreError, match="no space left") as caught,
+        Dataset(DeltaTable.open(store)).stream_write() as writer,
+    ):
         writer.write(b"three")
     (failure,) = caught.value.cleanup_errors  # type: ignore[attr-defined]
     assert "cannot delete" in str(failure) and writer.cleanup_errors == (failure,)
@@ -279,10 +282,10 @@ def test_a_commit_that_fails_for_sure_leaves_nothing(store: LogStore) -> None:
 
 def test_a_lost_race_leaves_nothing(store: LogStore) -> None:
     DeltaTable.create_for_blobs(store)
-    mine = overtaken(store, lambda: DeltaTable.open(store).write(b"first"))
+    mine = overtaken(store, lambda: Dataset(DeltaTable.open(store)).write(b"first"))
     with pytest.raises(VersionConflictError), streamed(DeltaTable.open(mine)) as writer:
         writer.commit()
-    assert DeltaTable.open(store).open_blob().read() == b"first"
+    assert Dataset(DeltaTable.open(store)).open_blob().read() == b"first"
     assert len(left(store)) == 1  # the winner's
 
 
@@ -309,7 +312,7 @@ def test_the_commit_file_is_the_commit_whenever_the_process_dies(fault: Fault) -
     assert reader.version == int(landed)
     assert objects(store)[writer.path] == WHOLE  # nothing that a version may name is ever taken away
     if landed:
-        assert reader.open_blob().read() == WHOLE
+        assert Dataset(reader).open_blob().read() == WHOLE
 
 
 def test_an_acknowledgement_that_is_lost_is_one_version(store: LogStore) -> None:
@@ -317,7 +320,7 @@ def test_an_acknowledgement_that_is_lost_is_one_version(store: LogStore) -> None
     faulty = FaultyStore(store, nth(1, Fault.LOST_ACK, method="put_if_absent"))
     with streamed(DeltaTable.open(faulty, environment=environment())) as writer:
         assert writer.commit().version == 1
-    assert [summary.row_count for summary in DeltaTable.open(store).snapshots()] == [0, 1]
+    assert [summary.row_count for summary in Dataset(DeltaTable.open(store)).snapshots()] == [0, 1]
 
 
 # -------------------------------------------------------------------------------------------------- reading blobs
@@ -325,10 +328,10 @@ def test_an_acknowledgement_that_is_lost_is_one_version(store: LogStore) -> None
 
 def test_a_blob_is_read_by_version_or_by_the_path_in_its_row(blobs: DeltaTable) -> None:
     for data in (b"first", b"second"):
-        blobs.write(data)
-    assert [blobs.open_blob(version=version).read() for version in (1, 2)] == [b"first", b"second"]
+        Dataset(blobs).write(data)
+    assert [Dataset(blobs).open_blob(version=version).read() for version in (1, 2)] == [b"first", b"second"]
     paths = blobs.snapshot().scan(where="size = 6").to_arrow()["path"].to_pylist()
-    with blobs.open_blob(paths[0]) as file:
+    with Dataset(blobs).open_blob(paths[0]) as file:
         file.seek(3)
         assert file.read(2) == b"on"
 
@@ -338,12 +341,12 @@ def test_a_path_out_of_the_table_is_not_read(tmp_path: Path) -> None:
     blobs = DeltaTable.create_for_blobs(tmp_path / "table")
     for path in ("../secret", str(tmp_path / "secret"), "_blobs/../../secret"):
         with pytest.raises(UnsafePathError):
-            blobs.open_blob(path)
+            Dataset(blobs).open_blob(path)
 
 
 def test_a_version_without_a_blob_says_so(blobs: DeltaTable) -> None:
     with pytest.raises(CallError, match="version 0 added no blob"):
-        blobs.open_blob(version=0)
+        Dataset(blobs).open_blob(version=0)
 
 
 def test_a_table_that_holds_no_blobs_any_more_takes_none(store: LogStore) -> None:
@@ -366,7 +369,7 @@ def test_other_readers_see_the_rows_and_their_vacuum_leaves_the_bytes(tmp_path: 
     (tmp_path / "stray.parquet").write_bytes(b"stray")
     vacuumed = other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
     assert "stray.parquet" in vacuumed and "_blobs" not in " ".join(vacuumed)
-    assert blobs.open_blob(version=1).read() == WHOLE
+    assert Dataset(blobs).open_blob(version=1).read() == WHOLE
 
 
 def test_a_stream_whose_table_changed_meanwhile_still_fits_or_says_why(table: DeltaTable, store: LogStore) -> None:
@@ -400,26 +403,26 @@ def test_a_full_disk_is_a_store_error_and_leaves_nothing(
     before = tree(tmp_path / "t")
 
     def pieces() -> None:
-        with table.stream_write(checksum=checksum) as writer:
+        with Dataset(table).stream_write(checksum=checksum) as writer:
             for _ in range(0, size, 1000):
                 writer.write(b"x" * 1000)
             writer.commit()
 
-    for write in (pieces, lambda: table.write(b"x" * size, checksum=checksum)):
+    for write in (pieces, lambda: Dataset(table).write(b"x" * size, checksum=checksum)):
         with full_disk(500_000), pytest.raises(StoreError, match=r"Cannot write .*_blobs/.*File too large") as raised:
             write()
         assert isinstance(raised.value.__cause__, OSError)
         assert not getattr(raised.value, "cleanup_errors", ())
         assert [path for path in tree(tmp_path / "t") if path not in before] in ([], ["_blobs/"])
     assert "may be there still" not in caplog.text
-    assert table.write(b"x").version == 1
+    assert Dataset(table).write(b"x").version == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 def test_a_blob_given_up_on_a_full_disk_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = DeltaTable.create_for_blobs(tmp_path / "t", environment=environment())
     with full_disk(1000):
-        writer = table.stream_write()
+        writer = Dataset(table).stream_write()
         writer.write(b"x" * 3000)  # held
         writer.abort()
     assert writer.cleanup_errors == () and "may be there still" not in caplog.text
@@ -430,7 +433,7 @@ def test_an_error_of_the_callers_own_source_is_his_and_no_failed_clean_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = DeltaTable.create_for_blobs(tmp_path / "t", environment=environment())
-    with pytest.raises(ConnectionResetError, match="the source") as raised, table.stream_write() as writer:
+    with pytest.raises(ConnectionResetError, match="the source") as raised, Dataset(table).stream_write() as writer:
         writer.write(b"x")
         raise ConnectionResetError("the source is gone")
     assert not getattr(raised.value, "cleanup_errors", ()) and "may be there still" not in caplog.text

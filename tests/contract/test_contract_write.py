@@ -45,9 +45,9 @@ def data_files(store: LogStore, directory: str = "") -> list[str]:
 
 def test_a_write_is_the_version_after_the_latest(table: DeltaTable) -> None:
     for version in (1, 2, 3):
-        snapshot = table.write(rows(version))
+        snapshot = Dataset(table).write(rows(version))
         assert isinstance(snapshot, Snapshot)
-        assert (snapshot.version, table.latest().version) == (version, version)
+        assert (snapshot.version, table.snapshot().version) == (version, version)
     assert ids(table) == [1, 2, 3]
 
 
@@ -61,7 +61,7 @@ def test_metadata_is_in_every_commit_as_it_was_given(store: LogStore, given: Any
 
 def test_metadata_is_a_copy(table: DeltaTable) -> None:
     given: dict[str, Any] = {"list": [1]}
-    writer_sees = table.write(rows(1), given)
+    writer_sees = Dataset(table).write(rows(1), given)
     given["list"].append(2)
     assert writer_sees.commit_summary.metadata == {"list": [1]}
 
@@ -92,11 +92,11 @@ def test_metadata_that_is_no_json_is_refused_before_anything_is_asked_of_the_sto
     blobs = DeltaTable.create_for_blobs(store.sibling("memory://blobs-of-the-contract-" + name.replace(" ", "-")))
     with store.counted() as calls:
         for call in (
-            lambda: table.write(rows(1), NOT_JSON[name]),  # type: ignore[arg-type]
-            lambda: table.stream_write_records([{"id": 1}], NOT_JSON[name]),  # type: ignore[arg-type]
+            lambda: Dataset(table).write(rows(1), NOT_JSON[name]),  # type: ignore[arg-type]
+            lambda: Dataset(table).stream_write_records([{"id": 1}], NOT_JSON[name]),  # type: ignore[arg-type]
             lambda: table.commit_staged([], NOT_JSON[name]),  # type: ignore[arg-type]
-            lambda: blobs.stream_write(NOT_JSON[name]),  # type: ignore[arg-type]
-            lambda: blobs.write(b"1", NOT_JSON[name]),  # type: ignore[arg-type]
+            lambda: Dataset(blobs).stream_write(NOT_JSON[name]),  # type: ignore[arg-type]
+            lambda: Dataset(blobs).write(b"1", NOT_JSON[name]),  # type: ignore[arg-type]
         ):
             with pytest.raises(CallError, match="metadata"):
                 call()
@@ -105,14 +105,14 @@ def test_metadata_that_is_no_json_is_refused_before_anything_is_asked_of_the_sto
 
 def test_the_parent_is_the_version_before_whoever_wrote_it(table: DeltaTable, store: LogStore) -> None:
     DeltaTable.open(store, environment=environment()).append(rows(1))
-    assert table.write(rows(2)).commit_summary.parent == 1
-    assert [summary.parent for summary in table.snapshots()] == [None, 0, 1]
+    assert Dataset(table).write(rows(2)).commit_summary.parent == 1
+    assert [summary.parent for summary in Dataset(table).snapshots()] == [None, 0, 1]
 
 
 def test_the_parent_is_named_anew_when_another_writer_comes_first(store: LogStore) -> None:
     DeltaTable.create(store, SCHEMA, data=rows(0))
     mine = overtaken(store, lambda: DeltaTable.open(store).append(rows(1)))
-    snapshot = DeltaTable.open(mine, environment=environment()).write(rows(2), retry_count=1)
+    snapshot = Dataset(DeltaTable.open(mine, environment=environment())).write(rows(2), retry_count=1)
     assert (snapshot.version, snapshot.commit_summary.parent, info(store, 2)["deltalog"]["parent"]) == (2, 1, 1)
 
 
@@ -127,7 +127,7 @@ def test_earlier_versions_stay_byte_by_byte(table: DeltaTable, store: LogStore) 
     for version in range(1, 13):  # beyond a checkpoint
         for path, digest in seen.items():
             assert hashlib.sha256(store.get(path)).hexdigest() == digest, path
-        snapshot = table.write(rows(version))
+        snapshot = Dataset(table).write(rows(version))
         for path in (commit_path(version), snapshot.commit_summary.files[0].path):
             seen[path] = hashlib.sha256(store.get(path)).hexdigest()
     assert len(seen) == 24
@@ -137,7 +137,7 @@ def test_a_commit_summary_has_every_field_that_is_required() -> None:
     clock = Clock()
     table = DeltaTable.create(memory(clock), SCHEMA, properties=ICT, environment=environment(clock))
     clock.now_ms += 5000
-    snapshot = table.write(rows(1, 2, 3), {"by": "me"})
+    snapshot = Dataset(table).write(rows(1, 2, 3), {"by": "me"})
     summary = snapshot.commit_summary
     assert (summary.version, summary.parent, summary.created_ms) == (1, 0, NOW + 5000)
     assert summary.created_ms == snapshot.in_commit_timestamp_ms
@@ -148,9 +148,12 @@ def test_a_commit_summary_has_every_field_that_is_required() -> None:
 
 
 def test_a_commit_summary_read_again_is_the_same(table: DeltaTable, store: LogStore) -> None:
-    written = [table.write(rows(1), {"n": 1}, checksum="sha256").commit_summary, table.write(rows(2, 3)).commit_summary]
+    written = [
+        Dataset(table).write(rows(1), {"n": 1}, checksum="sha256").commit_summary,
+        Dataset(table).write(rows(2, 3)).commit_summary,
+    ]
     again = DeltaTable.open(store)
-    assert again.snapshots()[1:] == written == [again.snapshot(version).commit_summary for version in (1, 2)]
+    assert Dataset(again).snapshots()[1:] == written == [again.snapshot(version).commit_summary for version in (1, 2)]
 
 
 def test_rows_that_no_file_counts_are_unknown_and_not_none_at_all(table: DeltaTable, store: LogStore) -> None:
@@ -158,14 +161,14 @@ def test_rows_that_no_file_counts_are_unknown_and_not_none_at_all(table: DeltaTa
     put_commit(store, 2, info_action(NOW + 2), add_action("a", stats='{"numRecords":2}'), add_action("b"))
     put_commit(store, 3, info_action(NOW + 3), add_action("c", stats='{"numRecords":2}'))
     put_commit(store, 4, info_action(NOW + 4))
-    assert [summary.row_count for summary in table.snapshots()] == [0, None, None, 2, 0]
+    assert [summary.row_count for summary in Dataset(table).snapshots()] == [0, None, None, 2, 0]
 
 
 def test_statistics_are_those_of_the_file_as_it_was_encoded(store: LogStore) -> None:
     schema = pa.schema([("n", pa.int64()), ("none", pa.string()), ("flag", pa.bool_()), ("raw", pa.binary())])
     table = DeltaTable.create(store, schema)
     given = pa.table({"n": [3, None, 1], "none": [None] * 3, "flag": [True] * 3, "raw": [b"a"] * 3}, schema=schema)
-    (file,) = table.write(given).commit_summary.files
+    (file,) = Dataset(table).write(given).commit_summary.files
     assert file.statistics is not None and file.row_count == 3
     assert file.statistics["minValues"] == {"n": 1} and file.statistics["maxValues"] == {"n": 3}
     assert file.statistics["nullCount"] == {"n": 1, "none": 3, "flag": 0, "raw": 0}
@@ -173,15 +176,15 @@ def test_statistics_are_those_of_the_file_as_it_was_encoded(store: LogStore) -> 
 
 def test_a_checksum_is_that_of_the_bytes_that_were_stored(any_store: LogStore) -> None:
     table = DeltaTable.create(any_store, SCHEMA, partition_by=["name"])
-    files = table.write(rows(1, 2, 3), checksum="sha256").commit_summary.files
+    files = Dataset(table).write(rows(1, 2, 3), checksum="sha256").commit_summary.files
     assert len(files) == 3
     for file in files:
         assert file.sha256 == hashlib.sha256(any_store.get(file.path)).hexdigest()
-    assert all(file.sha256 is None for file in table.write(rows(4)).commit_summary.files)
+    assert all(file.sha256 is None for file in Dataset(table).write(rows(4)).commit_summary.files)
 
 
 def test_a_checksum_survives_a_checkpoint(table: DeltaTable, store: LogStore) -> None:
-    sha256 = table.write(rows(1), checksum="sha256").commit_summary.files[0].sha256
+    sha256 = Dataset(table).write(rows(1), checksum="sha256").commit_summary.files[0].sha256
     table.checkpoint()
     tags = DeltaTable.open(store).snapshot().files(["tags"])["tags"].to_pylist()
     assert [dict(each) for each in tags] == [{"deltalog.sha256": sha256}]
@@ -189,21 +192,21 @@ def test_a_checksum_survives_a_checkpoint(table: DeltaTable, store: LogStore) ->
 
 def test_a_write_of_bytes_is_one_unit(blobs: DeltaTable) -> None:
     for data in (b"", b"one", bytearray(b"two"), memoryview(b"three")):
-        snapshot = blobs.write(data)
+        snapshot = Dataset(blobs).write(data)
         assert snapshot.commit_summary.row_count == 1
-        assert blobs.open_blob().read() == bytes(data)
+        assert Dataset(blobs).open_blob().read() == bytes(data)
     assert sorted(blobs.snapshot().scan().to_arrow()["size"].to_pylist()) == [0, 3, 3, 5]
 
 
 def test_a_write_without_rows_is_a_version_too(table: DeltaTable) -> None:
-    summary = table.write(rows(), {"empty": True}).commit_summary
+    summary = Dataset(table).write(rows(), {"empty": True}).commit_summary
     assert (summary.version, summary.row_count, summary.files) == (1, 0, ())
 
 
 def test_a_write_that_does_not_fit_leaves_nothing(table: DeltaTable, store: LogStore) -> None:
     with pytest.raises(SchemaMismatchError):
-        table.write(pa.table({"other": [1]}))
-    assert table.latest().version == 0 and data_files(store) == []
+        Dataset(table).write(pa.table({"other": [1]}))
+    assert table.snapshot().version == 0 and data_files(store) == []
 
 
 @pytest.mark.parametrize(
@@ -229,8 +232,8 @@ def test_a_write_that_does_not_fit_leaves_nothing(table: DeltaTable, store: LogS
 )
 def test_options_that_are_none_are_refused(table: DeltaTable, options: dict[str, Any]) -> None:
     with pytest.raises(CallError):
-        table.write(rows(1), **options)
-    assert table.latest().version == 0
+        Dataset(table).write(rows(1), **options)
+    assert table.snapshot().version == 0
 
 
 # ------------------------------------------------------------------------------------------------------ timestamps
@@ -245,30 +248,30 @@ def times(*micros: int | None) -> pa.Table:
 @pytest.mark.parametrize("column", ["at", "local"])
 def test_smallest_and_largest_time_of_the_declared_column(store: LogStore, column: str) -> None:
     table = DeltaTable.create(store, TIMES)
-    summary = table.write(times(5_000_001, None, -7), timestamp_column=column).commit_summary
+    summary = Dataset(table).write(times(5_000_001, None, -7), timestamp_column=column).commit_summary
     assert (summary.timestamp_column, summary.min_timestamp_us, summary.max_timestamp_us) == (column, -7, 5_000_001)
 
 
 def test_times_are_not_guessed(store: LogStore) -> None:
     table = DeltaTable.create(store, TIMES)
-    summary = table.write(times(1, 2)).commit_summary
+    summary = Dataset(table).write(times(1, 2)).commit_summary
     assert (summary.timestamp_column, summary.min_timestamp_us, summary.max_timestamp_us) == (None, None, None)
 
 
 @pytest.mark.parametrize("given", [times(None, None), times().drop_columns(["at"])], ids=["nulls", "absent"])
 def test_rows_without_a_time_count_for_nothing(store: LogStore, given: pa.Table) -> None:
-    summary = DeltaTable.create(store, TIMES).write(given, timestamp_column="at").commit_summary
+    summary = Dataset(DeltaTable.create(store, TIMES)).write(given, timestamp_column="at").commit_summary
     assert (summary.min_timestamp_us, summary.max_timestamp_us) == (None, None)
 
 
 def test_times_of_another_unit_and_zone_are_those_that_are_stored(store: LogStore) -> None:
     table = DeltaTable.create(store, TIMES)
     given = pa.table({"at": pa.array([1_000, 2_000], pa.timestamp("ns", "Europe/Berlin"))})
-    summary = table.write(given, timestamp_column="at").commit_summary
+    summary = Dataset(table).write(given, timestamp_column="at").commit_summary
     assert (summary.min_timestamp_us, summary.max_timestamp_us) == (1, 2)
 
 
 @pytest.mark.parametrize("column", ["id", "absent"])
 def test_a_column_that_has_no_times_is_refused(store: LogStore, column: str) -> None:
     with pytest.raises(CallError):
-        DeltaTable.create(store, TIMES).write(times(1), timestamp_column=column)
+        Dataset(DeltaTable.create(store, TIMES)).write(times(1), timestamp_column=column)

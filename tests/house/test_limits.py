@@ -24,9 +24,7 @@ REASON = "Members: "
 LONG_MODULES = {
     "deltalog/table.py",
 }
-LARGE_CLASSES = {
-    "deltalog/table.py:DeltaTable",
-}
+LARGE_CLASSES: set[str] = set()
 # Modules that import others of deltalog inside functions, or for type checkers only, and why.
 START = "each command imports what it needs, so that --help and --version answer at once"
 EXTRA = "the module needs a package that is an extra"

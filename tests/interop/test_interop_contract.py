@@ -52,7 +52,7 @@ def test_delta_spark_reads_blobs_by_their_rows_and_its_vacuum_leaves_them(delta:
     delta.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     delta.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
     assert not (path / "stray.parquet").exists()
-    assert [dataset.table().open_blob(version=version).read() for version in (0, 1)] == [b"first", b"second"]
+    assert [dataset.open_blob(version=version).read() for version in (0, 1)] == [b"first", b"second"]
     first = (path / commit_path(0)).read_text().splitlines()[0]
     told = json.loads(first)["commitInfo"]["deltalog"]
     assert told["parent"] is None and told["blob"]["size"] == 5

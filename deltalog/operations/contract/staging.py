@@ -38,6 +38,7 @@ from deltalog.operations.committed_files import check_never_committed
 from deltalog.operations.contract.records import Records, record_batches
 from deltalog.operations.data_files import discard
 from deltalog.operations.input_streams import read_once
+from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import Transaction
 from deltalog.operations.writes import fitting
 from deltalog.parquet.file_reader import EXACT, conform
@@ -221,6 +222,17 @@ class _PlainFields(msgspec.Struct):
 _PLAIN_FIELDS = _PlainFields.__struct_fields__
 
 
+def target_of(handle: TableHandle) -> WriteTarget:
+    """Where verbs write to a table that exists."""
+
+    def begin(options: Options) -> Transaction:
+        may_be_recent = options.expected_parent in (None, handle.latest.version)
+        parent = handle.recent() if may_be_recent else handle.refresh()
+        return handle.following(parent, options.environment(handle.environment, parent.version, handle.url))
+
+    return WriteTarget(handle.reader.store, begin, handle.expire)
+
+
 def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
     """Write rows into files that no version names yet.
 
@@ -308,6 +320,8 @@ def commit_staged(
     rows = sum(each.row_count for each in staged)
 
     def add_files(transaction: Transaction) -> dict[str, str]:
+        if not owned:
+            _check_is_of_table(staged, transaction.metadata, target.store.url)
         for each in staged:
             _check_fits(each, transaction)
             if not owned:
@@ -342,7 +356,7 @@ def _check_is_new(staged: StagedFiles, snapshot: Snapshot | None, outcome: str) 
         check_never_committed(snapshot, since, [file.path for file in staged.files], outcome)
 
 
-def check_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> None:
+def _check_is_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> None:
     """Raises CallError for files that were staged for a table of another id."""
     if any(each.table.id != table.id for each in staged):
         raise CallError(f"Some of these files were staged for another table than the one at {url}. Stage them there.")

@@ -456,11 +456,13 @@ def _as_result(snapshot: Snapshot) -> CommitResult:
 
 
 def _write(table: DeltaTable, token: str) -> CommitResult:
-    return _as_result(table.write(_rows("new"), {"token": token}, checksum="sha256"))
+    return _as_result(Dataset(table).write(_rows("new"), {"token": token}, checksum="sha256"))
 
 
 def _write_again(table: DeltaTable, token: str) -> CommitResult:
-    return _as_result(table.write(_rows("new"), {"token": token}, expected_parent=table.version, retry_count=3))
+    return _as_result(
+        Dataset(table).write(_rows("new"), {"token": token}, expected_parent=table.version, retry_count=3)
+    )
 
 
 def _commit_staged(table: DeltaTable, token: str) -> CommitResult:
@@ -607,8 +609,8 @@ OPERATIONS: tuple[Swept, ...] = (
     Swept("exists", _exists, opens=True, reads=True, settings=["alone"]),
     Swept("open what is not there", _not_there, opens=True, new=True, reads=True, tables=["plain"], settings=["alone"]),
     Swept("snapshot", _latest, reads=True, settings=["alone", "behind"]),
-    Swept("latest", lambda table, token: table.latest().version, reads=True, settings=["alone", "behind"]),
-    Swept("snapshots", lambda table, token: table.snapshots(), reads=True, settings=["alone", "behind"]),
+    Swept("latest", lambda table, token: table.snapshot().version, reads=True, settings=["alone", "behind"]),
+    Swept("snapshots", lambda table, token: Dataset(table).snapshots(), reads=True, settings=["alone", "behind"]),
     Swept("snapshot of a version", _first, reads=True, settings=["alone", "behind"]),
     Swept(
         "snapshot of a time",

@@ -12,9 +12,11 @@ import pytest
 
 from deltalog import Dataset, DeltaTable, StoreError
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import Transaction
 from deltalog.storage.base import FileMeta
 from deltalog.storage.memory import MemoryStore
+from deltalog.table import handle_of
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.transactions.manager import TransactionManager
 from tests.support.core import SCHEMA, environment, ids, memory, objects, rows
@@ -25,15 +27,15 @@ from tests.support.transactions import rows as accounts
 AFTERWARDS: dict[str, tuple[type, str]] = {
     "the next snapshot": (LogSnapshot, "after"),
     "the first snapshot": (Transaction, "_following"),
-    "the handle": (DeltaTable, "_advance"),
+    "the handle": (TableHandle, "advance"),
 }
 VERBS: dict[str, Callable[[DeltaTable], Any]] = {
     "append": lambda table: table.append(rows(9)).version,
     "overwrite": lambda table: table.overwrite(rows(9)).version,
     "delete": lambda table: table.delete("id = 1").version,
     "set_properties": lambda table: table.set_properties({"a": "b"}).version,
-    "write": lambda table: table.write(rows(9)).version,
-    "stream_write_records": lambda table: table.stream_write_records([{"id": 9}]).version,
+    "write": lambda table: Dataset(table).write(rows(9)).version,
+    "stream_write_records": lambda table: Dataset(table).stream_write_records([{"id": 9}]).version,
     "commit_staged": lambda table: table.commit_staged([table.stage(rows(9))]).version,
     "restore": lambda table: getattr(table.restore(0).commit, "version", None),
 }
@@ -91,7 +93,7 @@ def test_a_version_that_could_not_be_built_is_read_when_it_is_looked_at(monkeypa
     with monkeypatch.context() as patch:
         broken(patch, "the next snapshot", MemoryError())
         store.is_away = True
-        written = table.write(rows(2))
+        written = Dataset(table).write(rows(2))
     assert (written.version, written.url, repr(written)) == (1, store.url, f"Snapshot(table={store.url!r}, version=1)")
     with pytest.raises(StoreError):
         written.files()
@@ -200,4 +202,4 @@ def test_a_table_that_is_in_the_catalog_is_reported_so_whatever_comes_after(exis
     assert table.version == int(existing)
     coordinator.methods = ()
     assert table.append(rows(2)).version == table.version and ids(table) == [1, 2]
-    assert manager.table("bank.late") is table
+    assert handle_of(manager.table("bank.late")) is handle_of(table)

@@ -18,6 +18,7 @@ from deltalog.commit.committer import CommitOutcome, Committed, Committer, Exist
 from deltalog.commit.loop import CommitLoop, base_of
 from deltalog.commit.prepared import Prepared
 from deltalog.log.reader import LogReader
+from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Fault, FaultyStore, nth
@@ -119,6 +120,6 @@ class WithoutHooks(FileSystemCommitter):
 @pytest.mark.parametrize("kind", [FileSystemCommitter, WithoutHooks])
 def test_the_committer_runs_the_hooks(store: LogStore, kind: type[FileSystemCommitter]) -> None:
     reader, latest = LogReader(store), DeltaTable.open(store, environment=environment()).snapshot()
-    table = DeltaTable(reader, environment(), latest, kind(store))
+    table = DeltaTable(TableHandle(reader, kind(store), environment(), latest))
     assert table.set_properties({"a": "b"}).version == table.version == 1
     assert (store.head("_delta_log/00000000000000000001.crc") is not None) == (kind is FileSystemCommitter)

@@ -29,7 +29,7 @@ def shared_snapshot() -> LogSnapshot:
     table.snapshot().files()
     table.append(rows(2))
     table.append(rows(3))
-    return table.seen.log
+    return table._handle.latest.log
 
 
 def next_commit(snapshot: LogSnapshot) -> CommitActions:
@@ -124,7 +124,7 @@ def test_threads_may_share_a_handle_and_its_snapshots() -> None:
         try:
             start.wait()
             for _ in range(150):
-                seen = table.seen
+                seen = table._handle.latest
                 assert seen.files().num_rows == seen.version + 1 == seen.num_files
         except BaseException as error:
             errors.append(error)
@@ -149,7 +149,7 @@ def test_an_older_snapshot_keeps_the_files_that_it_has_read() -> None:
     older = table.snapshot()
     assert older.files().num_rows == 1
     table.append(rows(2))
-    newer = table.seen
+    newer = table._handle.latest
     assert newer.files().num_rows == 2
     with store.counted() as calls:
         assert (older.files().num_rows, newer.files().num_rows) == (1, 2)
@@ -163,7 +163,7 @@ def test_after_many_commits_the_files_are_read_again_and_are_the_same() -> None:
     table.snapshot().files()
     for number in range(1, 70):
         table.append(rows(number))
-    paths = table.seen.files()["path"].to_pylist()
+    paths = table._handle.latest.files()["path"].to_pylist()
     assert sorted(paths) == sorted(DeltaTable.open(store).snapshot().files()["path"].to_pylist())
     assert len(paths) == 70
 

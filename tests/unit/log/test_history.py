@@ -254,7 +254,7 @@ def shortened(upto: int) -> DeltaTable:
     """Ten commits, enabled by version 3, a checkpoint at 5; the first ``upto`` commits are gone."""
     table, store = table_with([1000 * (v + 1) for v in range(6)], ict=False, enable_after=3)
     table.checkpoint()
-    clock = table._environment.clock_ms
+    clock = table._handle.environment.clock_ms
     for version in range(6, 10):
         clock.now_ms = 1000 * (version + 1)  # type: ignore[attr-defined]
         table.append(rows(version))

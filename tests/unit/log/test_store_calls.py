@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, LogStore
+from deltalog import Dataset, DeltaTable, LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore
 from tests.benchmarks.actions import BEGIN_MS
@@ -84,16 +84,16 @@ READY: dict[str, Callable[[CountingStore, DeltaTable], Callable[[], Any]]] = {
     ),
     "`table.changes(v, v + 2).to_arrow()`": lambda store, table: lambda: table.changes(4, 6).to_arrow(),
     "`table.append(data)` of one file": lambda store, table: lambda: table.append(rows(99)),
-    "`table.write(data)` of one file": lambda store, table: lambda: table.write(rows(99)),
-    "`table.stream_write_records(records)` of one file": lambda store, table: (
-        lambda: table.stream_write_records([{"id": 99}, {"id": 100}])
+    "`Dataset(table).write(data)` of one file": lambda store, table: lambda: Dataset(table).write(rows(99)),
+    "`Dataset(table).stream_write_records(records)` of one file": lambda store, table: (
+        lambda: Dataset(table).stream_write_records([{"id": 99}, {"id": 100}])
     ),
     "`table.stage(data)` of one file": lambda store, table: lambda: table.stage(rows(99)),
     "`table.commit_staged(staged)`": lambda store, table: _staged(table),
-    "`table.stream_write()`, pieces and commit": lambda store, table: lambda: _streamed(table),
-    "`table.open_blob(path)`": lambda store, table: _reading(table),
+    "`Dataset(table).stream_write()`, pieces and commit": lambda store, table: lambda: _streamed(table),
+    "`Dataset(table).open_blob(path)`": lambda store, table: _reading(table),
     "`snapshot.commit_summary`": lambda store, table: _of(table, lambda s: s.commit_summary),
-    "`table.snapshots()`": lambda store, table: table.snapshots,
+    "`Dataset(table).snapshots()`": lambda store, table: Dataset(table).snapshots,
     "`table.delete(where)` of whole files": lambda store, table: lambda: table.delete("id >= 16"),
     "`table.delete(where)` of a row of one file": lambda store, table: lambda: table.delete("id = 7"),
     "`table.overwrite(data, where=…)` of a row of one file": lambda store, table: (
@@ -124,7 +124,7 @@ def _staged(table: DeltaTable) -> Callable[[], Any]:
 
 
 def _streamed(table: DeltaTable) -> None:
-    with table.stream_write() as writer:
+    with Dataset(table).stream_write() as writer:
         for _ in range(9):
             writer.write(b"piece")
         writer.commit()
@@ -132,7 +132,7 @@ def _streamed(table: DeltaTable) -> None:
 
 def _reading(table: DeltaTable) -> Callable[[], Any]:
     path = table.snapshot().scan(["path"]).to_arrow()["path"][0].as_py()
-    return lambda: table.open_blob(path).read()
+    return lambda: Dataset(table).open_blob(path).read()
 
 
 def _again(table: DeltaTable) -> Callable[[], Any]:
@@ -204,7 +204,7 @@ def written_blobs() -> Log:
     properties = {**ICT, "delta.checkpointInterval": "1000"}
     table = DeltaTable.create_for_blobs(store, properties=properties, environment=environment())
     for number in range(VERSIONS):
-        table.write(bytes(number))
+        Dataset(table).write(bytes(number))
     return Log(store, {"n": VERSIONS + 1})
 
 

@@ -43,7 +43,7 @@ def read(table: DeltaTable, **which: Any) -> list[dict[str, Any]]:
 
 
 def store(table: DeltaTable) -> Any:
-    return table._reader.store
+    return table._handle.reader.store
 
 
 # --------------------------------------------------------------------------------------------------- add

@@ -36,8 +36,8 @@ VERBS: dict[str, Verb] = {
     "merge": lambda t, rows: t.append(rows, merge_schema=True),
     "overwrite": lambda t, rows: t.overwrite(rows),
     "overwrite where": lambda t, rows: t.overwrite(rows, where="true"),
-    "write": lambda t, rows: t.write(rows),
-    "stream": lambda t, rows: t.stream_write_records(rows.to_batches()),
+    "write": lambda t, rows: Dataset(t).write(rows),
+    "stream": lambda t, rows: Dataset(t).stream_write_records(rows.to_batches()),
     "stage": lambda t, rows: t.commit_staged([t.stage(rows)]),
 }
 
@@ -110,7 +110,7 @@ def test_a_partition_or_a_declared_column_refuses_it(unit: str, number: int, tmp
     rows = rows_of(pa.array([0, number], pa.timestamp(unit, UTC)))
     for name, more in (("a", {"partition_by": ["x"]}), ("b", {})):
         table = create(tmp_path / name, pa.timestamp("us", UTC), **more)
-        refused(tmp_path, lambda t, given: t.write(given, timestamp_column="x"), table, rows)
+        refused(tmp_path, lambda t, given: Dataset(t).write(given, timestamp_column="x"), table, rows)
     with pytest.raises(SchemaMismatchError, match="x"):
         DeltaTable.create(tmp_path / "c", rows.schema, data=rows)
     with pytest.raises(SchemaMismatchError, match="x"):

@@ -24,7 +24,7 @@ VERBS: dict[str, Callable[[DeltaTable, Any], Any]] = {
     "overwrite with a schema": lambda table, data: table.overwrite(data, overwrite_schema=True),
     "overwrite where": lambda table, data: table.overwrite(data, where="id > 5"),
     "overwrite partitions": lambda table, data: table.overwrite(data, partitions="dynamic"),
-    "write": lambda table, data: table.write(data),
+    "write": lambda table, data: Dataset(table).write(data),
     "stage": lambda table, data: table.commit_staged([table.stage(data)]),
     "stage with times": lambda table, data: table.stage(data, timestamp_column=None),
     "create": lambda table, data: DeltaTable.create(memory(), SCHEMA, data=data),
@@ -32,7 +32,7 @@ VERBS: dict[str, Callable[[DeltaTable, Any], Any]] = {
     "transaction": lambda table, data: _in_transaction(table, data),
 }
 RECORDS: dict[str, Callable[[DeltaTable, Any], Any]] = {
-    "stream": lambda table, data: table.stream_write_records(data),
+    "stream": lambda table, data: Dataset(table).stream_write_records(data),
     "dataset": lambda table, data: Dataset(memory(), schema=SCHEMA).stream_write_records(data),
 }
 ONE_PASS: dict[str, Callable[[], Any]] = {
@@ -122,9 +122,9 @@ def test_an_empty_reader_is_a_write_without_rows() -> None:
     assert table.append(pa.RecordBatchReader.from_batches(SCHEMA, [])).version == 1
     assert table.append(rows().to_reader()).version == 2
     table = DeltaTable.create(memory(), SCHEMA, environment=environment())
-    assert table.stream_write_records(iter([])).version == 1
+    assert Dataset(table).stream_write_records(iter([])).version == 1
     with pytest.raises(CallError, match="was read before"):  # whoever read it
-        DeltaTable.create(memory(), SCHEMA).stream_write_records(_closed())
+        Dataset(DeltaTable.create(memory(), SCHEMA)).stream_write_records(_closed())
 
 
 def _closed() -> Iterator[Any]:
@@ -140,8 +140,8 @@ def test_tables_and_lists_can_be_written_again() -> None:
         table.append(data)
         table.append(data)
     for records in ([{"id": 2}], ({"id": 3},), rows(4).to_batches()):
-        table.stream_write_records(records)
-        table.stream_write_records(records)
+        Dataset(table).stream_write_records(records)
+        Dataset(table).stream_write_records(records)
     assert ids(table) == [*[1] * 6, 2, 2, 3, 3, 4, 4]
 
 
@@ -164,7 +164,7 @@ def test_readers_are_not_kept() -> None:
     gc.collect()
     assert seen() is None
     for number in range(30):
-        DeltaTable.create(memory(), SCHEMA).stream_write_records(iter([{"id": number}]))
+        Dataset(DeltaTable.create(memory(), SCHEMA)).stream_write_records(iter([{"id": number}]))
     assert len(input_streams._kept) <= 8
 
 

@@ -36,7 +36,7 @@ def create(store: Any, properties: dict[str, str] | None = None, data: pa.Table 
 
 
 def listed(table: DeltaTable) -> set[str]:
-    return set(features.writer_features(DeltaTable.open(table._reader.store).snapshot().protocol))
+    return set(features.writer_features(DeltaTable.open(table._handle.reader.store).snapshot().protocol))
 
 
 # --------------------------------------------------------------------------------------------------- add

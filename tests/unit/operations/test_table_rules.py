@@ -76,7 +76,7 @@ def _replace_where(table: DeltaTable, data: pa.Table) -> None:
 def _foreign(table: DeltaTable, data: pa.Table) -> tuple[str, int]:
     """A Parquet file below the table that deltalog did not write: its name and size."""
     name = f"foreign-{table.version}-{data.to_pydict()}.parquet".replace("/", "")
-    with table._reader.store.open_output(name) as sink:
+    with table._handle.reader.store.open_output(name) as sink:
         pq.write_table(data, sink)
         return name, sink.tell()
 
@@ -273,7 +273,7 @@ def test_adding_and_dropping_constraints() -> None:
     snapshot = table.snapshot()
     assert snapshot.metadata.configuration == {"delta.constraints.positive": "a > 0 OR a IS NULL"}
     assert "checkConstraints" in (snapshot.protocol.writer_features or ())
-    logged = info(table._reader.store, result.version)
+    logged = info(table._handle.reader.store, result.version)
     assert logged["operation"] == "ADD CONSTRAINT"
     assert logged["operationParameters"] == {"name": "Positive", "expr": "a > 0 OR a IS NULL"}
     with pytest.raises(CallError, match="already"):
@@ -319,7 +319,7 @@ def test_constraints_look_at_all_files_and_not_at_deleted_rows() -> None:
 
 def test_rows_that_come_in_meanwhile_conflict_with_a_new_constraint() -> None:
     table = table_of(column("a"))
-    other = DeltaTable.open(table._reader.store, environment=environment())
+    other = DeltaTable.open(table._handle.reader.store, environment=environment())
     with table.transaction() as transaction:
         transaction.read_whole_table()
         transaction.metadata_changes.set_constraint("positive", "a > 0")
@@ -330,7 +330,7 @@ def test_rows_that_come_in_meanwhile_conflict_with_a_new_constraint() -> None:
 
 def test_an_append_that_knows_nothing_of_a_new_constraint_is_not_committed() -> None:
     table = table_of(column("a"))
-    other = DeltaTable.open(table._reader.store, environment=environment())
+    other = DeltaTable.open(table._handle.reader.store, environment=environment())
     table.add_constraint("positive", "a > 0")
     with pytest.raises(Exception) as refused:
         other.append(pa.table({"a": pa.array([-1], pa.int64())}))

@@ -157,7 +157,7 @@ def test_the_feed_must_be_on_from_the_first_version_to_the_last() -> None:
 def test_a_change_file_that_is_gone_is_named() -> None:
     made = table(Clock())
     made.append(rows(1))
-    store = made._reader.store
+    store = made._handle.reader.store
     cdc = {"cdc": {"path": "_change_data/c.parquet", "partitionValues": {}, "size": 1, "dataChange": False}}
     put_commit(store, 2, info_action(), add_action("x"), cdc)
     with pytest.raises(InvalidDataFileError, match=r"_change_data/c\.parquet is missing"):
@@ -166,7 +166,7 @@ def test_a_change_file_that_is_gone_is_named() -> None:
 
 def test_change_files_give_partition_values_from_the_log() -> None:
     made = DeltaTable.create(memory(), SCHEMA, partition_by=["name"], environment=environment(), properties=CDF)
-    store = made._reader.store
+    store = made._handle.reader.store
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"id": [1, 2], "_change_type": ["update_preimage", "update_postimage"]}), sink)
     store.put("_change_data/c", sink.getvalue().to_pybytes())
@@ -184,7 +184,7 @@ def test_a_remove_without_partition_values_is_refused_where_rows_have_some(value
     made = DeltaTable.create(
         memory(), SCHEMA, partition_by=["name"], environment=environment(), properties=CDF, data=rows(1)
     )
-    store = made._reader.store
+    store = made._handle.reader.store
     (path,) = made.snapshot().files()["path"].to_pylist()
     put_commit(store, 1, info_action(), remove_action(path, **({"partitionValues": values} if values else {})))
     changes = DeltaTable.open(store).changes(1)

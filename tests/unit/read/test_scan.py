@@ -195,7 +195,7 @@ def test_empty_results_keep_their_schema_in_other_tools() -> None:
 def test_batches_come_in_the_order_of_the_files() -> None:
     table = many_files(30, 10)
     snapshot = table.snapshot()
-    store = table._reader.store
+    store = table._handle.reader.store
     files = [pq.read_table(store.open_input(path))["id"].to_pylist() for path in snapshot.files()["path"].to_pylist()]
     assert [batch["id"].to_pylist() for batch in snapshot.scan().batches()] == files
 
@@ -220,7 +220,7 @@ def test_an_error_in_a_file_ends_the_scan() -> None:
     table = many_files()
     snapshot = table.snapshot()
     paths = snapshot.files()["path"].to_pylist()
-    table._reader.store.put(paths[7], b"damaged")
+    table._handle.reader.store.put(paths[7], b"damaged")
     found = []
     with pytest.raises(InvalidDataFileError, match=paths[7]):
         found.extend(snapshot.scan().batches())

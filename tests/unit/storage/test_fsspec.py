@@ -103,11 +103,11 @@ def end_to_end(table: DeltaTable) -> None:
     for number in range(2, 13):
         table.append(rows(number))
     assert ids(table) == list(range(1, 13))
-    again = DeltaTable.open(table._reader.store)
+    again = DeltaTable.open(table._handle.reader.store)
     assert ids(again) == list(range(1, 13))
     assert [entry.version for entry in again.history()] == list(range(11, -1, -1))
     assert sorted(again.snapshot(version=3).scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
-    assert table._reader.store.head("_delta_log/00000000000000000010.checkpoint.parquet") is not None
+    assert table._handle.reader.store.head("_delta_log/00000000000000000010.checkpoint.parquet") is not None
 
 
 @pytest.mark.parametrize("kind", [HonestFileSystem, AsyncHonestFileSystem, StaleFileSystem, MemoryFileSystem])

@@ -598,7 +598,7 @@ def test_an_open_table_sees_a_commit_that_nobody_has_copied(ministack: Server) -
     table = DeltaTable.create(place.url, rows(1).schema, data=rows(1), **options)
     writer = DeltaTable.open(place.url, **options)
     with pytest.raises(KeyboardInterrupt):
-        store = writer._reader.store
+        store = writer._handle.reader.store
         store._publish_own = functools.partial(_interrupt)  # type: ignore[attr-defined]
         writer.append(rows(2))
     assert list(place.log()) == [0]

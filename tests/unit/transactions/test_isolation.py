@@ -16,7 +16,6 @@ from deltalog.errors import (
     TransactionCanceledError,
     TransactionContentionError,
 )
-from deltalog.table import DeltaTable
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from deltalog.testing.stores import Fault
 from tests.support.transactions import SCHEMA, A, B, Clock, Meddling, bank, content, manager_of, rows
@@ -75,16 +74,24 @@ def test_reads_are_repeatable_whatever_is_committed_and_published(manager, clock
 def test_a_table_that_another_thread_moves_while_it_is_opened_is_read_at_the_instant(manager, clock, monkeypatch):
     transaction = manager.transaction(isolation="SERIALIZABLE")
     transaction.table(B)
-    table, seen, looks = manager.table(A), DeltaTable.seen.fget, []
+    table, handle, looks = manager.table(A), manager._tables.handle(manager._tables.record(A)), []
 
-    def seen_and_moved(self):
-        found = seen(self)
-        if self is table and not looks:
-            looks.append(found.version)
-            table.append(rows((3, 7)))
-        return found
+    class Moved(type(handle)):
+        """Another thread commits when the latest version is read for the first time."""
 
-    monkeypatch.setattr(DeltaTable, "seen", property(seen_and_moved))
+        @property
+        def latest(self):
+            latest = self.__dict__["latest"]
+            if not looks:
+                looks.append(latest.version)
+                table.append(rows((3, 7)))
+            return latest
+
+        @latest.setter
+        def latest(self, snapshot):
+            self.__dict__["latest"] = snapshot
+
+    monkeypatch.setattr(handle, "__class__", Moved)
     opened = transaction.table(A)
     assert (looks, opened.version, content(opened)) == ([0], 0, [(1, 100), (2, 50)])
     transaction.table(B).append(rows((1, 1)))

@@ -16,6 +16,7 @@ import pytest
 from deltalog import (
     AddObject,
     CallError,
+    Dataset,
     DeleteObject,
     DeltaTable,
     InvalidDataFileError,
@@ -318,7 +319,7 @@ def test_no_file_that_a_version_needs_is_deleted_on_cancel(tmp_path: Path, manag
 
 def test_bytes_that_a_table_of_blobs_holds_are_no_objects(tmp_path: Path, manager: TransactionManager) -> None:
     DeltaTable.create_for_blobs(str(tmp_path / "b"))
-    with manager.register_table("sales.b", str(tmp_path / "b")).stream_write() as writer:
+    with Dataset(manager.register_table("sales.b", str(tmp_path / "b"))).stream_write() as writer:
         writer.write(b"an invoice")
         writer.commit()
     with pytest.raises(CallError, match="no data file"):

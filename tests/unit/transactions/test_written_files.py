@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deltalog.dataset import Dataset
 from deltalog.errors import CommitStateUnknownError, TransactionCanceledError
 from deltalog.operations.contract.staging import BLOBS_PROPERTY
 from deltalog.operations.contract.stream import BLOB_SCHEMA
@@ -15,15 +16,15 @@ BLOBS = "bank.blobs"
 
 
 def stream_bytes(table):
-    with table.stream_write() as writer:
+    with Dataset(table).stream_write() as writer:
         writer.write(b"bytes")
         writer.commit()
 
 
 WRITES = {
-    "write": (A, lambda table: table.write(rows((3, 7)))),
-    "stream_write_records": (A, lambda table: table.stream_write_records([{"id": 3, "amount": 7}])),
-    "write of bytes": (BLOBS, lambda table: table.write(b"bytes")),
+    "write": (A, lambda table: Dataset(table).write(rows((3, 7)))),
+    "stream_write_records": (A, lambda table: Dataset(table).stream_write_records([{"id": 3, "amount": 7}])),
+    "write of bytes": (BLOBS, lambda table: Dataset(table).write(b"bytes")),
     "stream_write": (BLOBS, stream_bytes),
 }
 

@@ -11,6 +11,7 @@ import pytest
 from deltalog import CallError, DeltaTable, MetadataChangedError, StagedFiles, VersionConflictError
 from deltalog.operations.contract import staging
 from deltalog.operations.contract.staging import Options, as_metadata, options_of
+from deltalog.table import handle_of
 from tests.support.core import SCHEMA, environment, memory, objects, rows
 
 
@@ -103,7 +104,7 @@ def test_files_of_one_commit_declare_one_timestamp_column() -> None:
     staged = [table.stage(empty, timestamp_column=name) for name in ("a", "b")]
     with pytest.raises(CallError, match="one timestamp column"):
         table.commit_staged(staged)
-    assert table.latest().version == 0
+    assert table.snapshot().version == 0
 
 
 def test_files_do_not_fit_a_table_that_has_a_constraint_since(table: DeltaTable) -> None:
@@ -119,5 +120,5 @@ def test_rows_that_do_not_fit_leave_no_staged_file() -> None:
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     before = objects(store)
     with pytest.raises(CallError):
-        staging.stage(table.target, pa.table({"id": ["x"]}), Options())
+        staging.stage(staging.target_of(handle_of(table)), pa.table({"id": ["x"]}), Options())
     assert objects(store) == before

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from deltalog import BlobTableRequiredError, CallError, DeltaTable
-from deltalog.operations.contract.staging import Options
+from deltalog.operations.contract.staging import Options, target_of
 from deltalog.operations.contract.stream import BLOBS_DIRECTORY, StreamWriter
 from deltalog.storage.memory import MemoryStore
+from deltalog.table import handle_of
 from tests.support.core import SCHEMA, environment, memory, objects
 
 
@@ -23,7 +24,7 @@ def blobs(store: MemoryStore) -> DeltaTable:
 
 
 def begin(blobs: DeltaTable, **options: Any) -> StreamWriter:
-    return StreamWriter(blobs.target, {"from": "test"}, Options(**options))
+    return StreamWriter(target_of(handle_of(blobs)), {"from": "test"}, Options(**options))
 
 
 def left(store: MemoryStore) -> list[str]:
@@ -60,7 +61,7 @@ def test_aborting_is_idempotent_and_not_possible_after_commit(store: MemoryStore
     with pytest.raises(CallError, match="committed"):
         committed.abort()
     committed.close()
-    assert blobs.latest().version == 1 and committed.path in left(store)
+    assert blobs.snapshot().version == 1 and committed.path in left(store)
 
 
 @pytest.mark.parametrize("piece", ["text", 5, None, [b"x"]], ids=str)

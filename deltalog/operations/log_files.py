@@ -1,0 +1,48 @@
+"""The files of the log that a user asks for: a checkpoint, a log compaction, and the clean-up of what expired."""
+
+from __future__ import annotations
+
+import datetime
+
+from deltalog.errors import CallError
+from deltalog.log.checkpoint.writer import TopLevel, write_checkpoint
+from deltalog.log.cleanup import CleanupReport, clean_up
+from deltalog.log.compaction import write_compaction
+from deltalog.operations.table_handle import TableHandle
+from deltalog.read.snapshot import Snapshot
+
+_NO_TIME = datetime.timedelta(0)
+
+
+def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> None:
+    """Write a checkpoint of the latest version."""
+    snapshot, environment = handle.writable(), handle.environment
+    written = write_checkpoint(
+        snapshot.log,
+        environment.clock_ms(),
+        new_uuid=environment.new_uuid,
+        top_level=top_level,
+        sidecar_rows=sidecar_rows,
+    )
+    handle.advance(Snapshot(snapshot.log.rebased_on(written)))
+
+
+def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:
+    """Write a log compaction file; the first and the last version in it, None where there are less than two."""
+    snapshot = handle.writable()
+    start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
+    end = snapshot.version if to_version is None else to_version
+    if from_version is None and to_version is None and end <= start:
+        return None
+    if end > snapshot.version:
+        raise CallError(f"{handle.url} has no version {end} yet; its latest is {snapshot.version}.")
+    compaction = write_compaction(handle.reader, start, end)
+    return compaction.start, compaction.end
+
+
+def delete_expired(handle: TableHandle, dry_run: bool, retention: datetime.timedelta | None) -> CleanupReport:
+    """Delete the log files that no version within the retention needs."""
+    if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
+        raise CallError(f"retention is a datetime.timedelta from 0 on, as timedelta(days=7); got {retention!r}.")
+    retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
+    return clean_up(handle.reader, handle.environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)

@@ -1,0 +1,193 @@
+"""The state of a table handle: the latest version that it has read, and the transactions that begin on it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from deltalog.commit.committer import Committer
+from deltalog.commit.conflicts import gone_since, unexpected_version
+from deltalog.commit.prepared import IsolationLevel
+from deltalog.environment import Environment
+from deltalog.errors import CallError, CommitConflictError, VersionNotFoundError
+from deltalog.expressions.tree import Predicate
+from deltalog.log.loader import load, load_latest
+from deltalog.log.reader import LogReader
+from deltalog.operations.transaction import Transaction
+from deltalog.protocol import features
+from deltalog.protocol.paths import commit_path
+from deltalog.read.origin import Read, decoded
+from deltalog.read.snapshot import Snapshot
+from deltalog.storage.base import FileMeta, real_url
+
+T = TypeVar("T")
+
+# On a store over a network: how long the latest version that was read counts as the latest one.
+_WARM_MS = 10_000
+# Held while a handle moves from one version to another, and for nothing else.
+_MOVING = threading.Lock()
+
+log = logging.getLogger(__name__)
+
+
+class TableHandle:
+    """What a process knows of one table. Threads may share it.
+
+    ``latest`` is the latest version that was read: immutable, and replaced by a later one.
+    """
+
+    def __init__(self, reader: LogReader, committer: Committer, environment: Environment, latest: Snapshot) -> None:
+        self.reader = reader
+        self.committer = committer
+        self.environment = environment
+        self.latest = latest
+        self._tip: tuple[int, FileMeta] | None = None  # the commit file of ``latest`` at the last HEAD of it
+        self._fresh_ms = 0  # when ``latest`` was last known to be the latest version; 0 on a local store
+        self._mark_fresh()
+
+    @property
+    def url(self) -> str:
+        return self.reader.store.url
+
+    # ------------------------------------------------------------------------------------------ the latest version
+
+    def refresh(self) -> Snapshot:
+        """The latest version. Cost: 2 HEADs when nothing is new: versions are contiguous, so the absence of the
+        next one proves it, unless the table was removed or made anew, which the absence of ours shows."""
+        latest, store = self.latest, self.reader.store
+        if store.head(commit_path(latest.version + 1)) is None:
+            tip = store.head(commit_path(latest.version))
+            if tip is not None and self._tip in (None, (latest.version, tip)):
+                self._tip = (latest.version, tip)
+                self._mark_fresh()
+                return latest
+        fresh = Snapshot(load_latest(self.reader))
+        with _MOVING:
+            # Where another thread has moved the handle meanwhile, only a later version moves it on.
+            if self.latest is latest or fresh.version > self.latest.version:
+                self.latest, self._tip = fresh, None
+        self._mark_fresh()
+        return fresh
+
+    def recent(self) -> Snapshot:
+        """The latest version, or on a store over a network the one that was the latest a moment ago. Cost: none then,
+        else as ``refresh``."""
+        return self.latest if self._is_warm() else self.refresh()
+
+    def writable(self) -> Snapshot:
+        """The latest version, of a table that deltalog can write. Raises UnsupportedFeatureError."""
+        snapshot = self.refresh()
+        features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
+        return snapshot
+
+    def advance(self, snapshot: Snapshot) -> None:
+        """Move on to a version that is known to be the table's, read by this handle's reader."""
+        with _MOVING:
+            if snapshot.version < self.latest.version:
+                return
+            self.latest, self._tip = snapshot, None
+        self._mark_fresh()
+
+    def expire(self) -> None:
+        """Let the next ``recent`` read the log."""
+        self._fresh_ms = -_WARM_MS
+
+    def _mark_fresh(self) -> None:
+        if self.reader.store.is_remote:
+            self._fresh_ms = self.environment.clock_ms()
+
+    def _is_warm(self) -> bool:
+        """Whether requests cost time here and the table was read a moment ago."""
+        return self.reader.store.is_remote and 0 <= self.environment.clock_ms() - self._fresh_ms < _WARM_MS
+
+    # ------------------------------------------------------------------------------------------------ transactions
+
+    def transaction(
+        self,
+        isolation_level: IsolationLevel | None = None,
+        reads: Iterable[Read] = (),
+        expected_version: int | None = None,
+    ) -> Transaction:
+        """See ``DeltaTable.transaction``."""
+        latest = self.refresh()
+        origins = self._own_origins(latest, reads if expected_version is None else ())
+        transaction = Transaction(
+            self.reader,
+            self.committer,
+            self.environment if expected_version is None else self._expecting(expected_version, latest),
+            self._read_at(min((version for version, _ in origins), default=latest.version), latest),
+            isolation_level=isolation_level,
+            on_commit=self.advance,
+            is_strict=expected_version is not None,
+            latest=latest,
+        )
+        for _, where in origins:
+            transaction.declare_read(where)
+        if origins:
+            transaction.check_conflicts()
+        return transaction
+
+    def blind_append(self) -> Transaction:
+        """A transaction for new rows only. Commits that are newer than a ``recent`` version show when the version is
+        taken, so no request is spent on them before."""
+        return Transaction(
+            self.reader,
+            self.committer,
+            self.environment,
+            self.recent(),
+            on_commit=self.advance,
+            refresh=self.refresh,
+        )
+
+    def following(self, parent: Snapshot, environment: Environment) -> Transaction:
+        """A transaction that becomes the version after ``parent``, or after the winners that the number of attempts of
+        ``environment`` allows; else VersionConflictError."""
+        return Transaction(self.reader, self.committer, environment, parent, on_commit=self.advance, is_strict=True)
+
+    def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:
+        """See ``DeltaTable.retrying``."""
+        if isinstance(retry_count, bool) or not isinstance(retry_count, int) or retry_count < 0:
+            raise CallError(f"retry_count is a number of repetitions from 0 on; got {retry_count!r}.")
+        conflict: CommitConflictError | None = None
+        for number in range(1, retry_count + 1):
+            try:
+                return attempt()
+            except CommitConflictError as error:
+                if not error.retryable:
+                    raise
+                conflict = error
+                log.info("planning again (%d of %d) after a conflict: %s", number, retry_count, error)
+            except CallError as error:
+                if conflict is None:
+                    raise
+                raise error from conflict
+            self.environment.back_off(number)
+        return attempt()
+
+    def _own_origins(self, latest: Snapshot, reads: Iterable[Read]) -> list[tuple[int, Predicate | str | None]]:
+        """The versions of this table that were read, numbered as in this handle, and under which conditions."""
+        store = self.reader.store
+        return [
+            (origin.version_for(store.branch, store.base_version), where)
+            for origin, where in decoded(reads)
+            if origin.is_of(latest.metadata.id, real_url(store))
+        ]
+
+    def _read_at(self, version: int, latest: Snapshot) -> Snapshot:
+        if version == latest.version:
+            return latest
+        try:
+            return Snapshot(load(self.reader, self.reader.list_from(), version))
+        except VersionNotFoundError as error:
+            raise gone_since(version, latest.version, self.url) from error
+
+    def _expecting(self, version: int, latest: Snapshot) -> Environment:
+        """The environment of a commit that follows this version or none."""
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise CallError(f"expected_version is the version that must be the latest; got {version!r}.")
+        if version != latest.version:
+            raise unexpected_version(version, latest.version, self.url)
+        return replace(self.environment, retry=replace(self.environment.retry, max_attempts=1))
