@@ -140,7 +140,7 @@ def _resolved(annotation: Any, function: Any) -> Any:
 
 
 def _check_of(hint: Any) -> _Check | None:
-    """None for what is not looked at here."""
+    """None for types that are not checked here."""
     if hint is Any or hint is object or isinstance(hint, (str, TypeVar)):
         return None
     if hint is None or hint is type(None):
@@ -216,7 +216,7 @@ def _instance(kind: type) -> _Check:
 def _any_of(hint: Any) -> _Check | None:
     members = typing.get_args(hint)
     checks = [_check_of(member) for member in members]
-    # A point in time is looked at where it is read, which has errors of its own for it.
+    # A point in time is checked where it is parsed, which has errors of its own for it.
     if None in checks or datetime in members:
         return None
 
@@ -257,7 +257,7 @@ def _sequence(hint: Any) -> _Check:
 
 def _iterable(hint: Any) -> _Check:
     (each,) = typing.get_args(hint)
-    # What a union of kinds comes as, such as records, is looked at where it is read.
+    # What a union of kinds comes as, such as records, is checked where it is read.
     is_one_kind = typing.get_origin(each) not in (typing.Union, types.UnionType)
     element = _check_of(each) if is_one_kind else None
 
@@ -275,7 +275,7 @@ def _iterable(hint: Any) -> _Check:
 
 
 def _one_by_one(values: Any, element: _Check, hint: Any) -> Iterator[Any]:
-    """A stream, looked at as it is read."""
+    """A stream, checked as it is read."""
     for value in values:
         try:
             yield element(value)

@@ -17,7 +17,7 @@ THREADS, AHEAD = 4, 2
 
 
 class Lazy(Generic[T]):
-    """A property that is computed when it is first asked for, and kept. Threads that ask at once may each compute it.
+    """A property that is computed at its first use, and kept. Threads that use it at once may each compute it.
 
     Until Python 3.12, functools.cached_property holds one lock for all objects of a class meanwhile: a table whose
     store hangs would block every other one.

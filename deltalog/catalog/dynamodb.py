@@ -150,7 +150,7 @@ class DynamoDBCoordinator(Coordinator):
         return catalog is not None and catalog["catalog_id"] == self._catalog_id
 
     def _has_token(self, key: Key, token: str) -> bool:
-        with contextlib.suppress(CoordinatorError):  # it could not be seen
+        with contextlib.suppress(CoordinatorError):  # it could not be read
             item = self._items.get(key)
             return item is not None and item.get("token") == token
         return False
@@ -220,7 +220,7 @@ class DynamoDBCoordinator(Coordinator):
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
-        """Counted, so that ``cut`` can tell that its list of tables is right. ``changes``: how many there must be."""
+        """Counted, so that ``cut`` can verify its list of tables. ``changes``: how many there must be."""
         where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
         return update(layout.CATALOG, {"token": token}, where, add={"changes": 1})
 
@@ -327,7 +327,7 @@ class DynamoDBCoordinator(Coordinator):
         return actions
 
     def _told(self, proposal: Proposal, token: str) -> Ratification | None:
-        """What became of a proposal, from what is there; None where that does not tell, or cannot be seen."""
+        """What became of a proposal, by the items; None where they do not show it, or cannot be read."""
         with contextlib.suppress(CoordinatorError):
             return self._seen(proposal, token)
         return None

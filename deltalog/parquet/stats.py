@@ -67,7 +67,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 def _chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
     """Column chunks of all row groups by path of lower-case names; those below lists and maps are left out.
 
-    The paths come from the schema's tree: the dotted ones of the footer cannot tell a.b from a column "a.b".
+    The paths come from the schema's tree: the dotted ones of the footer are the same for a.b and a column "a.b".
     """
     paths = list(_leaf_paths(footer.schema.to_arrow_schema()))
     if len(paths) != footer.num_columns:

@@ -48,7 +48,7 @@ def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
     """A variant of a row, which is ``{"metadata": ..., "value": ...}``, as a Python value; None for no variant.
 
     Gives dict, list, str, int, float, Decimal, date, time, datetime, UUID, bytes, bool or None. Timestamps with a
-    zone are in UTC; nanoseconds, which datetime has not, are cut off. Raises InvalidDataFileError when the bytes are
+    zone are in UTC; nanoseconds, which datetime lacks, are cut off. Raises InvalidDataFileError when the bytes are
     no variant. Spec: PROTOCOL.md#variant-data-type. Cost: none.
     """
     if variant is None:

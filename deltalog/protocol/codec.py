@@ -123,7 +123,7 @@ def _check_size(data: bytes, version: int) -> None:
 
 def _check_unambiguous(data: bytes, actions: CommitActions) -> None:
     """Refuse two actions on one line, and a file action with one of its load-bearing fields twice: readers would
-    differ in which counts. Keys are counted, and only what has too many of one is looked at closely."""
+    differ in which counts. Keys are counted, and only objects with too many of one are parsed again."""
     removes, adds = actions.removes, actions.adds
     partitioned = sum(remove.partition_values is not None for remove in removes)
     seen_through = sum(file.deletion_vector is not None for files in (adds, removes) for file in files)

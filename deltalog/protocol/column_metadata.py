@@ -15,7 +15,7 @@ INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generati
 IDENTITY_KEY = "delta.identity.start"
 # By these the writer makes values that the data lacks.
 FILLED_BY = (GENERATION_KEY, DEFAULT_KEY)
-# Readers ask for these as what they are, and fail where they are something else.
+# Readers expect these types, and fail for others.
 _METADATA_TYPES: Mapping[str, type] = {
     "comment": str,
     DEFAULT_KEY: str,

@@ -109,7 +109,7 @@ DELETED_FILE_RETENTION_MS = Property("delta.deletedFileRetentionDuration", _inte
 DATA_SKIPPING_NUM_INDEXED_COLS = Property("delta.dataSkippingNumIndexedCols", int, 32)
 DATA_SKIPPING_STATS_COLUMNS_KEY = "delta.dataSkippingStatsColumns"
 CHECKPOINT_STATS_AS_JSON = Property("delta.checkpoint.writeStatsAsJson", _boolean, True)
-# PROTOCOL.md has false for the default; delta-spark writes the struct unless told not to, and so do we.
+# PROTOCOL.md has false for the default; delta-spark writes the struct unless this is false, and so does deltalog.
 CHECKPOINT_STATS_AS_STRUCT = Property("delta.checkpoint.writeStatsAsStruct", _boolean, True)
 ENABLE_CHANGE_DATA_FEED = Property("delta.enableChangeDataFeed", _boolean, False)
 ENABLE_ROW_TRACKING = Property("delta.enableRowTracking", _boolean, False)

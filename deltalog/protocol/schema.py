@@ -74,7 +74,7 @@ class StructType:
     """An ordered list of columns; also the schema of a table."""
 
     fields: tuple[StructField, ...] = ()
-    # Exact names and folded ones, made when the first column is looked for.
+    # Exact names and folded ones, made by the first look-up.
     _index: tuple[Mapping[str, StructField], Mapping[str, StructField]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -140,7 +140,7 @@ class StructType:
 DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
 
 VARIANT, VOID = PrimitiveType("variant"), PrimitiveType("void")
-# Not a type of any table: what a scan gives for a variant where JSON is asked for.
+# Not a type of any table: the type of a variant in a scan that returns JSON.
 VARIANT_TEXT = PrimitiveType("variant as json")
 
 # ------------------------------------------------------------------------------------------- to JSON
@@ -211,7 +211,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 @lru_cache(maxsize=64)
 def parsed(text: str) -> StructType:
-    """As ``StructType.from_json``, shared by all who ask for the same text: a commit does several times over."""
+    """As ``StructType.from_json``, cached: a commit parses the same text several times."""
     return _parse(text)
 
 

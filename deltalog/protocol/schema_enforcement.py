@@ -1,4 +1,4 @@
-"""What a write asks of columns: names that files can hold, data that fits the table, and the schema that has the
+"""Schema enforcement in a write: names that files can hold, data that fits the table; and the schema that has the
 columns of both (mergeSchema). Pure.
 
 Spec: PROTOCOL.md#column-metadata, #schema-serialization-format.
@@ -25,14 +25,15 @@ from deltalog.protocol.schema import (
 
 def check_unique_names(schema: StructType, where: str = "") -> None:
     """Refuse two columns of one struct whose names are the same, or differ in case only."""
-    seen: dict[str, str] = {}
+    names: dict[str, str] = {}
     for column in schema.fields:
         folded = column.name.lower()
-        if folded in seen:
+        if folded in names:
             raise SchemaMismatchError(
-                f"Columns {where}{seen[folded]!r} and {where}{column.name!r} have the same name up to case. Rename one."
+                f"Columns {where}{names[folded]!r} and {where}{column.name!r} have the same name up to case. "
+                "Rename one."
             )
-        seen[folded] = column.name
+        names[folded] = column.name
 
 
 def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
@@ -75,7 +76,7 @@ def _check_struct(table: StructType, data: StructType, where: str) -> None:
     unknown = [f.name for f in data.fields if f.name.lower() not in known]
     if unknown:
         raise SchemaMismatchError(
-            f"The data has columns that the table has not: {', '.join(where + n for n in unknown)}. "
+            f"The data has columns not in the table: {', '.join(where + n for n in unknown)}. "
             f"The table has: {', '.join(table.names)}. Drop them, or write with mergeSchema (merge_schema=True)."
         )
     exact = {f.name: f for f in data.fields}
@@ -139,7 +140,7 @@ def merge_schemas(
 ) -> StructType:
     """The table's schema with the columns that only ``data`` has added at the end, nullable, also in structs.
 
-    ``widens`` tells which types of the table may become those of the data. Raises SchemaMismatchError when a column
+    ``widens`` says which types of the table may become those of the data. Raises SchemaMismatchError when a column
     that both have differs in type otherwise.
     """
     merged = []

@@ -79,7 +79,7 @@ def _as_json(before: DataType, after: DataType, path: Sequence[str]) -> dict[str
 def recorded(before: StructType, after: StructType) -> StructType:
     """``after`` with every change of a type since ``before`` in the history of its column, also inside structs.
 
-    Columns are told apart by their names; those that ``before`` lacks have no history.
+    Columns are matched by their names; those that ``before`` lacks have no history.
     """
     columns = []
     for column in after.fields:
@@ -92,7 +92,7 @@ def recorded(before: StructType, after: StructType) -> StructType:
 
 
 def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
-    """``is_widening`` without the changes from whole numbers to fractions, which are made only where asked for by
+    """``is_widening`` without the changes from whole numbers to fractions, which are made only where requested by
     name: merging schemas must not turn a number that counts into one that rounds."""
     if not is_widening(narrow, wide):
         return False

@@ -1,5 +1,5 @@
-"""What clients that write Delta logs themselves ask of a catalog: how far a table is, the ratification of a commit that
-they have staged, and the note that they have published one.
+"""Calls of clients that write Delta logs themselves: the head of a table, the ratification of a commit that they have
+staged, and the confirmation that they have published one.
 
 Their rows, conflicts and statistics are their own affair; what they propose must be a commit that readers can read,
 and one that leaves the table managed by its catalog.
@@ -97,7 +97,7 @@ def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
 def _staged(
     tables: ManagedTables, record: TableRecord, head: Head, version: int, file: str
 ) -> tuple[RatifiedCommit, CommitActions]:
-    """A staged commit as the catalog keeps it, looked through; and what is in it. Raises InvalidActionError,
+    """A staged commit as the catalog keeps it, validated; and its actions. Raises InvalidActionError,
     CallError, CatalogBehindLogError."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)

@@ -117,7 +117,7 @@ def _go_back(ledger: Ledger, log: LogState) -> None:
             log.store.delete(staged_commit_path(commit.file))
     coordinator, record = ledger.coordinator, log.record
     coordinator.published(record.table_id, log.head.version)
-    # As another table, so that handles which have seen more of the old one are told.
+    # As another table, so that handles which have read later versions of the old one get an error.
     anew = replace(record, table_id=ledger.environment.new_uuid())
     live = live_marks(coordinator, record.table_id, ledger.now_ms()).markings.values()
     if not coordinator.drop(record.table_id, log.head.version) or not coordinator.register(anew, log.common):
@@ -233,8 +233,8 @@ def _batches(lost: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
 
 
 def _in_order(lost: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
-    """The earliest first of those groups that are next in all their tables. Times alone do not tell: those of a table
-    may have begun anew."""
+    """The earliest first of those groups that are next in all their tables. Times alone do not decide: those of a table
+    may have been restarted."""
     groups: dict[tuple[str, int], list[MissingCommit]] = {}
     queues: dict[str, collections.deque[MissingCommit]] = {}
     for each in lost:

@@ -216,7 +216,7 @@ def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[
     for column in found:
         name = column.name.lower()
         if name not in known:
-            raise SchemaMismatchError(f"{where} has a column {column.name}, which the table has not.")
+            raise SchemaMismatchError(f"{where} has a column {column.name}, which is not in the table.")
         expected = known[name].data_type
         if name not in partitioned and str(expected) != "variant" and _bare(column.data_type) != _bare(expected):
             raise SchemaMismatchError(f"{where}: column {column.name} is of type {column.data_type}, not {expected}.")
@@ -224,7 +224,7 @@ def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[
 
 
 def _bare(data_type: DataType) -> DataType:
-    """A type without what files do not tell reliably: case, metadata, and where nulls may be."""
+    """A type without what files do not record reliably: case, metadata, and where nulls may be."""
     if isinstance(data_type, StructType):
         return StructType(tuple(StructField(each.name.lower(), _bare(each.data_type)) for each in data_type))
     if isinstance(data_type, ArrayType):
@@ -320,7 +320,7 @@ def _object(snapshot: Snapshot, row: Mapping[str, Any]) -> TableObject:
     uri = snapshot.file_path(row["path"])
     if row["deletion_vector"] is not None:
         raise ResourceNotReadyError(
-            f"{uri} has rows that are deleted by a deletion vector, which a list of objects cannot tell. Read the "
+            f"{uri} has rows that are deleted by a deletion vector, which a list of objects cannot express. Read the "
             "table with a client of Delta, or rewrite its files."
         )
     mode = column_mapping.mode_of(snapshot.metadata.configuration)
