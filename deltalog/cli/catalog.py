@@ -35,7 +35,7 @@ _Seconds = Annotated[
         min=0.001,
         max=1e9,
         metavar="SECONDS",
-        help="What is started may be silent for so long. Default: 1800.",
+        help="Abort the started transactions after this time without activity. Default: 1800.",
     ),
 ]
 
@@ -46,7 +46,7 @@ tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, cont
 def _manager(
     catalog: str, idle_timeout: float | None = None, most_ahead: float | None = None, *, create: bool = False
 ) -> TransactionManager:
-    """``create``: whether a catalog that is not there is made; else a mistyped one is an error."""
+    """``create``: whether a missing catalog is created; else it is an error."""
     from deltalog import TransactionManager
     from deltalog.catalog.locate import open_coordinator
 
@@ -66,14 +66,14 @@ def _manager(
 @taking_options
 def start(
     catalog: _Catalog,
-    read_only: Annotated[bool, typer.Option("--read-only", help="It reads one instant, and changes nothing.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="It reads one instant, and cannot write.")] = False,
     serializable: Annotated[
-        bool, typer.Option("--serializable", help="Nothing that it read may have changed when it commits.")
+        bool, typer.Option("--serializable", help="Fail the commit if a table that it opened has changed.")
     ] = False,
     idle_timeout: _Seconds = None,
     as_json: _Json = False,
 ) -> None:
-    """Start a transaction and print its id, for other processes to work in."""
+    """Start a transaction and print its id, which other processes can use."""
     manager = _manager(catalog, idle_timeout)
     made = manager.start_transaction(
         "READ_ONLY" if read_only else "READ_AND_WRITE", isolation="SERIALIZABLE" if serializable else "SNAPSHOT"
@@ -87,7 +87,7 @@ def start(
 @txn.command()
 @taking_options
 def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
-    """Make what a transaction did the next versions of its tables: all of it, or nothing. Again is no error."""
+    """Commit a transaction: its changes become the next versions of its tables, all or none. Idempotent."""
     manager, out = _manager(catalog), Output(as_json)
     with out.working("Committing"):
         manager.commit_transaction(transaction_id)
@@ -97,7 +97,7 @@ def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
 @txn.command()
 @taking_options
 def cancel(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
-    """End a transaction without effect, and delete the files that it wrote. Again is no error."""
+    """End a transaction without effect, and delete the files that it wrote. Idempotent."""
     manager = _manager(catalog)
     manager.cancel_transaction(transaction_id)
     _show(Output(as_json), manager.describe_transaction(transaction_id))
@@ -106,7 +106,7 @@ def cancel(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
 @txn.command()
 @taking_options
 def extend(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
-    """Say that a transaction is still at work, so that it is not ended for being silent."""
+    """Record activity of a transaction, so that it is not aborted by its idle timeout."""
     manager = _manager(catalog)
     manager.extend_transaction(transaction_id)
     _show(Output(as_json), manager.describe_transaction(transaction_id))
@@ -201,15 +201,15 @@ def _time(ms: int) -> str:
 def register(
     catalog: _Catalog,
     name: _Name,
-    location: Annotated[str, typer.Argument(metavar="TABLE", help="Where the table is: a path, or s3://….")],
+    location: Annotated[str, typer.Argument(metavar="TABLE", help="The table's location: a path, or s3://….")],
     as_json: _Json = False,
 ) -> None:
-    """Put a table that exists under the management of a catalog, by a commit that says so.
+    """Put an existing table under the management of a catalog, by a commit that adds the table feature.
 
-    From then on it is read and written through the catalog only. Makes the catalog when there is none.
+    From then on it is read and written through the catalog only. Creates the catalog if there is none.
     """
     manager, out = _manager(catalog, create=True), Output(as_json)
-    with out.working("Taking the table over"):
+    with out.working("Registering the table"):
         manager.register_table(name, location)
     record, head = manager.ratified(name)
     if as_json:
@@ -221,7 +221,7 @@ def register(
 @tables.command("list")
 @taking_options
 def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
-    """The tables of a catalog: where they are, and their latest versions."""
+    """The tables of a catalog: their locations and latest versions."""
     manager, out = _manager(catalog), Output(as_json)
     found = [manager.ratified(record.name) for record in manager.list_tables()]
     if as_json:
@@ -238,7 +238,7 @@ def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
 @tables.command()
 @taking_options
 def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Take a table out of a catalog, published in full. Its files stay, and ``register`` takes it back."""
+    """Publish all commits of a table and remove it from a catalog. Its files stay, and ``register`` adds it again."""
     manager, out = _manager(catalog), Output(as_json)
     record, head = manager.ratified(name)
     manager.drop_table(name)
@@ -280,12 +280,12 @@ def recover(
     retention: Annotated[
         float,
         typer.Option(
-            "--retention-days", min=0, max=1e8, metavar="DAYS", help="Forget transactions that ended longer ago."
+            "--retention-days", min=0, max=1e8, metavar="DAYS", help="Remove records of transactions that ended before."
         ),
     ] = 30,
     as_json: _Json = False,
 ) -> None:
-    """Finish what processes that died left: publish, abort what is overdue, delete what was written for nothing."""
+    """Recover from processes that died: publish ratified commits, abort timed-out transactions, delete their files."""
     manager, out = _manager(catalog), Output(as_json)
     with out.working("Recovering"):
         done = manager.recover(datetime.timedelta(days=retention))
@@ -340,9 +340,7 @@ def _show_resync(out: Output, done: Resync, dry_run: bool) -> None:
                 f"to {each.catalog_version + each.added}."
             )
         for file in each.in_doubt:
-            out.print(
-                f"{each.name}: {file} is staged; it is not known whether it was ratified. Accept it with --staged."
-            )
+            out.print(f"{each.name}: {file} is staged; whether it was ratified is unknown. Accept it with --staged.")
     for id_ in done.committed:
         out.print(f"Transaction {id_} is {would}recorded as committed.")
     for id_ in done.aborted:
@@ -367,16 +365,17 @@ def _shown(record: TableRecord, head: Head) -> dict[str, Any]:
 @taking_options
 def serve(
     catalog: _Catalog,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: any that is free.")] = 8750,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: a free port.")] = 8750,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", metavar="FILE", help=f"What callers must show. Or {TOKEN_VARIABLE}."),
+        typer.Option("--token-file", metavar="FILE", help=f"File with the bearer token. Or {TOKEN_VARIABLE}."),
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option("--tls-client-ca", metavar="FILE", help="Who must have signed callers' certificates.")
+        Path | None,
+        typer.Option("--tls-client-ca", metavar="FILE", help="CA that must have signed client certificates."),
     ] = None,
     max_body: Annotated[
         int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Larger requests are refused.")
@@ -387,7 +386,7 @@ def serve(
             "--request-timeout", min=0.1, max=1e6, metavar="SECONDS", help="Answer every call within this time."
         ),
     ] = 60,
-    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Calls that run at once.")] = 16,
+    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Maximum concurrent calls.")] = 16,
     max_requests: Annotated[
         int, typer.Option("--max-requests", min=1, metavar="N", help="Calls that run or wait; more are refused.")
     ] = 64,
@@ -399,7 +398,7 @@ def serve(
     ] = 512,
     recover_every: Annotated[
         float,
-        typer.Option("--recover-every", min=0, max=1e6, metavar="SECONDS", help="Recover at this interval; 0: never."),
+        typer.Option("--recover-every", min=0, max=1e6, metavar="SECONDS", help="Interval of recovery; 0: never."),
     ] = 60,
     idle_timeout: _Seconds = None,
     most_ahead: Annotated[
@@ -417,11 +416,10 @@ def serve(
     ] = "info",
     as_json: _Json = False,
 ) -> None:
-    """Serve a catalog, made when there is none: the transaction calls of AWS Lake Formation, and commits of other
-    Delta clients.
+    """Serve a catalog: the transaction calls of AWS Lake Formation, and commits of other Delta clients.
 
-    Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host says otherwise, and then only with a
-    token or TLS. Ends with SIGTERM or Ctrl-C, when the calls under way are answered.
+    Creates the catalog if there is none. Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host is
+    given, and then only with a token or TLS. Ends with SIGTERM or Ctrl-C, when the running calls are answered.
     """
     server = _server_module()
     limits = server.Limits(

@@ -1,6 +1,6 @@
 """The commands of ``deltalog COMMAND TABLE``.
 
-Exit status: 0 well, 1 refused, 2 usage. Errors go to standard error, with ``--json`` as one line
+Exit status: 0 success, 1 error, 2 usage. Errors go to standard error, with ``--json`` as one line
 ``{"error": class, "code": ..., "message": ...}``. pyarrow, PySpark and rich are imported when they are needed.
 """
 
@@ -31,7 +31,7 @@ _POINTS_IN_TIME = "Point in time (the latest version when none is given)"
 
 
 class _Commands(TyperGroup):
-    """The commands, with one place where every error becomes a line and an exit status."""
+    """The commands; converts every error to a line and an exit status."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
@@ -66,7 +66,7 @@ def _report(error: Exception, as_json: bool) -> int:
     if isinstance(error, typer.Abort):
         report_error(name, "INTERRUPTED", "Interrupted.", as_json)
         return 130
-    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's own errors, wherever click lives
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's own errors, also of a vendored click
         command = getattr(getattr(error, "ctx", None), "command_path", "deltalog")
         report_error("UsageError", "USAGE", error.format_message(), as_json, f"Try '{command} --help'.")
         return 2
@@ -82,7 +82,7 @@ def _report(error: Exception, as_json: bool) -> int:
 
 @contextlib.contextmanager
 def _own_warnings(as_json: bool) -> Iterator[None]:
-    """Warnings as lines of ours instead of source lines."""
+    """Print warnings as the command's own lines instead of source lines."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         report_warning(category.__name__, str(message), as_json)
@@ -102,7 +102,7 @@ app = Commands(
 
 _Table = Annotated[
     str,
-    typer.Argument(metavar="TABLE", help="Where it is: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
+    typer.Argument(metavar="TABLE", help="Its location: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
 _AtVersion = Annotated[
@@ -152,15 +152,15 @@ def _snapshot(table: str, version: int | None, timestamp: str | None, timestamp_
 def _at_most_one(**options: Any) -> None:
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
     if len(given) > 1:
-        raise typer.BadParameter(f"{' and '.join(given)} name the same thing. Give one of them.")
+        raise typer.BadParameter(f"{' and '.join(given)} exclude each other. Give one of them.")
 
 
 @app.callback(invoke_without_command=True)
 def _all(
     ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="The version of deltalog, and nothing else.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version of deltalog and exit.")] = False,
 ) -> None:
-    """Delta tables from the command line: what is in them, what happened, and which version was current when."""
+    """Delta tables from the command line: contents, history, and the version that was current at a time."""
     if version:
         from deltalog.version import VERSION
 
@@ -185,7 +185,7 @@ def info(
     timestamp_ms: _AtTimeMs = None,
     as_json: _Json = False,
 ) -> None:
-    """What a table is: version, time, size, columns, properties, protocol."""
+    """Show a table: version, time, size, columns, properties, protocol."""
     from deltalog.cli import views
 
     out = Output(as_json)
@@ -252,7 +252,7 @@ def rows(
 
 
 def _columns(snapshot: Snapshot, texts: list[str] | None) -> list[str] | None:
-    """Each text is the name of a column as it is, or names between commas."""
+    """Each text is the name of a column, or several names separated by commas."""
     known = snapshot.schema.names
     names: list[str] = []
     for text in texts or ():
@@ -265,7 +265,7 @@ def _columns(snapshot: Snapshot, texts: list[str] | None) -> list[str] | None:
 
 @app.command(epilog=_examples("deltalog history events --limit 5", "deltalog history events --json | jq .timestamp_ms"))
 def history(table: _Table, limit: _Limit = None, as_json: _Json = False) -> None:
-    """The commits, newest first, each with its time and the clock that counts for it."""
+    """The commits, newest first, each with its time and the clock that time travel uses for it."""
     from deltalog.cli import views
 
     out = Output(as_json)
@@ -291,16 +291,18 @@ def resolve(
     when: Annotated[str | None, typer.Argument(metavar="[ISO]", help="The instant, as --timestamp.")] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option("--timestamp", metavar="ISO", help="The instant: 2026-11-20T10:00:00Z; an offset or Z is a must."),
+        typer.Option(
+            "--timestamp", metavar="ISO", help="The instant: 2026-11-20T10:00:00Z; an offset or Z is required."
+        ),
     ] = None,
     timestamp_ms: Annotated[
         int | None, typer.Option("--timestamp-ms", metavar="MS", help="The same in ms since 1970-01-01 UTC.")
     ] = None,
     before: Annotated[
-        str, typer.Option("--before", metavar="error|earliest", help="Before the first commit: refuse, or take it.")
+        str, typer.Option("--before", metavar="error|earliest", help="Before the first commit: refuse, or use it.")
     ] = "error",
     after: Annotated[
-        str, typer.Option("--after", metavar="error|latest", help="After the last commit: refuse, or take it.")
+        str, typer.Option("--after", metavar="error|latest", help="After the last commit: refuse, or use it.")
     ] = "error",
     as_json: _Json = False,
 ) -> None:
@@ -342,17 +344,17 @@ def resolve(
 def timeline(
     table: _Table,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes; - is standard output.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="The file of the page; - is standard output.")
     ] = "timeline.html",
     limit: Annotated[int, typer.Option("--limit", min=0, metavar="N", help="The newest N commits; 0 is all.")] = 10_000,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is no timeline page.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is not a timeline page.")] = False,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the web browser.")] = False,
     as_json: _Json = False,
 ) -> None:
     """A page with the table's history on a time axis; one file that works offline.
 
     It shows in-commit time beside file time with the drift between them, the point from which in-commit times
-    count, what every commit did, and the version that TIMESTAMP AS OF gives for the instant under the pointer.
+    are used, the changes of every commit, and the version of TIMESTAMP AS OF for the instant under the pointer.
     """
     from deltalog.cli.output import bytes_text
     from deltalog.cli.timeline import page, write_page
@@ -415,21 +417,21 @@ def restore(
     version: _AtVersion = None,
     timestamp: _AtTime = None,
     timestamp_ms: _AtTimeMs = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and commit nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and commit nothing.")] = False,
     ignore_missing_files: Annotated[
-        bool, typer.Option("--ignore-missing-files", help="Do without the rows of files that are gone.")
+        bool, typer.Option("--ignore-missing-files", help="Restore without the rows of files that no longer exist.")
     ] = False,
     as_json: _Json = False,
 ) -> None:
-    """Bring rows, columns and properties of an earlier version back, in a new commit.
+    """Restore rows, columns and properties of an earlier version, in a new commit.
 
-    Nothing is lost by it: the versions in between stay, and can be restored in turn.
+    The versions in between stay, and can be restored too.
     """
     from deltalog.cli import views
 
     _at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
     if version is None and timestamp is None and timestamp_ms is None:
-        raise typer.BadParameter("Name what to restore: --version N, --timestamp ISO or --timestamp-ms MS.")
+        raise typer.BadParameter("Give the version to restore: --version N, --timestamp ISO or --timestamp-ms MS.")
     out = Output(as_json)
     with out.working("Restoring"):
         result = _open(table).restore(
@@ -448,7 +450,7 @@ def restore(
 def checkpoint(
     table: _Table,
     v2_json: Annotated[
-        bool, typer.Option("--v2-json", help="Where delta.checkpointPolicy is v2, a top-level file in JSON.")
+        bool, typer.Option("--v2-json", help="If delta.checkpointPolicy is v2, write a top-level file in JSON.")
     ] = False,
     as_json: _Json = False,
 ) -> None:
@@ -479,14 +481,14 @@ def compact(
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Write a log compaction file: a run of commits as one file, which readers may read in their place."""
+    """Write a log compaction file: a range of commits in one file, which readers may read instead of the commits."""
     out = Output(as_json)
     with out.working("Reading the commits"):
         found = _open(table).compact_log(start, end)
     if as_json:
         out.document({"from": None if found is None else found[0], "to": None if found is None else found[1]})
     elif found is None:
-        out.print("There are no two commits after the last checkpoint; nothing was written.")
+        out.print("There are fewer than two commits after the last checkpoint; nothing was written.")
     else:
         out.print(f"Versions {found[0]} to {found[1]} are in one file now, beside the commits.")
 
@@ -496,15 +498,15 @@ def compact(
 )
 def cleanup(
     table: _Table,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and delete nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the files to delete, and delete nothing.")] = False,
     as_json: _Json = False,
 ) -> None:
     """Delete the files of the log that no version within delta.logRetentionDuration needs.
 
-    Age is judged by in-commit timestamps where the table has them. Older versions can no longer be read then.
+    Ages are by in-commit timestamps where the table has them. Older versions can no longer be read afterwards.
     """
     out = Output(as_json)
-    with out.working("Looking through the log"):
+    with out.working("Reading the log"):
         report = _open(table).cleanup_log(dry_run=dry_run)
     if as_json:
         out.document(report.to_json())
@@ -519,14 +521,16 @@ def demo(
     path: Annotated[
         Path, typer.Option("--path", metavar="DIR", help="A new directory for the table, its copies and the page.")
     ] = Path("flights-demo"),
-    months: Annotated[int, typer.Option("--months", min=2, max=12, metavar="N", help="How many months.")] = 12,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier demo at that place first.")] = False,
+    months: Annotated[int, typer.Option("--months", min=2, max=12, metavar="N", help="The number of months.")] = 12,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Delete an earlier demo in that directory first.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
-    """The whole story on real data: a year of flights as monthly commits, and a copy that still knows its past.
+    """Demonstrate time travel on real data: a year of flights as monthly commits, in a table and in copies of it.
 
     Spark writes the 336,776 flights that left New York in 2013, a commit a month; half-way in-commit timestamps
-    are turned on. Then the table is copied, every file time with it changes, and TIMESTAMP AS OF is asked again.
+    are turned on. Then the table is copied, which changes every file time, and TIMESTAMP AS OF is queried again.
     Takes about two minutes; needs Java 17 and pip install 'deltalog\\[demo]'.
     """
     from deltalog.cli.demo import run

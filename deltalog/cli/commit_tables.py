@@ -1,4 +1,4 @@
-"""``deltalog commit-table``: the DynamoDB tables through which writers take turns on S3."""
+"""``deltalog commit-table``: the DynamoDB tables that coordinate commits on S3."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name in DynamoDB.")]
 _Kind = Annotated[
-    str, typer.Option("--kind", metavar="dynamo|s3-dynamodb|catalog", help="What it is for, as in commit='KIND:NAME'.")
+    str, typer.Option("--kind", metavar="dynamo|s3-dynamodb|catalog", help="The protocol, as in commit='KIND:NAME'.")
 ]
 _Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON.")]
 
 app = typer.Typer(
-    help="The DynamoDB tables through which writers take turns on S3.",
+    help="The DynamoDB tables that coordinate commits on S3.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -28,9 +28,9 @@ app = typer.Typer(
 @app.command()
 @taking_options
 def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
-    """Create the table and wait until it is there: billed by the request, its old items expire by themselves.
+    """Create the table and wait until it is active: billed by the request, old items expire.
 
-    One that is there already is kept, and its expiry turned on.
+    An existing table is kept, and its expiry turned on.
     """
     from deltalog import create_commit_table
 
@@ -43,7 +43,7 @@ def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
 @app.command()
 @taking_options
 def show(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
-    """Whether the table is there and fit for its purpose. Changes nothing."""
+    """Show whether the table exists and has the right keys. Changes nothing."""
     from deltalog import describe_commit_table
 
     out = Output(as_json)
@@ -63,7 +63,7 @@ def _show(out: Output, table: CommitTable, as_json: bool) -> None:
         )
         return
     made = "created" if table.created else "there"
-    expiry = {True: "old items expire", False: "old items do NOT expire", None: "whether old items expire is not known"}
+    expiry = {True: "old items expire", False: "old items do NOT expire", None: "whether old items expire is unknown"}
     if table.kind == "catalog":
         out.print(f"{table.name} is {made} ({table.status}). Its catalog is dynamodb://{table.name}.")
         return

@@ -1,7 +1,7 @@
-"""The demo: a year of real flights as monthly commits, and copies of the table that are asked about its past.
+"""The demo: a year of real flights as monthly commits, and time travel in the table and in copies of it.
 
-Everything is done with the means that users have: Spark and spark_ext for rows, DeltaTable for the log. Each row
-count that is printed was counted by Spark in what TIMESTAMP AS OF gave.
+It uses public interfaces only: Spark and spark_ext for rows, DeltaTable for the log. Each printed row count was
+counted by Spark in the result of TIMESTAMP AS OF.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MARKER = "deltalog-demo.json"
 TABLE, COPY, ARCHIVE = "flights", "flights-copied", "flights-unpacked"
 PAGE, COPY_PAGE, SPARK_LOG = "timeline.html", "timeline-copied.html", "spark.log"
 _OWN = frozenset([MARKER, TABLE, COPY, ARCHIVE, PAGE, COPY_PAGE, SPARK_LOG])
-# What an archive tool with fixed dates gives every file.
+# The file time that an archive tool with fixed dates sets.
 _ARCHIVE_DATE = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
 _MONTHS = (
     "January",
@@ -61,14 +61,14 @@ _INSTALL = "pip install 'deltalog[demo]'"
 
 
 class DemoNotPossibleError(DeltaLogError):
-    """Something that the demo needs is not on this machine."""
+    """A requirement of the demo is not installed on this machine."""
 
     code = "DEMO_NOT_POSSIBLE"
 
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A month's commit: ``rows`` are all flights up to and with it, ``timestamp_ms`` is as the history had it."""
+    """A month's commit: ``rows`` are all flights up to and with it, ``timestamp_ms`` is its time in the history."""
 
     name: str
     version: int
@@ -79,7 +79,7 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a table gave for a month's instant: a version and the rows Spark read, or why it refused."""
+    """A table's answer for a month's instant: a version and the rows Spark read, or the reason of a refusal."""
 
     version: int | None
     rows: int | None
@@ -91,7 +91,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A month and what the three tables answer for its instant."""
+    """A month and the answers of the three tables for its instant."""
 
     month: Month
     original: Answer
@@ -100,8 +100,8 @@ class Comparison:
 
 
 def run(path: Path, months: int, overwrite: bool, as_json: bool) -> None:
-    """The whole demo at a directory. Raises CallError, DemoNotPossibleError and what deltalog and Spark raise."""
-    # Whatever can be refused is refused before anything is written.
+    """The whole demo at a directory. Raises CallError, DemoNotPossibleError and errors of deltalog and Spark."""
+    # All requirements are checked before anything is written.
     data = flights_file()
     check_spark()
     prepare(path, overwrite)
@@ -137,7 +137,7 @@ def flights_file() -> Path:
 
 
 def check_spark() -> None:
-    """PySpark is installed and a Java that it can run on is there. Raises DemoNotPossibleError."""
+    """Check that PySpark and a Java for it are installed. Raises DemoNotPossibleError."""
     if importlib.util.find_spec("pyspark") is None:
         raise DemoNotPossibleError(f"The demo writes with Spark, and PySpark is not installed: {_INSTALL}")
     home = os.environ.get("JAVA_HOME")
@@ -151,7 +151,7 @@ def check_spark() -> None:
         raise DemoNotPossibleError(f"{java} cannot be run ({error}). {remedy}") from None
     major = java_major(done.stderr + done.stdout)
     if done.returncode or major is None:
-        raise DemoNotPossibleError(f"'{java} -version' did not tell a version. {remedy}")
+        raise DemoNotPossibleError(f"'{java} -version' did not print a version. {remedy}")
     if major < MINIMUM_JAVA:
         raise DemoNotPossibleError(f"{java} is Java {major}, which is too old for Spark. {remedy}")
 
@@ -165,12 +165,12 @@ def java_major(text: str) -> int | None:
 
 
 def prepare(path: Path, overwrite: bool) -> None:
-    """An empty directory with the demo's mark. Deletes nothing but an earlier demo, and that only when asked."""
+    """Create an empty directory with the demo's marker. Deletes only an earlier demo, and only with ``overwrite``."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise CallError(f"{path} is no directory. Choose another --path.")
+        raise CallError(f"{path} is not a directory. Choose another --path.")
     if path.is_dir() and any(path.iterdir()):
         if not _is_demo(path):
-            raise CallError(f"{path} is not empty, and is no demo of deltalog's. Choose another --path.")
+            raise CallError(f"{path} is not empty, and not a demo of deltalog. Choose another --path.")
         if not overwrite:
             raise CallError(
                 f"There is a demo in {path} already. Pass --overwrite to delete it, or choose another --path."
@@ -182,7 +182,7 @@ def prepare(path: Path, overwrite: bool) -> None:
 
 
 def _is_demo(path: Path) -> bool:
-    """Whether a directory holds the demo's mark, and nothing that the demo does not make."""
+    """Whether a directory has the demo's marker, and nothing that the demo does not create."""
     marker = path / MARKER
     try:
         marked = not marker.is_symlink() and json.loads(marker.read_text()) == {"made by": "deltalog demo"}
@@ -207,7 +207,7 @@ def _extracted(archive: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _spark(log: Path, story: _Story) -> Iterator[Any]:
-    """A local Spark session without any jar; what its JVM says goes to a file."""
+    """A local Spark session without any jar; the output of its JVM goes to a file."""
     story.step("Starting Spark, without a Delta jar")
     sql = importlib.import_module("pyspark.sql")
     running = sql.SparkSession.getActiveSession()
@@ -225,7 +225,7 @@ def _spark(log: Path, story: _Story) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    remote = os.environ.pop("SPARK_REMOTE", None)  # else the builder takes it for the master
+    remote = os.environ.pop("SPARK_REMOTE", None)  # else the builder uses it as the master
     try:
         with _errors_into(log):
             session = builder.getOrCreate()
@@ -243,7 +243,7 @@ def _spark(log: Path, story: _Story) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _errors_into(log: Path) -> Iterator[None]:
-    """Programs started meanwhile, such as Spark's JVM, have the file as their standard error for good."""
+    """Programs started in the block, such as Spark's JVM, have the file as their standard error permanently."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:
@@ -300,7 +300,7 @@ def _write(spark: Any, csv: Path, target: Path, months: int, story: _Story) -> t
 
 
 def _copies(path: Path, story: _Story) -> None:
-    """Two copies, as tools make them: one whose files are all new, and one whose files all have the same old date."""
+    """Two copies: one whose files are all new, and one whose files all have the same old date."""
     shutil.copytree(path / TABLE, path / COPY, copy_function=shutil.copyfile)
     shutil.copytree(path / TABLE, path / ARCHIVE, copy_function=shutil.copyfile)
     date = _ARCHIVE_DATE.timestamp()
@@ -314,7 +314,7 @@ def _compare(spark: Any, path: Path, written: Sequence[Month], story: _Story) ->
     """TIMESTAMP AS OF each month's instant, in the original and in both copies, rows counted by Spark."""
     questions = [(path / name, month.timestamp_ms) for month in written for name in (TABLE, COPY, ARCHIVE)]
     with (
-        story.progress("Asking Spark for each month by its time, in all three", len(questions)) as advance,
+        story.progress("Reading each month by its time with Spark, in all three", len(questions)) as advance,
         # Planning a query keeps one core busy, so two at a time.
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
@@ -339,7 +339,7 @@ def _ask(spark: Any, table: Path, timestamp_ms: int) -> Answer:
 
 
 def _as_promised(compared: Sequence[Comparison], enabled_at: int) -> bool:
-    """Everything in the original, and everything since the enablement everywhere."""
+    """All months in the original, and all months since the enablement in every copy."""
     return all(
         each.original.agrees(each.month)
         and (each.month.version < enabled_at or (each.copied.agrees(each.month) and each.unpacked.agrees(each.month)))
@@ -353,7 +353,7 @@ def _pages(path: Path) -> tuple[Path, Path]:
     return path / PAGE, path / COPY_PAGE
 
 
-# -------------------------------------------------------------------------------------------------- telling it
+# ---------------------------------------------------------------------------------------------------- output
 
 
 def _tell(compared: Sequence[Comparison], enabled_at: int, path: Path, story: _Story) -> None:
@@ -367,7 +367,7 @@ def _tell(compared: Sequence[Comparison], enabled_at: int, path: Path, story: _S
 
 
 class _Story:
-    """The demo's voice: for people as it goes; with --json, one document at the end."""
+    """The demo's output: text while it runs; with --json, one document at the end."""
 
     def __init__(self, as_json: bool) -> None:
         self.out = Output(as_json)
@@ -476,9 +476,9 @@ class _Story:
             self.out.document(document)
             return
         silent = (
-            f"the unpacked archive gives another version's rows for {wrong}, without a word."
+            f"the unpacked archive silently returns another version's rows for {wrong}."
             if wrong
-            else "the unpacked archive finds the right one by luck."
+            else "the unpacked archive returns the right one by chance."
         )
         self._say(
             plain(""),

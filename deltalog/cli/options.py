@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-# What is text even where it looks like a number: credentials, and where to go with them.
+# Options that are text even if the value looks like a number: credentials and endpoints.
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
 _JSON = re.compile(r"true|false|null|-?[0-9]+(\.[0-9]+)?|[\[{\"].*", re.S)
 _NAME = "storage_options"
@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Commands(typer.Typer):
-    """Gives each command that has a parameter ``table`` the option as well."""
+    """Adds the option to each command that has a parameter ``table``."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
         register = super().command(name, **settings)
@@ -45,7 +45,7 @@ class Commands(typer.Typer):
 
 
 def taking_options(function: F) -> F:
-    """A command with ``--option``, which it finds in ``storage_options()``."""
+    """A command with ``--option``, whose values are in ``storage_options()``."""
 
     @functools.wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
@@ -66,26 +66,26 @@ def taking_options(function: F) -> F:
 
 
 def storage_options() -> dict[str, Any]:
-    """What was given with ``--option`` to the command that runs."""
+    """The values of ``--option`` of the running command."""
     return _GIVEN.get({})
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` each; a dotted name is a key in an option that is a dictionary. A value is JSON where it looks
-    like it, else text. Raises BadParameter, which repeats no value: it may be a secret."""
+    """``NAME=VALUE`` each; a dotted name is a key in an option that is a dictionary. A value is JSON if it looks
+    like JSON, else text. Raises BadParameter, which repeats no value: it may be a secret."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         keys = name.split(".")
         if not equals or not all(key.isidentifier() for key in keys):
-            raise typer.BadParameter("--option is NAME=VALUE, as in --option endpoint_url=http://127.0.0.1:9000.")
+            raise typer.BadParameter("--option needs NAME=VALUE, as in --option endpoint_url=http://127.0.0.1:9000.")
         if keys[0] in _RESERVED:
             raise typer.BadParameter(f"There is no storage option {keys[0]!r}.")
         place = found
         for key in keys[:-1]:
             place = place.setdefault(key, {})
             if not isinstance(place, dict):
-                raise typer.BadParameter(f"--option {name}: {key} has been given another value before.")
+                raise typer.BadParameter(f"--option {name}: {key} was given with another value before.")
         place[keys[-1]] = _value(name, keys[-1], value)
     return found
 
@@ -96,4 +96,4 @@ def _value(name: str, key: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise typer.BadParameter(f"--option {name}: the value begins like JSON and is none.") from None
+        raise typer.BadParameter(f"--option {name}: the value begins like JSON but is not valid JSON.") from None

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for scripts, errors on standard error.
+"""Output of the commands: tables for people, JSON for scripts, errors on standard error.
 
 Text that comes from a log is untrusted: it reaches a terminal through ``visible`` only.
 """
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# Where no terminal tells a width, lines are for files and pipes, and wrapping at 80 would only hurt.
+# Without a terminal the output is a file or a pipe, and wrapping at 80 would only hurt.
 _PLAIN_WIDTH = 200
 _LEAST_WIDTH = 80
 
 
 def visible(text: str) -> str:
-    """The text with everything that a terminal might obey, or that could turn text round, as ``\\x1b`` and so on."""
+    """The text with control characters and bidirectional overrides escaped, as ``\\x1b`` and so on."""
     if text.isprintable():
         return text
     return "".join(char if _harmless(char) else char.encode("unicode_escape").decode() for char in text)
@@ -48,13 +48,13 @@ def to_json(value: Any) -> str:
 
 
 class Output:
-    """Where a command's answer goes. ``as_json``: for scripts, else for people."""
+    """The output of a command. ``as_json``: for scripts, else for people."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
     def document(self, value: Any) -> None:
-        """One JSON document on a line of its own."""
+        """One JSON document on a separate line."""
         sys.stdout.write(to_json(value) + "\n")
 
     def documents(self, values: Iterable[Any]) -> None:
@@ -68,14 +68,14 @@ class Output:
             show(console_of(sys.stdout), each)
 
     def shown(self, limit: int | None, people: int = 20) -> int | None:
-        """How many items to show: as asked (0 is all), else all for scripts and a screenful for people."""
+        """How many items to show: ``limit`` (0 is all), else all for scripts and ``people`` for people."""
         if limit is None:
             return None if self.as_json else people
         return min(limit, sys.maxsize) or None
 
     @contextlib.contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """A moving sign on a terminal's standard error while something takes its time."""
+        """A spinner on a terminal's standard error while the block runs."""
         console = console_of(sys.stderr)
         if self.as_json or not console.is_terminal:
             yield
@@ -85,7 +85,7 @@ class Output:
 
 
 def show(console: Console, renderable: Any) -> None:
-    """Print on a console; strings are escaped, and what is not a terminal gets no padding at the ends of lines."""
+    """Print on a console; strings are escaped, and lines are not padded unless it is a terminal."""
     from rich.table import Table
 
     each = plain(renderable) if isinstance(renderable, str) else renderable
@@ -105,13 +105,13 @@ def console_of(stream: Any) -> Console:
     is_terminal = bool(getattr(stream, "isatty", lambda: False)())
     width = None if is_terminal or os.environ.get("COLUMNS") else _PLAIN_WIDTH
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
-    # In less room tables would lose columns; a terminal that wraps their lines loses nothing.
+    # With a smaller width tables would lose columns; a terminal that wraps their lines shows everything.
     console.width = max(console.width, _LEAST_WIDTH)
     return console
 
 
 def fits(table: Table) -> bool:
-    """Whether a table has room on standard output without folding anything."""
+    """Whether a table fits on standard output without folding."""
     from rich.measure import Measurement
 
     console = console_of(sys.stdout)
@@ -159,7 +159,7 @@ def report_error(name: str, code: str, message: str, as_json: bool, hint: str | 
 
     first, *rest = message.split("\n")
     text = Text.assemble((f"error [{code}]", "bold red"), ": ", visible(first))
-    # Continuation lines are set in, so that no text from a log can pose as a message of its own.
+    # Continuation lines are indented, so that text from a log cannot imitate a separate message.
     text.append("".join(f"\n  {visible(line)}" for line in rest))
     console = console_of(sys.stderr)
     console.print(text, soft_wrap=True)
@@ -168,7 +168,7 @@ def report_error(name: str, code: str, message: str, as_json: bool, hint: str | 
 
 
 def report_warning(name: str, message: str, as_json: bool) -> None:
-    """As ``report_error``, for what does not stop the work."""
+    """As ``report_error``, for a warning."""
     if as_json:
         print(to_json({"warning": name, "message": message}), file=sys.stderr, flush=True)
         return
@@ -220,7 +220,7 @@ def span_text(span_ms: int) -> str:
 
 # ------------------------------------------------------------------------------------------ what commits did
 
-# Names that delta-spark, deltalake and deltalog use; where several are there, the first one counts.
+# Names that delta-spark, deltalake and deltalog use; of several the first one is used.
 _ACTIVITY: Mapping[str, tuple[str, ...]] = {
     "rows_added": ("numTargetRowsInserted", "numUpdatedRows", "numOutputRows", "num_added_rows", "num_inserted_rows"),
     "rows_removed": ("numTargetRowsDeleted", "numDeletedRows", "num_deleted_rows"),
@@ -240,7 +240,7 @@ ACTIVITY = tuple(_ACTIVITY)
 
 
 def activity(metrics: Mapping[str, Any]) -> dict[str, int | None]:
-    """Rows, files and bytes that a commit says it added and removed; None where it does not say."""
+    """Rows, files and bytes that a commit added and removed, by its metrics; None where they lack it."""
     done = {
         name: next((n for key in keys if (n := _whole(metrics.get(key))) is not None), None)
         for name, keys in _ACTIVITY.items()
@@ -262,7 +262,7 @@ def _whole(value: Any) -> int | None:
     return None
 
 
-# Rows that these take out of files are gone; others rewrite files, or count their rows.
+# Operations that delete the rows of removed files; others rewrite files, or count their rows.
 _REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE TABLE", re.A)
 
 

@@ -1,7 +1,7 @@
 """The timeline page: the history of a table as one HTML file that works offline.
 
-What a log says is untrusted. It goes into the page as JSON with every ``<``, ``>`` and ``&`` escaped, inside a
-script element that is data and never runs; the page's own script puts it into the document as text only, and
+The contents of a log are untrusted. They are put into the page as JSON with every ``<``, ``>`` and ``&`` escaped, in
+a script element that is data and never runs; the page's own script puts them into the document as text only, and
 the content security policy names that script by its hash and allows no other and no request.
 """
 
@@ -48,7 +48,7 @@ def page(table: DeltaTable, limit: int | None = None) -> Page:
 
 
 def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
-    """What the page shows.
+    """The data of the page.
 
     ``commits``: CommitEntry.to_json() of each, newest first. ``activity``: for each of them the numbers that
     ``activity_fields`` names; ``unknown_rows_removed``: versions that removed an unknown number of rows.
@@ -116,18 +116,18 @@ def render(data: dict[str, Any]) -> str:
         "data": embedded(data),
     }
     template = source.joinpath("timeline.html").read_text(encoding="utf-8")
-    # In one pass: what is put in is never looked at for placeholders again.
+    # In one pass: inserted text is never searched for placeholders.
     return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
 
 
 def embedded(data: Any) -> str:
-    """JSON that can stand in a script element: ASCII, and without the characters that HTML gives a meaning."""
+    """JSON that is safe in a script element: ASCII, and without characters that have a meaning in HTML."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def write_page(path: Path, text: str, overwrite: bool) -> int:
-    """Write a page in one step; its size in bytes. A device or a pipe is written to, not replaced.
+    """Write a page atomically; its size in bytes. A device or a pipe is written to, not replaced.
 
     Raises CallError for a file that is something else, and OSError that names ``path``, never a temporary file.
     """
@@ -140,7 +140,7 @@ def write_page(path: Path, text: str, overwrite: bool) -> int:
             return len(data)
         if path.exists() and not overwrite and _MARK.encode() not in _head(path):
             raise CallError(
-                f"{path} is there already and is no timeline page. Choose another file, or pass --overwrite."
+                f"{path} exists already and is not a timeline page. Choose another file, or pass --overwrite."
             )
         _replace(path.resolve(), data)
     except OSError as error:

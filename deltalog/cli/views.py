@@ -1,4 +1,4 @@
-"""The answers of the commands that read: as JSON for scripts and as renderables for people."""
+"""The output of the commands that read: as JSON for scripts and as renderables for people."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
 
 
 def time_of(snapshot: Snapshot) -> CommitAt | None:
-    """The snapshot's time by the clock that counts for it *now*, as history has it; None when its commit file
-    is gone. (A version from before an enablement may have been judged otherwise when it was the latest.)"""
+    """The snapshot's time by the clock that is used for it *now*, as in history; None if its commit file no longer
+    exists. (When a version before an enablement was the latest, another clock may have been used for it.)"""
     history = LogHistory(snapshot.reader)
     return history.commit_at(snapshot.version) if snapshot.version in history.candidates else None
 
 
 def info(snapshot: Snapshot) -> dict[str, Any]:
-    """What there is to know about a version."""
+    """The facts about a version."""
     at = time_of(snapshot)
     enablement = snapshot.enablement
     return {
@@ -148,7 +148,7 @@ def _type_text(data_type: Any) -> str:
 
 def _enablement_text(snapshot: Snapshot) -> str:
     if not snapshot.in_commit_timestamps_enabled:
-        return "off: file modification times count, and change when the table is copied"
+        return "off: file modification times are used, and change when the table is copied"
     enablement = snapshot.enablement
     if enablement is None:
         return "on since version 0"
@@ -228,7 +228,7 @@ def print_rows(out: Output, snapshot: Snapshot, columns: list[str] | None, limit
         records.append(zip(row, cells, strict=True))
     if len(scan.arrow_schema) < 5 or fits(listing):
         out.print(listing)
-    else:  # a row in many lines reads better than many columns of few letters
+    else:  # one line for each value is more readable than many narrow columns
         for record in records:
             out.print(facts_of(record), "")
     total = _num_rows(snapshot)
@@ -247,7 +247,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain_json(value: Any) -> Any:
-    """The value with what JSON lacks as text: times in ISO, decimals exact, bytes in base64, NaN by name; maps
+    """The value with types that JSON lacks as text: times in ISO, decimals exact, bytes in base64, NaN by name; maps
     whose keys are not text as lists of pairs."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -274,7 +274,7 @@ def _plain_json(value: Any) -> Any:
 
 
 def commits_of(snapshot: Snapshot) -> range:
-    """The versions whose commit files are there. Cost: 1 LIST."""
+    """The versions whose commit files exist. Cost: 1 LIST."""
     listed = snapshot.reader.list_from().commits
     return range(listed[0], listed[-1] + 1) if listed else range(0)
 
@@ -340,7 +340,7 @@ def print_explanation(out: Output, explained: TimestampExplanation, clamped: Com
 
 
 def restored(result: RestoreResult) -> dict[str, Any]:
-    """What a restore did, or would do, as a document."""
+    """The result or the plan of a restore, as a document."""
     commit = result.commit
     return {
         "restored_version": result.version,
@@ -361,16 +361,16 @@ def print_restored(out: Output, result: RestoreResult) -> None:
     """The same for people."""
     commit = result.commit
     if result.changes_nothing:
-        out.print(f"The table is as at version {result.version} already; there is nothing to commit.")
+        out.print(f"The table is in the state of version {result.version} already; there is nothing to commit.")
         return
     would = "would be " if commit is None else ""
     facts = [
         ("Files added", f"{count(result.added_files)}, {bytes_text(result.added_bytes)}"),
         ("Files removed", f"{count(result.removed_files)}, {bytes_text(result.removed_bytes)}"),
         ("Files after", f"{count(result.files_after)}, {bytes_text(result.bytes_after)}"),
-        ("Columns and properties", "as then" if result.changes_metadata else "unchanged"),
+        ("Columns and properties", "restored" if result.changes_metadata else "unchanged"),
     ]
     if result.missing_files:
-        facts.append(("Files that are gone", f"{count(len(result.missing_files))}, such as {result.missing_files[0]}"))
+        facts.append(("Missing files", f"{count(len(result.missing_files))}, such as {result.missing_files[0]}"))
     at = "" if commit is None else f" as version {commit.version}"
     out.print(f"Version {result.version} {would}restored{at}.", facts_of(facts))

@@ -1,10 +1,10 @@
-"""Dates and timestamps that old writers counted by another calendar. Pure.
+"""Rebases dates and timestamps of old writers from the Julian to the Gregorian calendar. Pure.
 
-Spark before version 3, and later ones on request, count days before 15 October 1582 by the Julian calendar, and say so
-in the footer. Delta has the Gregorian calendar throughout. A date keeps its year, month and day; a timestamp its time
-of day as well, taken in UTC, in which such writers as name a time zone nearly always worked.
+Spark before version 3, and later versions if configured so, count days before 15 October 1582 by the Julian calendar,
+and record it in the footer. Delta uses the proleptic Gregorian calendar. A date keeps its year, month and day; a
+timestamp its time of day as well, in UTC, which writers that record a time zone nearly always used.
 
-Spec: PROTOCOL.md#primitive-types (dates and timestamps), which takes the calendar for granted.
+Spec: PROTOCOL.md#primitive-types (dates and timestamps), which does not mention the calendar.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _GREGORIAN_FROM = datetime.date(1582, 10, 15).toordinal() - _EPOCH_ORDINAL
 
 
 def _steps() -> list[int]:
-    """The stored days from which the two calendars are a day further apart: 1 March of years that only the Julian
-    calendar leaps."""
+    """The stored days from which the difference of the calendars grows by a day: 1 March of years that are leap years
+    in the Julian calendar only."""
     centuries = [year for year in range(100, 1582, 100) if year % 400]
     marches = (datetime.date(year, 3, 1).toordinal() - _EPOCH_ORDINAL for year in centuries)
     return [march - 1 + number for number, march in enumerate(marches)]
@@ -38,7 +38,7 @@ _STEPS = _steps()
 
 @dataclass(frozen=True, slots=True)
 class Calendars:
-    """What of a file counts by the old calendar: dates and timestamps, INT96 timestamps."""
+    """Which values of a file are in the Julian calendar: dates and timestamps, INT96 timestamps."""
 
     julian: bool = False
     julian_int96: bool = False
@@ -55,7 +55,7 @@ class Calendars:
         numbers = micros.cast(pa.int64())
         if not julian or not _any_before(numbers, _GREGORIAN_FROM * _MICROS_PER_DAY):
             return micros
-        # Integer division truncates; counted from long before the first year it rounds down.
+        # Integer division truncates; with an offset from long before the first year it rounds down.
         days = pc.subtract(pc.divide(pc.add(numbers, 1_000_000 * _MICROS_PER_DAY), _MICROS_PER_DAY), 1_000_000)
         return pc.add(numbers, pc.multiply(_shift(days).cast(pa.int64()), _MICROS_PER_DAY)).cast(micros.type)
 
@@ -64,7 +64,7 @@ GREGORIAN = Calendars()
 
 
 def of_file(metadata: Mapping[bytes, bytes]) -> Calendars:
-    """By the key-value metadata of a Parquet footer."""
+    """The calendars of a file, from the key-value metadata of its Parquet footer."""
     version = metadata.get(_VERSION)
     if version is None:
         return GREGORIAN
@@ -79,7 +79,7 @@ def _any_before(numbers: Any, limit: int) -> bool:
 
 
 def _shift(days: Any) -> Any:
-    """How many days later the Gregorian calendar has the same year, month and day."""
+    """The number of days by which the same year, month and day is later in the Gregorian calendar."""
     shift: Any = pa.scalar(2, pa.int32())
     for step in _STEPS:
         shift = pc.subtract(shift, pc.greater_equal(days, step).cast(pa.int32()))

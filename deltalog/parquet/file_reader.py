@@ -1,4 +1,4 @@
-"""One data file as Arrow: the table's columns, whatever the file has, in batches of bounded size."""
+"""Reads one data file as Arrow: the table's columns, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ MAX_BATCH_ROWS = 1 << 17
 _BATCH_BYTES = 16 << 20
 # Row groups are fetched together up to this size, so that files of many small ones need few requests.
 _FETCH_BYTES = 32 << 20
-# Below this, threads and reads ahead of one file cost several times what decoding it does.
+# Below this, threads and reading ahead cost several times as much as decoding the file.
 _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """What the log says of a file, as far as its rows depend on it."""
+    """The log's data on a file that determines its rows."""
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -59,7 +59,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class FileLayout:
-    """What is read of each file: the columns wanted, which of them partition the table, and the mapping.
+    """The columns to read of each file, the partition columns among them, and the column mapping.
 
     ``tracking`` are columns of row tracking, which come after the others.
     """
@@ -78,9 +78,9 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How stored values become the table's: under what names fields lie, and by which calendar dates count.
+    """How stored values are converted to the table's types: the names of fields, and the calendar of dates.
 
-    ``exact``, for new rows: what is below a microsecond is an error and not cut, and so is text that is not UTF-8.
+    ``exact``, for new rows: fractions of a microsecond, and text that is not UTF-8, are an error.
     """
 
     lookup: Lookup = _BY_NAME
@@ -96,8 +96,8 @@ def read_file(
 ) -> Iterator[pa.RecordBatch]:
     """The columns of ``layout`` from a file that the log names, without the rows that are deleted.
 
-    Partition columns come from the log; columns that the file lacks are null. With ``only``, no other positions
-    than these. Batches have at most MAX_BATCH_ROWS rows and some 16 MiB, none is empty; row groups without a wanted
+    Partition columns come from the log; columns that the file lacks are null. With ``only``, just the rows at these
+    positions. Batches have at most MAX_BATCH_ROWS rows and about 16 MiB, none is empty; row groups without a selected
     row are not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for
     the columns of each row group; 1 more for a deletion vector in a file.
     """
@@ -121,13 +121,13 @@ def read_file(
 
 @contextlib.contextmanager
 def _naming(store: LogStore, path: str) -> Iterator[None]:
-    """Whatever goes wrong with a file, as an error that names it."""
+    """Converts errors of reading a file to one that names it."""
     try:
         yield
     except ObjectNotFoundError as error:
         raise InvalidDataFileError(
-            f"{store.url}: the data file {path} is missing, though the log has it. It was deleted by hand, or by "
-            "VACUUM when this is an old version; restore it, or read a version that does not need it.",
+            f"{store.url}: the data file {path} is missing, but the log names it. It was deleted by hand, or by "
+            "VACUUM if this is an old version; restore it, or read a version that does not need it.",
             path=path,
         ) from error
     except InvalidDataFileError as error:
@@ -136,7 +136,7 @@ def _naming(store: LogStore, path: str) -> Iterator[None]:
         raise _unreadable(store, path, error) from error
     except DeltaLogError:
         raise
-    # Arrow gives damage in footers and pages many names.
+    # Arrow raises many types of errors for damaged footers and pages.
     except (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError) as error:
         raise _unreadable(store, path, error) from error
 
@@ -186,7 +186,7 @@ def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[tuple
 
 
 def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
-    """As many rows as make a batch of the usual size, going by the first row group and what a row is padded with."""
+    """The rows for a batch of the usual size, estimated from the first row group and the padding of a row."""
     if metadata.num_row_groups == 0:
         return MAX_BATCH_ROWS
     group = metadata.row_group(0)
@@ -196,7 +196,7 @@ def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
 
 
 def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) -> pa.Array | None:
-    """Which rows of a batch are wanted, counted from its first; None for all of them."""
+    """The selected rows of a batch, counted from its first; None for all of them."""
     wanted = BitMap64()
     wanted.add_range(start, start + rows)
     if only is not None:
@@ -208,7 +208,7 @@ def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) 
 
 
 class _Assembly:
-    """Puts stored columns, partition values and row tracking together, for one file."""
+    """Combines stored columns, partition values and row tracking, for one file."""
 
     def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
         self._file = file
@@ -301,14 +301,14 @@ def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
         return deletion_vectors.from_file(store.get(path), vector)
     except ObjectNotFoundError as error:
         raise InvalidDataFileError(
-            f"{store.url}: the deletion vector file {path} is missing. Without it, deleted rows would come back; "
+            f"{store.url}: the deletion vector file {path} is missing. Without it, deleted rows would be returned; "
             "restore it.",
             path=path,
         ) from error
 
 
 def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
-    """Stored values as a type of the table: struct fields found by name or id, absent ones null, numbers widened.
+    """Stored values as a type of the table: struct fields matched by name or id, absent ones null, numbers widened.
 
     Raises pyarrow.ArrowInvalid or ArrowNotImplementedError where that is not possible without loss,
     InvalidDataFileError for malformed variants.
@@ -336,7 +336,7 @@ def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
         return _conform_timestamp(values, wanted, reading)
     values = values if values.type == wanted else values.cast(wanted)
     if reading.exact and types.is_string(wanted):
-        values.validate(full=True)  # Arrow writes bytes that are not UTF-8 as they are, and no reader takes them
+        values.validate(full=True)  # Arrow writes bytes that are not UTF-8 unchanged, and readers refuse them
     return values
 
 
@@ -372,12 +372,12 @@ def with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:
 
 
 def _conform_variant(values: Any) -> Any:
-    """A variant of any storage in its binary encoding."""
+    """A variant column in its binary encoding, from shredded or plain storage."""
     wanted = type_to_arrow(VARIANT)
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if not pa.types.is_struct(values.type):
-        raise InvalidDataFileError(f"It holds {values.type} where the table has a variant.")
+        raise InvalidDataFileError(f"It has {values.type} where the table has a variant.")
     stored = {field.name: index for index, field in enumerate(values.type.fields)}
     metadata = values.field(stored["metadata"]).cast(pa.binary())
     if "typed_value" in stored:

@@ -71,12 +71,12 @@ def _chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
     """
     paths = list(_leaf_paths(footer.schema.to_arrow_schema()))
     if len(paths) != footer.num_columns:
-        return None  # a type that Arrow shows as less than it stores: which chunk is which is not known
+        return None  # Arrow shows fewer leaves than the file has, so chunks cannot be matched with columns
     found: dict[tuple[str, ...], list[Any]] = {}
     for index, path in enumerate(paths):
         if path is not None:
             chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
-            # Of two names that differ in case only, readers choose; nothing is claimed then.
+            # Readers may choose either of two names that differ in case only, so there are no statistics.
             found[path] = [] if path in found else chunks
     return found
 
@@ -109,7 +109,7 @@ def _null_count(chunks: list[Any]) -> int | None:
 
 
 def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
-    """Smallest and largest value as JSON-able values, or None where they are not known for every row."""
+    """Smallest and largest value as JSON-able values, or None if they are unknown for some rows."""
     name = str(data_type)
     is_timestamp = name in ("timestamp", "timestamp_ntz")
     if not (name in _ORDERED or is_timestamp or isinstance(data_type, DecimalType)):
@@ -178,8 +178,8 @@ def _milliseconds_text(milliseconds: int, zone: str) -> str:
 def _prefix_above(text: str) -> str | None:
     """A text of at most PREFIX_LENGTH + 1 characters that is not below ``text``; None when there is none.
 
-    Readers compare UTF-8 bytes or UTF-16 units; a tie-breaker above every character in both orders is a
-    code point that is the highest of its own plane, so the cut moves left past supplementary characters.
+    Readers compare UTF-8 bytes or UTF-16 units; a suffix above every character in both orders is the highest
+    code point of its plane, so the cut moves left past supplementary characters.
     """
     if len(text) <= PREFIX_LENGTH:
         return text
@@ -194,7 +194,7 @@ def _prefix_above(text: str) -> str | None:
 
 def statistics_columns(table: Any) -> list[str] | bool:
     """Which columns of an Arrow table may carry footer statistics: all (True), or dotted paths without those
-    that hold NaN. Parquet writers leave NaN out of the bounds, and readers then lose the rows.
+    that hold NaN. Parquet writers leave NaN out of the bounds, and readers would skip the rows.
 
     The writer takes dotted paths only, which a column "a.b" and the field b of a struct a share: NaN in one of them
     leaves both without statistics.
@@ -211,7 +211,7 @@ def statistics_columns(table: Any) -> list[str] | bool:
 def has_shared_paths(schema: Any) -> bool:
     """Whether two leaves of an Arrow schema have one dotted path, such as a column "a.b" and the field b of a struct a.
 
-    Spark's Parquet reader finds dictionaries by dotted path, and skips row groups by the wrong one.
+    Spark's Parquet reader looks dictionaries up by dotted path, and would skip row groups by the wrong one.
     """
     paths = [path for path, _ in _leaves((), schema)]
     if not any("." in name for path in paths for name in path):

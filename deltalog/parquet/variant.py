@@ -1,7 +1,7 @@
-"""Variant values: their binary encoding as Python values and as JSON, and shredded ones put together again. Pure.
+"""Variant values: their binary encoding as Python values and as JSON, and reassembly of shredded values. Pure.
 
-Spec: PROTOCOL.md#variant-data-type, #variant-shredding. The encoding is that of the Parquet format. Everything here
-raises InvalidDataFileError for bytes that are no variant; work and depth are bounded by the size of the value.
+Spec: PROTOCOL.md#variant-data-type, #variant-shredding. The encoding is that of the Parquet format. All functions
+raise InvalidDataFileError for bytes that are not a variant; work and depth are bounded by the size of the value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DECIMAL_SIZES = {_DECIMAL4: 4, _DECIMAL8: 8, _DECIMAL16: 16}
 _EXACT = decimal.Context(prec=80)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _UTC = datetime.timezone.utc
-# What goes wrong when bytes are not what they should be.
+# Exceptions that malformed bytes cause.
 _MALFORMED = (struct.error, IndexError, ValueError, OverflowError, ArithmeticError)
 
 
@@ -55,15 +55,15 @@ def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
         return None
     metadata, value = variant.get("metadata"), variant.get("value")
     if not (isinstance(metadata, bytes) and isinstance(value, bytes)):
-        raise CallError(f"A variant is a mapping with metadata and value, both bytes; got {shown(variant)}.")
+        raise CallError(f"A variant must be a mapping with metadata and value, both bytes; got {shown(variant)}.")
     return _decode(_Decoder, metadata, value)
 
 
 def to_json(metadata: bytes, value: bytes) -> str:
     """A variant as JSON text, in the forms of Spark's ``to_json``.
 
-    Dates, times and timestamps (UTC) are ISO text with a space between day and time, binary is base64, and what
-    JSON has no number for is "NaN", "Infinity" or "-Infinity".
+    Dates, times and timestamps (UTC) are ISO text with a space between day and time, binary is base64, and numbers
+    that JSON lacks are "NaN", "Infinity" or "-Infinity".
     """
     try:
         return _json(_decode(_TextDecoder, metadata, value))
@@ -88,7 +88,7 @@ class _Dictionary:
     def __init__(self, metadata: bytes) -> None:
         header = metadata[0]
         if header & 0x0F != 1:
-            raise ValueError(f"its metadata has version {header & 0x0F}, and 1 is the only one")
+            raise ValueError(f"its metadata has version {header & 0x0F}, and only version 1 exists")
         width = (header >> 6) + 1
         count = _uint(metadata, 1, width)
         start = 1 + width * (count + 2)
@@ -108,7 +108,7 @@ def _dictionary(metadata: bytes) -> _Dictionary:
 
 
 class _Decoder:
-    """One value. Elements may be anywhere in it, and lie apart: there are no more of them than bytes."""
+    """One value. Elements may be in any order in it, but must not overlap, so their number is bounded by its bytes."""
 
     def __init__(self, dictionary: _Dictionary, data: bytes) -> None:
         self.names = dictionary.names
@@ -157,7 +157,7 @@ class _Decoder:
         if kind == _DATE:
             return (_EPOCH + datetime.timedelta(days=_int(self.data, at, 4))).date()
         if kind not in (_TIMESTAMP, _TIMESTAMP_NTZ, _TIME, _TIMESTAMP_NS, _TIMESTAMP_NTZ_NS):
-            raise ValueError(f"it has a value of type {kind}, which is not known")
+            raise ValueError(f"it has a value of the unknown type {kind}")
         number = _int(self.data, at, 8)
         if kind == _TIME:
             if not 0 <= number < 86_400_000_000:
@@ -175,10 +175,10 @@ class _Decoder:
 
 
 class _TextDecoder(_Decoder):
-    """Keeps for JSON what Python's types would lose or blur."""
+    """Keeps for JSON the precision that Python's types would lose."""
 
     def single(self, value: float) -> Any:
-        """The shortest number that is this float of 32 bits: 1.1 instead of 1.100000023841858."""
+        """The shortest decimal number of this 32-bit float: 1.1 instead of 1.100000023841858."""
         texts = (f"{value:.{digits}g}" for digits in range(6, 10))
         exact = (float(t) for t in texts if struct.pack("<f", float(t)) == struct.pack("<f", value))
         return next(exact, value)
@@ -214,7 +214,7 @@ def _array_elements(data: bytes, at: int) -> list[int]:
 
 
 def _count(data: bytes, at: int, large: int) -> tuple[int, int]:
-    """The number of elements, and where it ends."""
+    """The number of elements, and the position after it."""
     size = 4 if large else 1
     return _uint(data, at + 1, size), at + 1 + size
 
@@ -273,7 +273,7 @@ def _text(value: str) -> str:
 
 
 def unshred(column: pa.StructArray) -> list[bytes | None]:
-    """The ``value`` of each row of a shredded variant: ``metadata``, and ``value`` and ``typed_value`` as they lie.
+    """The ``value`` of each row of a shredded variant, from its ``metadata``, ``value`` and ``typed_value`` columns.
 
     None where the row has no variant. A variant whose parts are all absent is the variant null.
     """
@@ -321,7 +321,7 @@ def _rebuild_objects(
         if not present or dictionary is None:
             continue
         fields = _residual_fields(values[row], dictionary)
-        # The typed columns count where a writer stored a field twice.
+        # The typed column takes precedence if a writer stored a field twice.
         fields.update((name, found[row]) for name, found in zip(names, columns, strict=True) if found[row] is not None)
         rebuilt[row] = _encode_object(fields, dictionary)
     return rebuilt
@@ -332,9 +332,9 @@ def _residual_fields(value: bytes | None, dictionary: _Dictionary) -> dict[str, 
     if value is None:
         return {}
     if value[0] & 3 != _OBJECT:
-        raise ValueError("the rest of a shredded object is no object")
+        raise ValueError("the rest of a shredded object is not an object")
     fields = object_fields(value)
-    # Values may lie in any order; each ends where the next one in the file begins.
+    # Values may be in any order; each ends where the next one in the file begins.
     starts = sorted({start for _, start in fields})
     ends = dict(zip(starts, [*starts[1:], len(value)], strict=True))
     return {dictionary.names[i]: _take(value, start, ends[start] - start) for i, start in fields}
@@ -402,7 +402,7 @@ def _encode_all(typed: Any) -> list[bytes | None]:
 
 
 def _encoder(typed: Any) -> tuple[Callable[[Any], bytes], Any]:
-    """How a value of a typed column is encoded, and the column in the form that this takes."""
+    """A function that encodes a value of a typed column, and the column in the form of its argument."""
     kind = typed.type
     if pt.is_boolean(kind):
         return lambda value: bytes([(_TRUE if value else _FALSE) << 2]), typed
@@ -427,7 +427,7 @@ def _encoder(typed: Any) -> tuple[Callable[[Any], bytes], Any]:
     if pt.is_timestamp(kind) and kind.unit in ("us", "ns"):
         micros, nanos = (_TIMESTAMP_NTZ, _TIMESTAMP_NTZ_NS) if kind.tz is None else (_TIMESTAMP, _TIMESTAMP_NS)
         return _numbers(micros if kind.unit == "us" else nanos, 8), typed.cast(pa.int64())
-    raise ValueError(f"a typed column is {kind}, which no variant is shredded to")
+    raise ValueError(f"a typed column is {kind}, which is not a type of shredded variants")
 
 
 def _numbers(header: int, size: int) -> Callable[[int], bytes]:

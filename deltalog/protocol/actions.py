@@ -26,13 +26,13 @@ A = TypeVar("A", bound="Action")
 
 
 class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
-    """What all actions share. Not a user type.
+    """The base class of all actions. Not a user type.
 
-    Actions hold no cycles; unseen by the garbage collector, a long log is read three times as fast.
+    Actions hold no cycles; untracked by the garbage collector, a long log is read three times as fast.
     """
 
     KEY: ClassVar[str]
-    # No JSON key can be named so: unknown fields of any name stay apart from ours.
+    # No JSON key can have this name: unknown fields of any name are kept apart from ours.
     extra: dict[str, Any] = field(default_factory=dict, name=" extra")
 
     @classmethod
@@ -46,15 +46,15 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return msgspec.structs.replace(action, extra=unknown) if unknown else action
 
     def to_json(self) -> dict[str, Any]:
-        """The body as the log has it; absent optional fields are left out."""
+        """The body as in the log; absent optional fields are left out."""
         body: dict[str, Any] = msgspec.to_builtins(self)
         body.pop(" extra", None)
         return {**body, **self.extra} if self.extra else body
 
     def as_read_back(self: A) -> A:
-        """The action as a reader of the log will have it: subclasses of text and numbers are what they stand for.
+        """The action as a reader of the log decodes it: values of subclasses of str, int, float become plain values.
 
-        Constructors check no types. Raises InvalidCommitError naming the field that no reader would take.
+        Constructors check no types. Raises InvalidCommitError naming the field that readers would refuse.
         """
         try:
             body = msgspec.to_builtins(self, builtin_types=_NOT_IN_JSON, enc_hook=plain)
@@ -64,7 +64,7 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return type(self).from_json({**body, **extra})
 
 
-# What msgspec would write as text: nobody who reads it knows that it was something else.
+# Types that msgspec would write as text: a reader could not recognise the original type.
 _NOT_IN_JSON = (
     bytes, bytearray, memoryview, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal,
 )  # fmt: skip
@@ -123,13 +123,13 @@ class Metadata(Action, frozen=True, kw_only=True):
     created_time: Long | None = None
 
     def __post_init__(self) -> None:
-        # Snapshots share it, and it is what the next commit of a property begins with.
+        # Snapshots share it, and it is the base of the next change of a property.
         if type(self.configuration) is not FrozenDict:
             msgspec.structs.force_setattr(self, "configuration", FrozenDict(self.configuration))
 
     @classmethod
     def from_json(cls, body: Any) -> Metadata:
-        """As for every action; what some writers leave out where it is empty, or set to null, is empty."""
+        """As for every action; fields that some writers leave out if empty, or set to null, are empty."""
         if isinstance(body, dict):
             body = {**body, **{key: empty for key, empty in _EMPTY.items() if body.get(key) is None}}
         return super().from_json(body)
@@ -156,7 +156,7 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     @property
     def unique_id(self) -> str:
-        """What identifies this vector among those of one file."""
+        """The identity of this vector among those of one file."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
 
@@ -241,13 +241,13 @@ class DomainMetadata(Action, frozen=True, kw_only=True):
 
 
 class UnknownAction(msgspec.Struct, frozen=True):
-    """A line that this version has no type for (one of the future), kept whole."""
+    """An action that this version of deltalog does not know, kept unchanged."""
 
     line: dict[str, Any]
 
 
 class CommitInfo(msgspec.Struct, frozen=True):
-    """Provenance: any JSON object; the properties read what deltalog uses of it.
+    """Provenance: any JSON object; the properties return the fields that deltalog uses.
 
     Spec: PROTOCOL.md#commit-provenance-information.
     """
@@ -256,7 +256,7 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """``inCommitTimestamp``, or None when it is absent or not a whole number of ms since 1970."""
+        """``inCommitTimestamp``, or None when it is absent or not an integer (ms since 1970) of at least 0."""
         value = self.body.get("inCommitTimestamp")
         whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
         return value if whole else None

@@ -91,8 +91,8 @@ def plain_layout(values: Any) -> Any:
 
 
 def as_micros(values: Any, exact: bool) -> Any:
-    """Timestamps of any unit in microseconds. What is below one is an error when they are to be ``exact``, else rounded
-    down. Raises pyarrow.ArrowInvalid for that, and for what is too large."""
+    """Timestamps of any unit in microseconds. Fractions of one are an error with ``exact``, else rounded down. Raises
+    pyarrow.ArrowInvalid for that, and for values that are too large."""
     wanted = pa.timestamp("us", values.type.tz)
     if exact or values.type.unit != "ns":
         return values.cast(wanted)

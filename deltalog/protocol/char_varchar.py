@@ -69,9 +69,9 @@ def padded(values: Any, width: int) -> Any:
 
 
 def upper_bound(high: Any, width: int) -> Any:
-    """A bound that no text is above once it is padded, from one that no text is above before.
+    """The upper bound of padded texts, from the upper bound of the texts before padding.
 
-    Padding makes a text greater than one that goes on with a character below the blank.
+    A padded text can be greater than one that continues with a character below the blank.
     """
     cut = padded(pc.replace_substring_regex(high, r"(?s)[\x00-\x1f].*", ""), width)
     return pc.if_else(pc.less(high, cut), cut, high)

@@ -41,7 +41,7 @@ _TYPES = {
 
 
 _ABSENT = msgspec.Raw(b"null")
-# Editors of some systems put it before UTF-8; RFC 8259 lets readers pass over it.
+# Some editors put it before UTF-8; RFC 8259 allows readers to ignore it.
 _BOM = b"\xef\xbb\xbf"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # Inside a string the quotes are escaped, so this counts keys, at whatever depth.
@@ -84,10 +84,10 @@ _lines = msgspec.json.Decoder(_Line)
 
 
 def decode_commit(data: bytes, version: int) -> CommitActions:
-    """The actions of a commit file for replay and conflict checks; unknown actions are passed over.
+    """The actions of a commit file for replay and conflict checks; unknown actions are ignored.
 
     Raises InvalidCommitError that names the version and the line when the file is empty, torn, not JSON, over a
-    cap, has two metaData or two protocol actions, or says a thing twice in one action.
+    cap, has two metaData or two protocol actions, or an action with a duplicate field.
     """
     name = commit_name(version)
     data = data.removeprefix(_BOM)
@@ -208,7 +208,7 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
 
 
 def _body(raw: msgspec.Raw, version: int) -> Any:
-    """metaData and protocol are few and decide everything, so they are read with the greatest care."""
+    """metaData and protocol are few and essential, so they are decoded and checked strictly."""
     try:
         return json.loads(bytes(raw), object_pairs_hook=_without_twins, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -228,11 +228,11 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _commit_info(raw: msgspec.Raw) -> CommitInfo | None:
-    """commitInfo is free-form: what is not an object is as good as absent."""
+    """commitInfo is free-form: if it is not an object, it is treated as absent."""
     try:
         body = msgspec.json.decode(raw)
     except _UNDECODABLE:
@@ -308,8 +308,8 @@ _ADD, _EXTRA = operator.attrgetter("add"), operator.attrgetter("extra")
 
 
 def sound_lines(adds: Sequence[AddFile]) -> bytes | None:
-    """Add actions as lines of a commit, when they are read back as they are; None when not, and also where only
-    ``extra`` is in the way."""
+    """Add actions as lines of a commit, if decoding them gives equal actions; None if not, and also if they have
+    ``extra`` fields."""
     try:
         if any(map(_EXTRA, adds)):
             return None
@@ -329,13 +329,13 @@ def _encode_adds(adds: Iterable[AddFile]) -> bytes:
 
 
 def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | bytes]) -> bytes:
-    """A commit file: ``commitInfo`` first, then the actions in the order given; bytes are lines that were encoded
+    """A commit file: ``commitInfo`` first, then the actions in the given order; bytes are lines that were encoded
     before.
 
     Raises InvalidCommitError when a value cannot be written as JSON.
     """
     parts = [_encode_line("commitInfo", commit_info) + b"\n"]
-    # Adds come in long runs, and those at once take half the time.
+    # Adds come in long runs, and encoding a run in one call takes half the time.
     for kind, group in itertools.groupby(actions, type):
         run = list(group)
         if kind is AddFile and not any(action.extra for action in cast("list[AddFile]", run)):

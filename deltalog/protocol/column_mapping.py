@@ -1,4 +1,4 @@
-"""Column mapping: under which name or id the columns of a table lie in its files, and the ids of new columns. Pure.
+"""Column mapping: the physical names and ids of a table's columns in its files, and the ids of new columns. Pure.
 
 Spec: PROTOCOL.md#column-mapping, #writer-requirements-for-column-mapping.
 """
@@ -25,13 +25,13 @@ _PARQUET_FIELD_ID = b"PARQUET:field_id"
 
 Mode = Literal["none", "name", "id"]
 _MODES: Mapping[str, Mode] = {"none": "none", "name": "name", "id": "id"}
-# From a column of the table to its index among the stored fields of one struct level; what makes it of these fields.
+# From a column of the table to its index among the stored fields of one struct level; a function that builds it.
 Find = Callable[[StructField], "int | None"]
 Lookup = Callable[[Sequence[Any]], Find]
 
 
 def mode_of(configuration: Mapping[str, str]) -> Mode:
-    """The mapping mode in effect. Raises CorruptTableError for one that is not known."""
+    """The mapping mode in effect. Raises CorruptTableError for an unknown one."""
     mode = configuration.get(MODE_KEY, "none").lower()
     if mode in _MODES:
         return _MODES[mode]
@@ -85,18 +85,17 @@ def _each_column(schema: StructType, change: Callable[[StructField], StructField
 
 
 def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
-    """Refuse what delta-spark refuses too, and turning column mapping off, which would need all files rewritten.
-
-    Files of a table that turns to ids have none. Raises InvalidPropertyError.
+    """Refuse changes that delta-spark refuses too, and turning column mapping off, which would require rewriting all
+    files. A table cannot change to mode id, since its files have no ids. Raises InvalidPropertyError.
     """
     if before == after or is_new or (before, after) == ("none", "name"):
         return
     if after == "none":
-        why = "renamed and dropped columns would come back; write the rows to a new table instead"
+        why = "renamed and dropped columns would reappear; write the rows to a new table instead"
     elif before == "none":
-        why = "the files that the table has carry no ids; set it to name, or to id when the table is created"
+        why = "the existing files have no column ids; set it to name, or to id when the table is created"
     else:
-        why = "the mode of a table stays what it is"
+        why = "the mode of a table cannot be changed"
     raise InvalidPropertyError(f"{MODE_KEY} cannot change from {before} to {after}: {why}.", key=MODE_KEY)
 
 
@@ -163,7 +162,7 @@ def max_column_id(configuration: Mapping[str, str]) -> int:
     """delta.columnMapping.maxColumnId, 0 where it is absent. Raises CorruptTableError."""
     text = configuration.get(MAX_ID_KEY, "0")
     if not text.isdecimal():
-        raise CorruptTableError(f"The table property {MAX_ID_KEY} is {text!r}, which is no number.")
+        raise CorruptTableError(f"The table property {MAX_ID_KEY} is {text!r}, which is not a number.")
     return int(text)
 
 
@@ -238,7 +237,7 @@ def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[]
 
 
 def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tuple[tuple[str, ...], ...]:
-    """The paths of names that the domain metadata of a clustered table means: it has physical names.
+    """The column paths in the domain metadata of a clustered table, which has physical names, as logical names.
 
     Raises CorruptTableError.
     """

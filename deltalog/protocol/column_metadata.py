@@ -1,4 +1,4 @@
-"""The metadata of a column: its keys that deltalog acts on, and which values every reader can read. Pure.
+"""The metadata of a column: the keys that deltalog uses, and the values that every reader can read. Pure.
 
 Spec: PROTOCOL.md#column-metadata, #default-columns, #generated-columns, #identity-columns, #column-invariants.
 """
@@ -13,7 +13,7 @@ from deltalog.errors import SchemaMismatchError
 
 INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 IDENTITY_KEY = "delta.identity.start"
-# By these the writer makes values that the data lacks.
+# Keys by which the writer computes values that the data lacks.
 FILLED_BY = (GENERATION_KEY, DEFAULT_KEY)
 # Readers expect these types, and fail for others.
 _METADATA_TYPES: Mapping[str, type] = {
@@ -34,12 +34,12 @@ _NAMES = {str: "text", int: "an integer", bool: "True or False"}
 
 
 def check_metadata(metadata: Any, name: str) -> None:
-    """Refuse the metadata of the column ``name`` where JSON does not hold it or readers do not take it.
+    """Refuse metadata of the column ``name`` that JSON cannot represent or readers do not accept.
 
     Raises SchemaMismatchError.
     """
     if not isinstance(metadata, Mapping):
-        raise SchemaMismatchError(f"The metadata of column {name} is a mapping; got {metadata!a}.")
+        raise SchemaMismatchError(f"The metadata of column {name} must be a mapping; got {metadata!a}.")
     wrong = _not_json(metadata)
     if wrong is not None:
         raise SchemaMismatchError(
@@ -49,11 +49,11 @@ def check_metadata(metadata: Any, name: str) -> None:
     for key, wanted in _METADATA_TYPES.items():
         value = metadata.get(key, wanted())
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise SchemaMismatchError(f"The metadata {key} of column {name} is {_NAMES[wanted]}; got {value!a}.")
+            raise SchemaMismatchError(f"The metadata {key} of column {name} must be {_NAMES[wanted]}; got {value!a}.")
 
 
 def _not_json(value: Any) -> str | None:
-    """What in a value readers of column metadata cannot take; None: nothing."""
+    """The part of a value that readers of column metadata do not accept; None if they accept it."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):

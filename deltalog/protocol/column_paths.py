@@ -19,7 +19,7 @@ _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 def parse_path(path: str | Sequence[str]) -> Path:
-    """A path from text such as ``a.b``, with backticks round a name that has dots, or from a list of names.
+    """A path from text such as ``a.b``, with backticks around a name that has dots, or from a list of names.
 
     Raises CallError.
     """
@@ -33,7 +33,7 @@ def parse_path(path: str | Sequence[str]) -> Path:
         names.append(match[1].replace("``", "`") if match[1] else match[2])
         at = match.end()
     if at != len(path):
-        raise CallError(f"{path!r} is not the path of a column. Write a.b, with backticks round `a name.with dots`.")
+        raise CallError(f"{path!r} is not the path of a column. Write a.b, with backticks around `a name.with dots`.")
     return tuple(names)
 
 
@@ -62,7 +62,7 @@ def find(schema: StructType, path: Path) -> StructField:
 def add(schema: StructType, parent: Path, column: StructField) -> StructType:
     """The schema with a column at the end of a struct; ``parent`` is empty for the top.
 
-    Raises SchemaMismatchError where the struct is not there or has a column of that name.
+    Raises SchemaMismatchError if the struct does not exist or has a column of that name.
     """
 
     def edit(struct: StructType) -> StructType:
@@ -74,8 +74,8 @@ def add(schema: StructType, parent: Path, column: StructField) -> StructType:
 
 
 def change(schema: StructType, path: Path, edit: Callable[[StructField], StructField]) -> StructType:
-    """The schema with another column in the place of one. Raises SchemaMismatchError where there is none, and
-    where the new one has the name of a third."""
+    """The schema with one column replaced. Raises SchemaMismatchError if it does not exist, and if another column
+    has the new name."""
 
     def edit_struct(struct: StructType) -> StructType:
         column = _field(struct, path[-1], path)
@@ -94,7 +94,7 @@ def drop(schema: StructType, path: Path) -> StructType:
     def edit(struct: StructType) -> StructType:
         column = _field(struct, path[-1], path)
         if len(struct.fields) == 1:
-            raise SchemaMismatchError(f"{path_text(path)} is the only column there is; it cannot be dropped.")
+            raise SchemaMismatchError(f"{path_text(path)} is the only column; it cannot be dropped.")
         return StructType(tuple(each for each in struct.fields if each is not column))
 
     return _top(_at(schema, path[:-1], path, edit))
@@ -124,7 +124,7 @@ def _field(struct: StructType, name: str, path: Path) -> StructField:
     found = struct.find(name)
     if found is None:
         names = ", ".join(struct.names)
-        raise SchemaMismatchError(f"There is no column {path_text(path)}: {name!r} is none of {names}.")
+        raise SchemaMismatchError(f"There is no column {path_text(path)}: {name!r} is not one of {names}.")
     return found
 
 

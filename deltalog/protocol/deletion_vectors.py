@@ -1,4 +1,4 @@
-"""Deletion vectors: from a descriptor to the set of row positions that are gone, and back. Pure.
+"""Deletion vectors: from a descriptor to the set of deleted row positions, and back. Pure.
 
 Spec: PROTOCOL.md#deletion-vector-descriptor-schema, #deletion-vector-format.
 """
@@ -21,8 +21,8 @@ _Z85_VALUES = {character: value for value, character in enumerate(_Z85)}
 _UUID_LENGTH = 20
 _FILE_VERSION = b"\x01"
 
-# Up to this size a vector goes into the log itself: some thirty rows close to each other, in less than the request
-# that each reader of a file would cost.
+# Up to this size a vector is stored in the log itself: about thirty rows close to each other, at less cost than a
+# request by each reader.
 INLINE_BYTES = 96
 
 
@@ -62,7 +62,7 @@ def from_inline(vector: DeletionVector) -> BitMap64:
 
 
 def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
-    """The positions of a vector that lies in the file with this content. Raises InvalidDataFileError."""
+    """The positions of a vector in the file with this content. Raises InvalidDataFileError."""
     start = vector.offset or 0
     end = start + 4 + vector.size_in_bytes
     if data[:1] != _FILE_VERSION:
@@ -73,7 +73,7 @@ def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
         raise _invalid(vector, f"its file ends at byte {len(data)}, before byte {end + 4}")
     (size,) = struct.unpack_from(">i", data, start)
     if size != vector.size_in_bytes:
-        raise _invalid(vector, f"the file says {size} bytes, the log {vector.size_in_bytes}")
+        raise _invalid(vector, f"its size is {size} bytes in the file, but {vector.size_in_bytes} in the log")
     body = data[start + 4 : end]
     (checksum,) = struct.unpack_from(">I", data, end)
     if zlib.crc32(body) != checksum:
@@ -91,7 +91,7 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
     except (ValueError, MemoryError) as error:
         raise _invalid(vector, f"its bitmap cannot be read: {error}") from None
     if len(positions) != vector.cardinality:
-        raise _invalid(vector, f"it holds {len(positions)} positions, the log says {vector.cardinality}")
+        raise _invalid(vector, f"it has {len(positions)} positions, but {vector.cardinality} by the log")
     return positions
 
 
@@ -99,7 +99,7 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
 
 
 def encode(positions: BitMap64) -> bytes:
-    """A vector's bytes: the magic number and the portable bitmap, stretches of rows as runs.
+    """A vector's bytes: the magic number and the portable bitmap, contiguous rows as runs.
 
     Raises InvalidActionError for one over the cap.
     """
@@ -141,7 +141,7 @@ def encode_file(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
 def in_file(unique: str, prefix: str, offset: int, size_bytes: int, cardinality: int) -> DeletionVector:
     """The descriptor, of storage type ``u``, of a vector in the file that ``relative_path`` names.
 
-    ``unique``: the UUID of the file as text. ``prefix``: of the directory it lies in, or empty.
+    ``unique``: the UUID of the file as text. ``prefix``: of its directory, or empty.
     """
     name = prefix + encode_z85(bytes.fromhex(unique.replace("-", "")))
     return DeletionVector("u", name, size_bytes, cardinality, offset)
@@ -149,7 +149,7 @@ def in_file(unique: str, prefix: str, offset: int, size_bytes: int, cardinality:
 
 def _invalid(vector: DeletionVector, why: str) -> InvalidDataFileError:
     return InvalidDataFileError(
-        f"The deletion vector {vector.unique_id[:200]!r} cannot be used: {why}. Without it, deleted rows would come "
-        "back; restore its file.",
+        f"The deletion vector {vector.unique_id[:200]!r} cannot be used: {why}. Without it, deleted rows would be "
+        "returned; restore its file.",
         path=vector.path_or_inline_dv,
     )

@@ -120,34 +120,34 @@ def check_readable(protocol: Protocol, table: str) -> None:
     unknown = [n for n in reader_features(protocol) if n not in _BY_NAME or not _BY_NAME[n].reads]
     if unknown:
         raise UnsupportedFeatureError(
-            f"{table} needs reader features that deltalog does not have: {', '.join(unknown)}. "
-            "Read it with a client that knows them.",
+            f"{table} needs reader features that deltalog does not support: {', '.join(unknown)}. "
+            "Read it with a client that supports them.",
             features=tuple(unknown),
         )
 
 
 def is_catalog_managed(protocol: Protocol) -> bool:
-    """Whether a catalog, and not the files, says which commits a table has."""
+    """Whether a catalog, and not the files, decides which commits a table has."""
     return CATALOG_MANAGED in writer_features(protocol)
 
 
 def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
-    """As check_readable, and whether the table was reached in the way that it must be: ``catalog`` is the one through
-    which it was opened, None for its location alone.
+    """As check_readable, and also that a table of a catalog was opened through it: ``catalog`` is the catalog through
+    which it was opened, None if by its location.
 
     Spec: PROTOCOL.md#reader-requirements-for-catalog-managed-tables.
     """
     check_readable(protocol, table)
     if catalog is None and is_catalog_managed(protocol):
         raise UnsupportedFeatureError(
-            f"{table} is managed by a catalog ({CATALOG_MANAGED}), which alone knows its latest version. Open it "
-            "through that: TransactionManager(<catalog>).table(<name>).",
+            f"{table} is managed by a catalog ({CATALOG_MANAGED}), and only the catalog has its latest version. Open "
+            "it through the catalog: TransactionManager(<catalog>).table(<name>).",
             features=(CATALOG_MANAGED,),
         )
 
 
 def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata, table: str) -> None:
-    """Refuse to leave a table of a catalog without what makes it one: the feature, in-commit timestamps, the mark.
+    """Refuse to remove from a table of a catalog the feature, in-commit timestamps, or the catalog's property.
 
     ``before``: the metadata of the version that a commit follows. Raises InvalidPropertyError.
     Spec: PROTOCOL.md#writer-requirements-for-catalog-managed-tables.
@@ -159,8 +159,8 @@ def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata
     ):
         if not wanted:
             raise InvalidPropertyError(
-                f"{table} is managed by a catalog, and needs {key} as it is. Where that is not wanted, copy its rows "
-                "into a table of its own.",
+                f"{table} is managed by a catalog, which needs {key} unchanged. To be free of it, copy the rows into "
+                "a new table.",
                 key=key,
             )
 
@@ -178,8 +178,8 @@ def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, t
     refused = [n for n in writer_features(protocol) if not _writable(n, metadata, schema)]
     if refused:
         raise UnsupportedFeatureError(
-            f"{table} needs writer features that deltalog cannot honour: {', '.join(refused)}. "
-            "Write it with a client that knows them; reading is not affected.",
+            f"{table} needs writer features that deltalog does not support: {', '.join(refused)}. "
+            "Write it with a client that supports them; reading is not affected.",
             features=tuple(refused),
         )
 
@@ -255,10 +255,10 @@ def requiring(protocol: Protocol, name: str) -> list[str]:
 
 
 def without_feature(protocol: Protocol, name: str) -> Protocol:
-    """The protocol without a feature, at the lowest versions that say the rest, as delta-spark has it.
+    """The protocol without a feature, at the lowest versions that support the rest, as in delta-spark.
 
-    What legacy versions imply must be listed in full for them to be used. Pure; whether the table may lose the
-    feature is the caller's question.
+    A legacy version is used only if all features that it implies remain. The caller checks whether the table may
+    lose the feature.
     """
     left = [n for n in writer_features(protocol) if n != name]
     legacy = _legacy_protocol(left)
@@ -314,7 +314,7 @@ def features_for(metadata: Metadata, schema: StructType) -> list[str]:
 
 
 def split_feature_properties(properties: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Features asked for by ``delta.feature.<name>=supported``, which the protocol keeps, and the other properties."""
+    """The features in ``delta.feature.<name>=supported``, which go into the protocol, and the other properties."""
     named = []
     others = {}
     for key, value in properties.items():
@@ -347,7 +347,7 @@ _FEATURE_OF_FIELD = (
     (DEFAULT_KEY, "allowColumnDefaults"),
 )
 
-# What a table without any feature has, as delta-spark creates it: append-only and invariants by version.
+# The protocol of a table without features, as delta-spark creates it: append-only and invariants by version.
 BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 

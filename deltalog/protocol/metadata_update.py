@@ -1,4 +1,4 @@
-"""What a change of schema or properties brings with it: column ids, physical names, table features. Pure.
+"""The consequences of a change of schema or properties: column ids, physical names, table features. Pure.
 
 Spec: PROTOCOL.md#writer-requirements-for-column-mapping, #writer-requirements-for-row-tracking, #table-features.
 """
@@ -16,7 +16,7 @@ from deltalog.protocol.actions import Metadata, Protocol
 def complete(
     before: Metadata | None, after: Metadata, protocol: Protocol, new_uuid: Callable[[], str]
 ) -> tuple[Protocol, Metadata]:
-    """Protocol and metadata as they are to be committed where a caller asked for ``after``.
+    """Protocol and metadata to commit when a caller sets the metadata ``after``.
 
     ``before``: the metadata as it was; None for a table that is created. New columns of a mapped table get ids and
     physical names, row tracking its columns' names, and the protocol the features that the result needs.

@@ -19,12 +19,12 @@ from deltalog.protocol.timestamps import parse_iso
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _UTC = datetime.timezone.utc
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-# Python takes more for a number than any writer means: underscores, digits of other scripts, weeks for days.
+# Python accepts more as a number or date than writers produce: underscores, digits of other scripts, week dates.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ].*)?")
-# What Hive escapes in directory names, besides control characters.
+# Characters that Hive escapes in directory names, besides control characters.
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^ <>|")
 
 
@@ -93,16 +93,16 @@ def _utf8(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         raise SchemaMismatchError(
-            f"The partition value {value!r} is not UTF-8, and readers of Delta tables take binary partition values for "
-            "UTF-8 text. Partition by a string, for example the value in hex."
+            f"The partition value {value!r} is not UTF-8, but readers of Delta tables decode binary partition values "
+            "as UTF-8 text. Partition by a string, for example the value in hex."
         ) from None
 
 
 def _like(pattern: re.Pattern[str], text: str) -> str:
-    """The text without spaces around it. Raises ValueError when it is of another form."""
+    """The text without spaces around it. Raises ValueError when it does not match."""
     text = text.strip(" ")
     if not pattern.fullmatch(text):
-        raise ValueError("it is of another form")
+        raise ValueError("it has another format")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Every name below ``_delta_log``, and the one decoding of the paths that a log contains. Pure.
+"""The names of all files below ``_delta_log``, and the decoding of the paths in a log. Pure.
 
 Spec: PROTOCOL.md#delta-table-specification (file types), #add-file-and-remove-file (path).
 """
@@ -21,7 +21,7 @@ MAX_VERSION = 2**63 - 1
 
 
 class LogFileKind(enum.Enum):
-    """What a file directly in ``_delta_log`` is."""
+    """The kinds of files directly in ``_delta_log``."""
 
     COMMIT = "commit"
     CHECKSUM = "checksum"
@@ -55,7 +55,7 @@ _NAME = re.compile(
 
 
 def parse_log_file(name: str) -> LogFile | None:
-    """What the name of a file in ``_delta_log`` says, or None for a name the protocol does not give meaning."""
+    """The parsed name of a file in ``_delta_log``, or None for a name that the protocol does not define."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -84,7 +84,7 @@ def log_path(name: str) -> str:
 
 
 def version_prefix(version: int) -> str:
-    """What the names of all files of a version and later ones sort at or after."""
+    """The lower bound in sort order of the names of all files of a version and later ones."""
     return f"{version:020d}."
 
 
@@ -97,7 +97,7 @@ def commit_path(version: int) -> str:
 
 
 def commit_version(path: str) -> int | None:
-    """The version whose commit file lies at ``path`` below the table root; None where something else does."""
+    """The version whose commit file is ``path`` below the table root; None for any other file."""
     directory, _, name = path.rpartition("/")
     file = parse_log_file(name) if directory == LOG_DIRECTORY else None
     return file.version if file is not None and file.kind is LogFileKind.COMMIT else None
@@ -124,12 +124,12 @@ def checkpoint_path(version: int) -> str:
 
 
 def new_sidecar_path(unique: str) -> str:
-    """Where a sidecar that is written goes."""
+    """The path of a new sidecar."""
     return f"{SIDECARS_DIRECTORY}/{unique}.parquet"
 
 
 def sidecar_path(path: str, table_url: str) -> str:
-    """Where a sidecar lies. The log (untrusted) may give its name, or its absolute path in the table's own
+    """The path of a sidecar. The log (untrusted) may have its name, or its absolute path in the table's own
     ``_sidecars``. Raises UnsafePathError."""
     absolute = path.startswith("/") or _SCHEME.match(path)
     relative = locate(path, [place_of(table_url)])[1] if absolute else f"{SIDECARS_DIRECTORY}/{_decoded(path) or ''}"
@@ -143,8 +143,8 @@ def sidecar_path(path: str, table_url: str) -> str:
 
 
 def encode_path(path: str) -> str:
-    """A relative path as ``add.path`` holds it: percent-encoded, ``/`` and ``=`` kept readable.
-    A colon is encoded: before it, readers see a scheme."""
+    """A relative path as in ``add.path``: percent-encoded, except ``/`` and ``=``.
+    A colon is encoded, since readers would treat the text before it as a scheme."""
     return urllib.parse.quote(path, safe="/=@!$&'()*+,;~")
 
 
@@ -153,7 +153,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
 # An empty, "." or ".." segment; a backslash, a control character, or half of a surrogate pair.
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
-# Nearly every name in a log is so: relative, nothing encoded, no segment that begins with a dot.
+# Nearly every name in a log has this form: relative, nothing encoded, no segment that begins with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
 _ORDINARY_BYTES = bytes(byte for byte in range(128) if re.match(r"[\w=,.\-/\n]", chr(byte)))
 _SHOWN_LENGTH = 200
@@ -161,7 +161,7 @@ _SHOWN_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory of one store, below which a path in a log may lie."""
+    """A directory of one store, below which a path in a log may be."""
 
     url: str
     scheme: str
@@ -177,22 +177,22 @@ def place_of(store_url: str) -> Place:
 
 
 def canonical_url(url: str) -> str:
-    """A URL with that of its scheme's names which stands for all of them; of anything else nothing is changed."""
+    """A URL with the canonical name of its scheme; nothing else is changed."""
     scheme, mark, rest = url.partition("://")
     return f"{_SAME_SCHEME.get(scheme, scheme)}{mark}{rest}"
 
 
 def is_plain(path: str) -> bool:
-    """Whether a relative path, not encoded, leads to one place below a root, whatever the store."""
+    """Whether a relative path, not encoded, means exactly one file below a root, in every store."""
     return not _NOT_PLAIN.search(path)
 
 
 def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
-    """Which place a path from a log (untrusted) lies in, and its decoded path below that.
+    """The place that a path from a log (untrusted) is in, and its decoded path below that.
 
-    A relative path lies in the first place, the table's own; an absolute one in the first whose scheme and
+    A relative path is in the first place, the table's own; an absolute one in the first whose scheme and
     authority it has and whose segments it begins with. Decodes once, and only percent-encoding: ``?`` and ``#``
-    mean nothing. Raises UnsafePathError for everything else.
+    have no meaning. Raises UnsafePathError for everything else.
     """
     if _ORDINARY.fullmatch(path):
         return 0, path
@@ -216,8 +216,8 @@ def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
 
 
 def are_ordinary(paths: Sequence[str]) -> bool:
-    """Whether all of these name files in the table as nearly every path does, so that ``locate`` need not look at each:
-    a few passes over their bytes instead of a match for each of 100,000."""
+    """Whether all of these are simple relative paths, as nearly every path is, so that ``locate`` need not check each:
+    a few scans of their bytes instead of a match for each of 100,000."""
     try:
         text = "\n".join(["", *paths, ""]).encode()
     except UnicodeEncodeError:
@@ -238,7 +238,7 @@ def resolve_path(path: str, table_url: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str, str]:
-    """Scheme, authority and the rest as they stand; a local absolute path is ``file``, a relative one has no scheme."""
+    """Scheme, authority and the rest, not decoded; a local absolute path is ``file``, a relative one has no scheme."""
     match = _SCHEME.match(path)
     if match is None:
         return ("file" if path.startswith("/") else ""), "", path
@@ -252,7 +252,7 @@ def _split(path: str) -> tuple[str, str, str]:
 
 
 def _decoded(path: str) -> str | None:
-    """Percent-decoded once; None when that gives no UTF-8."""
+    """Percent-decoded once; None if the result is not UTF-8."""
     if "%" not in path:
         return path
     try:
@@ -262,5 +262,5 @@ def _decoded(path: str) -> str | None:
 
 
 def _shown(path: str) -> str:
-    """A path for a message: control characters escaped, a long one cut."""
+    """A path for a message: control characters escaped, a long one truncated."""
     return repr(path if len(path) <= _SHOWN_LENGTH else path[:_SHOWN_LENGTH] + "…")

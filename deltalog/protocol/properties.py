@@ -1,4 +1,4 @@
-"""Table properties: the ``delta.*`` keys of ``metaData.configuration`` that deltalog acts on. Pure.
+"""Table properties: the ``delta.*`` keys of ``metaData.configuration`` that deltalog uses. Pure.
 
 Spec: PROTOCOL.md#table-properties (and the feature sections that name a property).
 """
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Property(Generic[T]):
-    """A known property: its key, how its text is read, and its value when absent."""
+    """A known property: its key, the parser of its text, and its value when absent."""
 
     key: str
     parse: Callable[[str], T]
@@ -155,7 +155,7 @@ KNOWN: Mapping[str, Property[object]] = {
     )
 }
 FEATURE_PREFIX = "delta.feature."
-# Properties of Delta that other engines act on and deltalog keeps as they are.
+# Properties of Delta that other engines use and deltalog keeps unchanged.
 _PASSED_ON = frozenset(
     {
         "delta.autoOptimize",
@@ -172,7 +172,7 @@ _PASSED_ON = frozenset(
         "delta.tuneFileSizesForRewrites",
     }
 )
-# What the log keeps for itself: a wrong value makes columns or rows appear in the place of others.
+# Internal properties: a wrong value makes columns or rows appear in the place of others.
 _KEPT_BY_THE_WRITER = {
     ENABLEMENT_VERSION_KEY: f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
     ENABLEMENT_TIMESTAMP_KEY: f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
@@ -180,11 +180,11 @@ _KEPT_BY_THE_WRITER = {
     "delta.rowTracking.materializedRowIdColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
     "delta.rowTracking.materializedRowCommitVersionColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
 }
-# Setting these needs work on the table that deltalog does not do, or would be a second way to say something.
+# Setting these requires changes of the table that deltalog does not make, or duplicates another interface.
 _REFUSED = {
-    CONSTRAINT_PREFIX: "call add_constraint(), which checks the rows that are there, or drop_constraint()",
-    "delta.enableIcebergCompat": "Iceberg compatibility is not kept up",
-    "delta.universalFormat.": "UniForm is not kept up",
+    CONSTRAINT_PREFIX: "call add_constraint(), which checks the existing rows, or drop_constraint()",
+    "delta.enableIcebergCompat": "Iceberg compatibility is not supported",
+    "delta.universalFormat.": "UniForm is not supported",
     "delta.minReaderVersion": "versions follow from the features; name one as delta.feature.<name>=supported",
     "delta.minWriterVersion": "versions follow from the features; name one as delta.feature.<name>=supported",
 }
@@ -193,14 +193,14 @@ _REFUSED = {
 def check_assignment(changes: Mapping[str, str | None]) -> None:
     """Refuse what a caller must not set (None: unset), unknown ``delta.`` keys and values that cannot be read.
 
-    The enablement pair belongs to the writer: half of it, or a wrong value, makes every later commit and
-    every time travel of other engines fail. So do the highest column id and the names of materialised columns.
-    Keys without the prefix ``delta.`` are the caller's own.
+    The enablement pair is set by the writer only: half of it, or a wrong value, makes every later commit and
+    every time travel of other engines fail. The same applies to the highest column id and the names of materialised
+    columns. Keys without the prefix ``delta.`` are free for the caller.
     """
     for key, value in changes.items():
         if key in _KEPT_BY_THE_WRITER:
             raise InvalidPropertyError(
-                f"{key} is kept by the writer and cannot be set or unset by hand. {_KEPT_BY_THE_WRITER[key]}", key=key
+                f"{key} is maintained by the writer and cannot be set or unset. {_KEPT_BY_THE_WRITER[key]}", key=key
             )
         if value is None:
             continue
@@ -223,5 +223,5 @@ def _check_key(key: str, value: str) -> None:
         if key.startswith(refused):
             return
     similar = difflib.get_close_matches(key, [*KNOWN, *_PASSED_ON], 1)
-    hint = f" Did you mean {similar[0]}?" if similar else " For a property of your own, leave out the prefix delta."
+    hint = f" Did you mean {similar[0]}?" if similar else " For a custom property, leave out the prefix delta."
     raise InvalidPropertyError(f"Delta has no table property {key}.{hint}", key=key)

@@ -1,6 +1,6 @@
 """Whether rows written under an older schema can be read with the columns of a newer one. Pure.
 
-The rules are those of Spark's change data feed: columns may have been added, and nothing else may have changed.
+The rules are those of Spark's change data feed: columns may be added, and no other change is allowed.
 
 Spec: PROTOCOL.md#reader-requirements-for-addcdcfile, which leaves changes of the schema open.
 """
@@ -32,7 +32,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, where: str) -> str | None:
-    """Columns dropped or renamed, which under column mapping leaves their data where it was.
+    """Columns dropped or renamed, which under column mapping leaves the data files unchanged.
 
     Where mapping was turned on in between, columns kept their names as physical names.
     """

@@ -1,4 +1,4 @@
-"""Row tracking: ids and commit versions of rows as columns of a scan, and the ids that a commit gives out. Pure.
+"""Row tracking: ids and commit versions of rows as columns of a scan, and the ids that a commit assigns. Pure.
 
 Spec: PROTOCOL.md#row-tracking, #reader-requirements-for-row-tracking, #writer-requirements-for-row-tracking.
 """
@@ -27,7 +27,7 @@ MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
 
 
 def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable[[], str]) -> dict[str, str]:
-    """The table properties, with names for the materialised columns where row tracking is on and they lack.
+    """The table properties, with names for the materialised columns added if row tracking is on and they are missing.
 
     Spec: PROTOCOL.md#writer-requirements-for-row-tracking.
     """
@@ -43,7 +43,7 @@ def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable
 class RowTrackingColumn:
     """``stored_as`` is the column of data files that keeps values of rows that were moved.
 
-    Where it has none, the file's base counts: with the row's position added when the column is ``counted``.
+    Without a stored value, the file's base value is used, with the row's position added when the column is ``counted``.
     """
 
     name: str
@@ -52,7 +52,7 @@ class RowTrackingColumn:
 
 
 def column(name: str, configuration: Mapping[str, str], table: str) -> RowTrackingColumn | None:
-    """The column of row tracking that a scan asks for by this name, or None when it is no such name.
+    """The column of row tracking with this name in a scan, or None for other names.
 
     Raises CallError when row tracking is not enabled: only then is it known for all rows.
     """
@@ -76,7 +76,7 @@ _counts = msgspec.json.Decoder(_NumRecords)
 
 
 def high_water_mark(domains: Iterable[DomainMetadata], before: int = -1) -> int:
-    """The highest row id given out after these actions; ``before`` when they do not say. Raises CorruptTableError."""
+    """The highest row id assigned after these actions; ``before`` if they record none. Raises CorruptTableError."""
     for domain in domains:
         if domain.domain == DOMAIN and not domain.removed:
             try:
@@ -91,8 +91,7 @@ def high_water_mark(domains: Iterable[DomainMetadata], before: int = -1) -> int:
 def with_row_ids(adds: Sequence[AddFile], mark: int, version: int) -> tuple[list[AddFile], int]:
     """The adds of a commit, each with a base row id and the version its rows come from; and the new high-water mark.
 
-    Files that have an id keep it: their rows are known. Raises InvalidActionError for a file whose number of rows
-    is not known.
+    Files that have a base row id keep it. Raises InvalidActionError for a file whose number of rows is unknown.
     """
     assigned = []
     for add in adds:
@@ -109,7 +108,7 @@ def domain_metadata(mark: int) -> DomainMetadata:
 
 
 def check_countable(adds: Iterable[AddFile]) -> None:
-    """Raise InvalidActionError for a file without an id whose number of rows is not known."""
+    """Raise InvalidActionError for a file without a base row id whose number of rows is unknown."""
     for add in adds:
         if add.base_row_id is None:
             _num_records(add)
@@ -126,8 +125,8 @@ def _num_records(add: AddFile) -> int:
 
 
 def kept_columns(configuration: Mapping[str, str], table: str) -> tuple[RowTrackingColumn, ...]:
-    """The columns, under the names that files have for them, by which rows that are moved keep their ids and commit
-    versions. None when row tracking is off, as then nothing is to be kept.
+    """The materialised columns, under their names in files, by which moved rows keep their ids and commit versions.
+    None when row tracking is off.
 
     Spec: PROTOCOL.md#writer-requirements-for-row-tracking. Raises CorruptTableError when the table has no names.
     """
@@ -135,7 +134,7 @@ def kept_columns(configuration: Mapping[str, str], table: str) -> tuple[RowTrack
         return ()
     missing = [key for key in _MATERIALIZED.values() if key not in configuration]
     if missing:
-        raise CorruptTableError(f"{table} tracks rows and lacks the property {missing[0]}, so they cannot be moved.")
+        raise CorruptTableError(f"{table} has row tracking but not the property {missing[0]}: rows cannot be moved.")
     return tuple(
         RowTrackingColumn(configuration[key], configuration[key], name == ROW_ID) for name, key in _MATERIALIZED.items()
     )

@@ -83,7 +83,9 @@ class StructType:
         if not isinstance(self.fields, tuple):
             object.__setattr__(self, "fields", tuple(self.fields) if isinstance(self.fields, list) else (self.fields,))
         if not all(isinstance(column, StructField) for column in self.fields):
-            raise SchemaMismatchError(f"A struct is a tuple of StructField; got {shown(self.fields)}.")
+            raise SchemaMismatchError(
+                f"The fields of a struct must be a tuple of StructField; got {shown(self.fields)}."
+            )
 
     def __str__(self) -> str:
         return "struct<" + ",".join(f"{f.name}:{f.data_type}" for f in self.fields) + ">"
@@ -106,17 +108,17 @@ class StructType:
         """Like ``field``, with None for an absent column."""
         index = self._index
         if index is None:
-            # Of names that are the same, the first counts.
+            # Of equal names the first is used.
             index = ({f.name: f for f in reversed(self.fields)}, {f.name.lower(): f for f in reversed(self.fields)})
             object.__setattr__(self, "_index", index)
         exact, folded = index
         try:
             return exact.get(name) or folded.get(name.lower())
         except (TypeError, AttributeError):
-            raise CallError(f"The name of a column is text; got {shown(name)}.") from None
+            raise CallError(f"The name of a column must be text; got {shown(name)}.") from None
 
     def to_json(self) -> str:
-        """The text that ``metaData.schemaString`` holds. Raises SchemaMismatchError for what readers could not read."""
+        """The text of ``metaData.schemaString``. Raises SchemaMismatchError for a schema that readers cannot read."""
         return json.dumps(_struct_to_json(self, "", 0), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -129,7 +131,7 @@ class StructType:
     def from_arrow(cls, schema: Any) -> StructType:
         """The Delta schema of a pyarrow Schema. Raises SchemaMismatchError for types that Delta lacks."""
         if not isinstance(schema, pa.Schema):
-            raise CallError(f"The columns of a table are a pyarrow Schema or a StructType; got {shown(schema)}.")
+            raise CallError(f"The columns of a table must be a pyarrow Schema or a StructType; got {shown(schema)}.")
         return cls(tuple(_field_from_arrow(f, "") for f in schema))
 
     def to_arrow(self) -> Any:
@@ -200,7 +202,7 @@ def _check_not_void(data_type: DataType, *inside: DataType, name: str) -> None:
 
 def _checked_flag(value: Any, what: str) -> bool:
     if not isinstance(value, bool):
-        raise SchemaMismatchError(f"{what} is True or False; got {value!a}.")
+        raise SchemaMismatchError(f"{what} must be True or False; got {value!a}.")
     return value
 
 
@@ -264,7 +266,7 @@ def _struct(fields: tuple[StructField, ...]) -> StructType:
 def _field(value: Any, depth: int) -> StructField:
     name, metadata = value["name"], value.get("metadata") or {}
     if not isinstance(name, str) or not isinstance(metadata, dict):
-        raise ValueError(f"the field {name!r} has a name that is no text, or metadata that is no object")
+        raise ValueError(f"the field {name!r} has a name that is not text, or metadata that is not an object")
     return StructField(name, _from_json(value["type"], depth + 1), _flag(value, "nullable"), metadata)
 
 
@@ -284,7 +286,7 @@ def _field_to_arrow(column: StructField) -> pa.Field:
 
 
 def _arrow_field(name: str, data_type: DataType, nullable: bool) -> pa.Field:
-    # Arrow has no field of nothing but nulls that is NOT NULL.
+    # Arrow has no NOT NULL field of the type null.
     return pa.field(name, type_to_arrow(data_type), nullable or data_type == VOID)
 
 

@@ -110,7 +110,7 @@ def _check_type(table: DataType, data: DataType, name: str) -> None:
         )
 
 
-# Of which types a type holds every value, exactly.
+# The types whose values a type represents exactly.
 _HELD: Mapping[str, tuple[str, ...]] = {
     "short": ("byte",),
     "integer": ("byte", "short"),
@@ -125,7 +125,7 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 def holds_all(wide: DataType, narrow: DataType) -> bool:
     """Whether a column of the primitive type ``wide`` can hold every value of another one, ``narrow``, without loss.
 
-    These are the casts that a write makes by itself. False for equal types and for nested ones. Cost: none.
+    A write makes these casts automatically. False for equal types and for nested ones. Cost: none.
     """
     if not isinstance(wide, DecimalType):
         return str(narrow) in _HELD.get(str(wide), ())

@@ -1,8 +1,8 @@
-"""The in-commit timestamp rules, and nothing else. Pure.
+"""The in-commit timestamp rules. Pure.
 
 Spec: PROTOCOL.md#in-commit-timestamps. All times are milliseconds since the Unix epoch.
 
-Where the protocol is silent the answers are those of delta-spark; docs/in-commit-timestamps.md lists them.
+Where the protocol does not specify the behaviour it is that of delta-spark; see docs/in-commit-timestamps.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltalog.protocol.properties import (
 )
 
 FEATURE = "inCommitTimestamp"
-# The proposal's plural and the preview name: read, reported by the doctor, never written.
+# The proposal's plural and the preview name: read, never written.
 FEATURE_ALIASES = ("inCommitTimestamps", "inCommitTimestamp-preview", "inCommitTimestamps-preview")
 
 LARGEST_MS = 2**63 - 1
@@ -46,7 +46,7 @@ class Enablement:
 
 @dataclass(frozen=True, slots=True)
 class CommitAt:
-    """A commit and its time, by the clock that counts for it."""
+    """A commit and its time, by the clock that time travel uses for it."""
 
     version: int
     timestamp_ms: int
@@ -72,8 +72,8 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
         return info.in_commit_timestamp_ms
     what = "no commitInfo action" if info is None else "no valid inCommitTimestamp in its commitInfo"
     raise MissingInCommitTimestampError(
-        f"{table}: version {version} has {what}, though in-commit timestamps are enabled for it. "
-        "No time is made up for it. Restore the commit file, or disable in-commit timestamps and enable them again.",
+        f"{table}: version {version} has {what}, but in-commit timestamps are enabled for it. "
+        "No time is invented for it. Restore the commit file, or disable in-commit timestamps and enable them again.",
         version=version,
     )
 
@@ -81,9 +81,9 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
 def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: int | None = None) -> int | None:
     """What the in-commit timestamp of the next commit must exceed, from the commit before it.
 
-    ``ict_ms``: the in-commit timestamp of that commit. Where it has none, and the next commit enables them, its file
-    time counts, made increasing as readers do: ``file_time_ms``, and ``before_ms``, this function's answer for the
-    version before. None where the next commit has no in-commit timestamp.
+    ``ict_ms``: the in-commit timestamp of that commit. If it has none, and the next commit enables them, its file
+    time is used, made increasing as readers do: ``file_time_ms``, and ``before_ms``, this function's result for the
+    version before. None if the next commit has no in-commit timestamp.
     """
     if ict_ms is not None or file_time_ms is None:
         return ict_ms
@@ -94,8 +94,8 @@ def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
     """The larger of the wall clock and one millisecond after the commit before. The clock is never trusted."""
     if previous_ms is not None and previous_ms >= LARGEST_MS:
         raise CorruptTableError(
-            f"The last commit's inCommitTimestamp is {previous_ms} ms, the largest there is, so no later commit can "
-            "follow. Disable in-commit timestamps and enable them again; of a table in a catalog, call "
+            f"The last commit's inCommitTimestamp is {previous_ms} ms, the largest possible, so no later commit can "
+            "follow. Disable in-commit timestamps and enable them again; for a table in a catalog, call "
             "TransactionManager.restart_timestamps(name)."
         )
     return clock_ms if previous_ms is None else max(clock_ms, previous_ms + 1)
@@ -121,8 +121,8 @@ def without_pair(configuration: Mapping[str, str]) -> dict[str, str]:
 def read_enablement(configuration: Mapping[str, str], latest_version: int) -> Enablement | None:
     """The enablement pair of a table whose in-commit timestamps are active; None when on since version 0.
 
-    Raises InvalidEnablementError when only half of it is there, when it is not a pair of whole numbers, or
-    when it points past ``latest_version``.
+    Raises InvalidEnablementError when only half of it is set, when it is not a pair of integers, or
+    when its version is after ``latest_version``.
     """
     version_text = configuration.get(ENABLEMENT_VERSION_KEY)
     timestamp_text = configuration.get(ENABLEMENT_TIMESTAMP_KEY)
@@ -130,7 +130,7 @@ def read_enablement(configuration: Mapping[str, str], latest_version: int) -> En
         return None
     repair = (
         "Repair: turn in-commit timestamps off (disable_in_commit_timestamps()) and on again; "
-        "this stamps a new, whole pair."
+        "this writes a new, complete pair."
     )
     if version_text is None or timestamp_text is None:
         present, absent = ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY
@@ -147,7 +147,7 @@ def read_enablement(configuration: Mapping[str, str], latest_version: int) -> En
     if enablement.version > latest_version:
         raise InvalidEnablementError(
             f"{ENABLEMENT_VERSION_KEY} is {enablement.version}, but the latest version is {latest_version}; "
-            f"a clone that copied the properties of its source looks like this. {repair}"
+            f"this happens in a clone that copied the properties of its source. {repair}"
         )
     return enablement
 
@@ -168,11 +168,11 @@ def monotonised(times_ms: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What resolving needs to know of a log: which commits there are, and which clock each is judged by.
+    """The data for resolving timestamps: which commits exist, and which clock is used for each.
 
     ``versions``: ascending versions whose commit file exists and whose state can be rebuilt.
-    ``ict_from``: the first version judged by its in-commit timestamp, or None when ICT is off.
-    ``ict_from_ms``: the enablement time; None when every listed commit is judged by its in-commit timestamp.
+    ``ict_from``: the first version resolved by its in-commit timestamp, or None when ICT is off.
+    ``ict_from_ms``: the enablement time; None when every listed commit is resolved by its in-commit timestamp.
     """
 
     versions: Sequence[int]
@@ -181,14 +181,14 @@ class Timeline:
 
     @property
     def file_versions(self) -> Sequence[int]:
-        """Versions judged by file modification time."""
+        """Versions resolved by file modification time."""
         if self.ict_from is None:
             return self.versions
         return self.versions[: bisect.bisect_left(self.versions, self.ict_from)]
 
     @property
     def ict_versions(self) -> Sequence[int]:
-        """Versions judged by in-commit timestamp."""
+        """Versions resolved by in-commit timestamp."""
         if self.ict_from is None:
             return []
         return self.versions[bisect.bisect_left(self.versions, self.ict_from) :]
@@ -201,7 +201,7 @@ class Timeline:
 def timeline(versions: Sequence[int], active: bool, enablement: Enablement | None) -> Timeline:
     """Which clock is used for each of ``versions`` (ascending).
 
-    When the commits before the enablement were cleaned up, what is left is judged by ICT alone.
+    When the commits before the enablement were cleaned up, the others are resolved by ICT alone.
     """
     if not active or not versions:
         return Timeline(versions, None, None)
@@ -220,7 +220,7 @@ def resolve(
 
     ``ict_of`` reads one commit; it is called at most ceil(log2 n) + 2 times for n commits. ``file_times_of``
     gives the modification times of commits in one call, and only for commits before the enablement.
-    The caller judges what an answer after ``timestamp_ms`` (or the last commit) means.
+    The caller handles a result after ``timestamp_ms`` and a time after the last commit.
     """
     ict_versions = log.ict_versions
     if log.in_ict_era(timestamp_ms) and ict_versions:
@@ -245,7 +245,7 @@ def _search(timestamp_ms: int, versions: Sequence[int], ict_of: Callable[[int], 
     low, high = 0, len(versions) - 1
     if ict(high) <= timestamp_ms:
         return CommitAt(versions[high], ict(high), "in-commit")
-    while low < high:  # Invariant: commits before low are not after the time asked for, commit high is
+    while low < high:  # Invariant: commits before low are not after the requested time, commit high is
         middle = (low + high) // 2
         if ict(middle) <= timestamp_ms:
             low = middle + 1
@@ -266,7 +266,8 @@ def to_epoch_ms(value: datetime.datetime | int | str) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, (int, str, datetime.datetime)):
         raise InvalidTimestampError(
-            f"A timestamp is an aware datetime, ISO text with an offset, or an int in ms; got {type(value).__name__}."
+            "A timestamp must be an aware datetime, ISO text with an offset, or an int in ms; got "
+            f"{type(value).__name__}."
         )
     if isinstance(value, int):
         return value
@@ -327,7 +328,7 @@ def check_range(
     timestamp_ms: int, found: CommitAt, latest_version: int, bounds: Callable[[], tuple[CommitAt, CommitAt]],
     before: str, after: str, table: str,
 ) -> None:  # fmt: skip
-    """Refuse an answer that lies after the time asked for, or a time after the last commit, unless allowed.
+    """Refuse a result after the requested time, or a time after the last commit, unless allowed.
 
     ``bounds`` gives the earliest and the latest commit for the message. Raises TimestampOutOfRangeError.
     """

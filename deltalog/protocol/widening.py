@@ -1,4 +1,4 @@
-"""Type widening: which types a column can grow into, and how the schema remembers it. Pure.
+"""Type widening: the types to which a column can be widened, and their record in the schema. Pure.
 
 Spec: PROTOCOL.md#type-widening.
 """
@@ -22,7 +22,7 @@ from deltalog.protocol.schema import (
 )
 
 TYPE_CHANGES_KEY = "delta.typeChanges"
-# What rows of older files may be of when the column is of the type; decimals follow rules of their own.
+# The types of rows in older files that are allowed for a type of the column; decimals have separate rules.
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "byte": ("short", "integer", "long", "double"),
     "short": ("integer", "long", "double"),
@@ -46,7 +46,7 @@ def is_widening(narrow: DataType, wide: DataType) -> bool:
 
 
 def with_type_changes(column: StructField, before: DataType) -> StructField:
-    """The column with what changed in its type since ``before`` added to its history.
+    """The column with the changes of its type since ``before`` added to its history.
 
     Changes below a struct belong to the fields of that struct and are left to them.
     """
@@ -101,7 +101,7 @@ def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
 
 
 def widened(before: DataType, after: DataType, name: str) -> DataType:
-    """The type of a column that grows from one type to another. Names of struct fields stay as they are.
+    """The type of a column that is widened from one type to another. Names of struct fields do not change.
 
     Raises SchemaMismatchError where the protocol does not allow it, naming the part.
     """
@@ -124,5 +124,5 @@ def widened(before: DataType, after: DataType, name: str) -> DataType:
         return after
     raise SchemaMismatchError(
         f"The type of {name} cannot change from {before} to {after}: only wider types are allowed, for which older "
-        "files can stay as they are. Write the rows anew with overwrite_schema=True."
+        "files need not be rewritten. Rewrite the rows with overwrite_schema=True."
     )

@@ -1,4 +1,4 @@
-"""What a call gives or raises, as an HTTP answer. Pure."""
+"""The result or the error of a call as an HTTP response. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ CANCELED, COMMITTED = "TransactionCanceledException", "TransactionCommittedExcep
 IN_PROGRESS, CONCURRENT = "TransactionCommitInProgressException", "ConcurrentModificationException"
 DENIED = "AccessDeniedException"
 
-# The first line that fits an error counts, and in it the first name that the operation lists; else the first of all.
-# A call that can be repeated stays one where an operation lists no such error: OperationTimeoutException says so too.
+# The first row that matches an error applies, and in it the first name that the operation lists; else the first of all.
+# Errors of repeatable calls become OperationTimeoutException if an operation lists no better exception.
 _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
     ((TransactionCanceledError,), (CANCELED,)),
     ((TransactionCommittedError,), (COMMITTED,)),
@@ -62,7 +62,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-# A URL of this machine, a path in quotes, and one that ends at a blank; not those of a store: s3://bucket/key.
+# A URL of this machine, a path in quotes, and a path that ends at a blank; not those of a store: s3://bucket/key.
 _PLACE = re.compile(
     r"""(?:sqlite|file|catalog):/+[^\s'",;]*"""
     r"""|(?<=')/[^'\n]+(?=')|(?<=")/[^"\n]+(?=")"""
@@ -71,8 +71,8 @@ _PLACE = re.compile(
 
 
 def without_places(text: str, said: str, places: Collection[str]) -> str:
-    """A message without the directories of this machine; only their last names stay. ``places``: directories that are
-    known, which may contain blanks; ``said``: the caller's own text, whose directories are kept."""
+    """A message without the directories of this machine; only their last names are kept. ``places``: known
+    directories, which may contain blanks; ``said``: text of the caller, whose directories are kept."""
     for place in sorted(places, key=len, reverse=True):
         if place and place not in said:
             text = text.replace(place, f"…/{_last_name(place)}")
@@ -84,7 +84,7 @@ def _last_name(place: str) -> str:
 
 
 def refusal(status: int, error: str, message: str, **headers: str) -> Answer:
-    """An answer that no operation gave."""
+    """A response to a request that no operation handled."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer(status, {"__type": error, "Message": message}, error, named)
 

@@ -1,8 +1,8 @@
-"""The server as an ASGI application: who may call, how much and for how long, and which call it is.
+"""The server as an ASGI application: access checks, limits, time-outs and routing.
 
-Calls run in threads, since the manager waits for its coordinator and its stores: those that need only the catalog apart
-from those that need stores, each table in a lane of its own. A call that takes too long is answered with a timeout but
-goes on: it may still take effect, as that answer says.
+Calls run in threads, since the manager waits for its coordinator and its stores. Calls that need only the catalog have
+separate threads from those that need stores, and each table has its own lane. A call that times out is answered with
+an error but continues: it may still take effect, as that response says.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ Send = Callable[[Message], Awaitable[None]]
 Work = Callable[[TransactionManager, Fields], Mapping[str, Any]]
 
 LEAST_TOKEN = 16
-# So many times the limit is read of a body that is too large, so that its sender comes to reading the refusal.
+# The multiple of the limit up to which a body that is too large is read, so that its sender can read the error.
 _DRAINED = 4
 _HEALTH_SECONDS = 5
 _HEALTH_IS_NEW_SECONDS = 1
-# Of so many transactions it is kept which tables they have to do with.
+# The number of transactions whose tables are cached.
 _REMEMBERED = 10_000
 _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``requests``: how many may be under way or wait for one of the ``threads``; more are refused. ``slow_seconds``:
-    calls that take longer are held to a share, table by table. ``header_seconds``: from the connection, or the first
-    byte of another request, to the end of the headers; the handshake of TLS is part of it. ``connections``: how many at
-    once; of more, those that have been silent the longest are closed."""
+    """``requests``: how many may run or wait for one of the ``threads``; more are refused. ``slow_seconds``:
+    calls that take longer are limited to a share, table by table. ``header_seconds``: from the connection, or the first
+    byte of another request, to the end of the headers; includes the handshake of TLS. ``connections``: maximum open
+    connections; beyond that, those that have been idle longest are closed."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -65,7 +65,7 @@ class Limits:
 
 
 class Refused(Exception):
-    """A request that no operation sees."""
+    """A request that is refused before any operation runs."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.error)
@@ -74,7 +74,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``table``: the one that the path names, if it names one."""
+    """``table``: the table in the path, if there is one."""
 
     name: str
     run: Work
@@ -84,8 +84,8 @@ class Route:
 
 
 class App:
-    """See the module. ``token``: what callers must show, or None; ``hosts``: the names under which it may be called,
-    or None for any, so that a page in a browser cannot reach it under a name of its own."""
+    """See the module. ``token``: the bearer token that callers must send, or None; ``hosts``: the accepted host names,
+    or None for any; they keep a page in a browser from calling the server by DNS rebinding."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class App:
         self._health: tuple[float, Answer] | None = None
 
     def close(self) -> None:
-        """Take no more calls; those that have begun are ended."""
+        """Accept no more calls; running calls finish."""
         self._catalog.close()
         self._stores.close()
         self._health_thread.shutdown(wait=False, cancel_futures=True)
@@ -144,7 +144,7 @@ class App:
     # ------------------------------------------------------------------------------------------ who may call
 
     def _check_origin(self, headers: Mapping[str, str]) -> None:
-        """Refuse what a browser sends on behalf of a page: a server on loopback trusts who can reach it."""
+        """Refuse requests that a browser sends for a page: a server on loopback trusts every process of the machine."""
         if "origin" in headers:
             raise Refused(refusal(403, DENIED, "This server does not answer web pages."))
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
@@ -160,7 +160,7 @@ class App:
             message = "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
             raise Refused(refusal(403, DENIED, message, connection="close"))
 
-    # ----------------------------------------------------------------------------------------- what is asked
+    # ----------------------------------------------------------------------------------------- requests
 
     async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         if int(headers.get("content-length", "0")) > _DRAINED * self._limits.body_bytes:
@@ -168,7 +168,7 @@ class App:
         try:
             return await asyncio.wait_for(self._received(receive), self._limits.body_seconds)
         except asyncio.TimeoutError:
-            message = f"The body did not come within {self._limits.body_seconds:g} s."
+            message = f"The body was not received within {self._limits.body_seconds:g} s."
             raise Refused(refusal(408, "RequestTimeoutException", message, connection="close")) from None
 
     async def _received(self, receive: Receive) -> bytes:
@@ -176,7 +176,7 @@ class App:
         while more and size <= _DRAINED * self._limits.body_bytes:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Refused(refusal(400, "RequestTimeoutException", "The caller went away.", connection="close"))
+                raise Refused(refusal(400, "RequestTimeoutException", "The caller disconnected.", connection="close"))
             piece, more = message.get("body", b""), message.get("more_body", False)
             size += len(piece)
             if size <= self._limits.body_bytes:
@@ -198,8 +198,8 @@ class App:
         try:
             return await lanes.run(self._lane(route, given), work, seconds)
         except BusyError:
-            log.warning("request %s: %s: too many are under way", request_id, route.name)
-            return refusal(503, "ServiceUnavailableException", "Too many requests are under way.", retry_after="1")
+            log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
+            return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
         except NotBegunError:
             said = f"Not started within {seconds:g} s, since other calls were still running; it has no effect."
         except NotDoneError:
@@ -208,7 +208,7 @@ class App:
         return route.explain(OperationTimeoutError(said))
 
     def _lane(self, route: Route, given: Fields) -> str:
-        """What a call may have to wait for: its table, those that its transaction has to do with, or the catalog."""
+        """What a call may have to wait for: its table, the tables of its transaction, or the catalog."""
         if route.needs is Needs.CATALOG:
             return _CATALOG
         id_ = given.shown("TransactionId")
@@ -222,7 +222,7 @@ class App:
         return table
 
     def _shown(self, answer: Answer, said: str) -> Answer:
-        """An answer without the directories of this machine, unless the caller named them."""
+        """A response without the directories of this machine, unless the caller named them."""
         if answer.error is None:
             return answer
         places = [each.removeprefix("sqlite://") for each in self._manager.places()]
@@ -235,7 +235,7 @@ class App:
     # ------------------------------------------------------------------------------------------------ health
 
     async def _healthy(self, request_id: str) -> Answer:
-        """Whether the catalog answers. Strangers may ask, so it is asked at most once a second."""
+        """Whether the catalog answers. Needs no token, so the catalog is queried at most once a second."""
         loop = asyncio.get_running_loop()
         if self._health is not None and loop.time() - self._health[0] < _HEALTH_IS_NEW_SECONDS:
             return self._health[1]
@@ -269,7 +269,7 @@ def _host_name(host: str) -> str | None:
 
 
 def _route(method: str, raw_path: str) -> Route | None:
-    """The call that is meant; None for the question whether the server is there. Raises Refused."""
+    """The call of a request; None for the health check. Raises Refused."""
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
     if parts == ["health"] and method == "GET":
         return None

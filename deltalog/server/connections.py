@@ -20,7 +20,7 @@ _OTHER_DESCRIPTORS = 256
 
 
 class Connection(socket.socket):
-    """One that was accepted. ``transport``: since its handshake."""
+    """An accepted connection. ``transport`` is set after its handshake."""
 
     owner: Connections | None = None
     transport: Any = None
@@ -50,7 +50,7 @@ class Connections:
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
     def has_room(self) -> bool:
-        """Whether one more can be accepted now. Where there are enough, one that is idle is closed."""
+        """Whether one more can be accepted now. At the limit, an idle connection is closed."""
         if len(self._open) < self._most:
             return True
         if self._idle:
@@ -64,7 +64,7 @@ class Connections:
         connection.timer = loop.call_later(self._first_byte_seconds, connection.end)
 
     def made(self, transport: Any) -> int:
-        """Its handshake is over; the number under which it is known."""
+        """The handshake has ended; returns the number of the connection."""
         number = int(transport.get_extra_info("socket").fileno())
         connection = self._open.get(number)
         if connection is not None:
@@ -73,7 +73,7 @@ class Connections:
         return number
 
     def busy(self, number: int) -> None:
-        """A request has come."""
+        """A request has arrived."""
         self._idle.pop(number, None)
 
     def idle(self, number: int) -> None:
@@ -91,7 +91,7 @@ class Connections:
 
 
 class Listener(socket.socket):
-    """A socket that accepts what there is room for; what is left waits in the system's queue."""
+    """A socket that accepts connections up to the limit; others wait in the system's queue."""
 
     connections: Connections
 
@@ -111,7 +111,7 @@ def _stop(connection: Connection) -> None:
 
 
 def _affordable() -> int:
-    """How many descriptors there are for connections, where the system tells."""
+    """The number of file descriptors available for connections, if the system reports it."""
     try:
         import resource
     except ImportError:  # as on Windows

@@ -15,12 +15,12 @@ def byte_count(text: str) -> int:
 
 
 class Fields:
-    """Members by name. All methods raise CallError for one that is missing, or of another type or length; null counts
-    as missing. Lengths of text are in bytes of UTF-8, as databases and stores count them."""
+    """Members by name. All methods raise CallError for one that is missing, or of another type or length; null means
+    missing. Lengths of text are in bytes of UTF-8, as in databases and stores."""
 
     def __init__(self, body: object, what: str = "the request") -> None:
         if not isinstance(body, Mapping):
-            raise CallError(f"{what[0].upper()}{what[1:]} is no JSON object.")
+            raise CallError(f"{what[0].upper()}{what[1:]} is not a JSON object.")
         self._body = body
         self._what = what
 
@@ -28,7 +28,7 @@ class Fields:
         return self._body.get(name) is not None
 
     def shown(self, name: str) -> str:
-        """A text as it was sent, "" where it is none: for what is no call yet."""
+        """The text of a member, "" if it is not text: used before the call is validated."""
         found = self._body.get(name)
         return found if isinstance(found, str) else ""
 
@@ -43,25 +43,25 @@ class Fields:
         if found is None:
             return None
         if not isinstance(found, str) or not shortest <= byte_count(found) <= longest:
-            raise CallError(f"{name} in {self._what} is text of {shortest} to {longest} bytes.")
+            raise CallError(f"{name} in {self._what} must be text of {shortest} to {longest} bytes.")
         return found
 
     def number(self, name: str) -> int:
         found = self._body.get(name)
         if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < 1 << 63:
-            raise CallError(f"{name} in {self._what} is a whole number from 0 on.")
+            raise CallError(f"{name} in {self._what} must be an integer of at least 0.")
         return found
 
     def optional_number(self, name: str, default: int) -> int:
         return default if self._body.get(name) is None else self.number(name)
 
     def optional_time_ms(self, name: str) -> int | str | None:
-        """Seconds since 1970-01-01 UTC, as milliseconds; or ISO text, as it is."""
+        """Seconds since 1970-01-01 UTC, as milliseconds; or ISO text, unchanged."""
         found = self._body.get(name)
         if found is None or isinstance(found, str):
             return found
         if isinstance(found, bool) or not isinstance(found, (int, float)):
-            raise CallError(f"{name} in {self._what} is a time: seconds since 1970-01-01 UTC, or ISO text.")
+            raise CallError(f"{name} in {self._what} must be a time: seconds since 1970-01-01 UTC, or ISO text.")
         try:
             datetime.datetime.fromtimestamp(found, datetime.timezone.utc)
         except (ValueError, OverflowError, OSError):
@@ -71,7 +71,7 @@ class Fields:
     def items(self, name: str, longest: int = 100, shortest: int = 1) -> list[Any]:
         found = self._body.get(name)
         if not isinstance(found, list) or not shortest <= len(found) <= longest:
-            raise CallError(f"{name} in {self._what} is a list of {shortest} to {longest} items.")
+            raise CallError(f"{name} in {self._what} must be a list of {shortest} to {longest} items.")
         return found
 
     def objects(self, name: str) -> list[Fields]:

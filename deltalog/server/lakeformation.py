@@ -1,5 +1,5 @@
-"""The transaction calls of AWS Lake Formation, as its clients make them: names and members are those of its service
-model, and so are the exceptions that each operation lists.
+"""The transaction calls of AWS Lake Formation: names, members, and the exceptions that each operation lists, are those
+of its service model.
 
 Times are in seconds since 1970-01-01 UTC.
 """
@@ -46,7 +46,7 @@ class Needs(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A call, the exceptions that its clients know of, and what it may have to wait for."""
+    """A call, the exceptions that it lists, and what it may have to wait for."""
 
     run: Callable[[TransactionManager, Fields], Mapping[str, Any]]
     errors: frozenset[str]
@@ -161,7 +161,7 @@ def _write(given: Fields) -> AddObject | DeleteObject:
     if added is not None:
         values = added.items("PartitionValues", shortest=0) if added.has("PartitionValues") else []
         if not all(isinstance(value, str) and byte_count(value) <= _URI for value in values):
-            raise CallError(f"PartitionValues is a list of texts of at most {_URI} bytes.")
+            raise CallError(f"PartitionValues must be a list of texts of at most {_URI} bytes.")
         return AddObject(added.text("Uri", _URI), added.text("ETag"), added.number("Size"), values)
     assert deleted is not None
     return DeleteObject(deleted.text("Uri", _URI), deleted.optional_text("ETag"))
@@ -179,7 +179,7 @@ def _described(found: TransactionDescription) -> Mapping[str, Any]:
 
 
 def _by_partition(page: ObjectPage) -> list[Mapping[str, Any]]:
-    """The objects of a page, those of one partition together."""
+    """The objects of a page, grouped by partition."""
     ordered = sorted(page.objects, key=lambda each: [value or "" for value in each.partition_values])
     return [
         {"PartitionValues": [value or HIVE_NULL for value in values], "Objects": [_object(each) for each in objects]}

@@ -1,7 +1,7 @@
 """Schedules calls so that a store that hangs delays only its own tables.
 
-Each call has a lane, usually its table. A call that takes longer than ``slow_seconds`` gives its place among the
-running calls to others and counts in its lane only. A lane with slow calls is limited to a share of the threads and of
+Each call has a lane, usually its table. A call that takes longer than ``slow_seconds`` no longer counts against the
+total of running calls, only against its lane. A lane with slow calls is limited to a share of the threads and of
 the requests in progress; calls beyond that share are refused.
 """
 
@@ -29,7 +29,7 @@ class NotBegunError(Exception):
 
 
 class NotDoneError(Exception):
-    """The call timed out while it was running; it goes on."""
+    """The call timed out while it was running; it continues."""
 
 
 @dataclass(slots=True)
@@ -41,8 +41,8 @@ class _Lane:
 
 
 class Lanes:
-    """See the module. For one event loop. ``threads``: how many calls run at once, besides slow ones; ``requests``: how
-    many are under way and not answered yet."""
+    """See the module. For one event loop. ``threads``: maximum concurrent calls, besides slow ones; ``requests``:
+    maximum calls in progress that are not answered yet."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads
@@ -56,7 +56,7 @@ class Lanes:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, name: str, work: Callable[[], T], seconds: float) -> T:
-        """Run ``work`` in a thread. Raises BusyError, NotBegunError, NotDoneError, and what it raises."""
+        """Run ``work`` in a thread. Raises BusyError, NotBegunError, NotDoneError, and the errors of ``work``."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         lane = self._lanes.setdefault(name, _Lane())
@@ -68,7 +68,7 @@ class Lanes:
         try:
             try:
                 await self._turn(lane, seconds)
-            except BusyError:  # ``_shed`` has counted it out
+            except BusyError:  # ``_shed`` has decremented the counts already
                 counts = False
                 raise
             done = loop.run_in_executor(self._pool, work)
@@ -96,12 +96,12 @@ class Lanes:
         except BaseException as error:
             if turn in lane.waiting:
                 lane.waiting.remove(turn)
-            elif not isinstance(error, BusyError):  # the answer came at the last moment
+            elif not isinstance(error, BusyError):  # it got its turn just before the time-out
                 if turn.exception() is None:
                     lane.running -= 1
                     self._wake()
                 else:
-                    lane.under_way += 1  # ``_shed`` has counted it out, and ``run`` does so too
+                    lane.under_way += 1  # ``_shed`` has decremented it, and ``run`` does so again
             if isinstance(error, asyncio.TimeoutError):
                 raise NotBegunError from None
             raise
@@ -123,14 +123,14 @@ class Lanes:
             timer.cancel()
             setattr(lane, counted[0], getattr(lane, counted[0]) - 1)
             if not done.cancelled():
-                done.exception()  # else a warning for one that nobody waits for any more
+                done.exception()  # retrieved, to avoid a warning for a future without a waiter
             self._wake()
             self._forget(name)
 
         done.add_done_callback(is_done)
 
     def _wake(self) -> None:
-        """Give turns to those that wait, one of each lane after the other."""
+        """Start waiting calls, one of each lane in turn."""
         woken = True
         while woken:
             woken = False
@@ -141,7 +141,7 @@ class Lanes:
                     woken = True
 
     def _shed(self, lane: _Lane) -> None:
-        """Refuse those of a lane who wait beyond its share, the last first."""
+        """Refuse the waiting calls of a lane beyond its share, the latest first."""
         surplus = lane.under_way - self._most_under_way(lane)
         for _ in range(min(surplus, len(lane.waiting))):
             lane.under_way -= 1
@@ -159,7 +159,7 @@ class Lanes:
         return self._count("running") < self._threads and lane.running + lane.slow < share
 
     def _most_under_way(self, lane: _Lane) -> int:
-        """Half of what the others leave, once a lane has slow calls."""
+        """Half of the capacity that other lanes leave, once a lane has slow calls."""
         others = self._count("under_way") - lane.under_way
         return max(1, (self._requests - others) // 2) if lane.slow else self._requests
 

@@ -1,4 +1,4 @@
-"""The server's log on standard error: a line for each event, with its time, and tracebacks of what was unexpected."""
+"""The server's log on standard error: a line for each event, with its time, and tracebacks of unexpected errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LEVELS = ("error", "warning", "info")
 
 
 class LineFormatter(logging.Formatter):
-    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. What callers sent cannot begin a line of its own."""
+    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. Text of callers cannot begin a new line."""
 
     converter = staticmethod(time.gmtime)
 
@@ -21,7 +21,7 @@ class LineFormatter(logging.Formatter):
         return _on_one_line(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        """The lines of a traceback, all indented: the message of an exception may have some of a caller."""
+        """The lines of a traceback, all indented: the message of an exception may contain text of a caller."""
         return "\n".join(f"  {_on_one_line(line)}" for line in super().formatException(ei).split("\n"))
 
 
@@ -30,7 +30,7 @@ def _on_one_line(text: str) -> str:
 
 
 def configure(level: str) -> None:
-    """Have what deltalog logs from ``level`` on go to standard error; of others what is an error, or a warning."""
+    """Log events of deltalog from ``level`` on to standard error; of other libraries errors, or warnings."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()

@@ -1,6 +1,6 @@
-"""The server as a process: where it listens and for whom, how long connections may take, and its end.
+"""The server as a process: its address, access settings, connection time-outs, and shutdown.
 
-What is spoken on loopback stays on the machine; elsewhere a server without a token or TLS is not started.
+Traffic on loopback stays on the machine; elsewhere a server without a token or TLS is not started.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM. ``client_ca``: callers must show a certificate that this authority has signed."""
+    """Files in PEM. ``client_ca``: callers must present a certificate that this authority has signed."""
 
     certificate: Path
     key: Path
@@ -47,8 +47,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``port`` 0 is any that is free. ``recover_seconds``: how often what dead processes left is finished; 0 is
-    never."""
+    """``port`` 0 selects a free port. ``recover_seconds``: the interval at which recovery runs; 0 is never."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -59,7 +58,7 @@ class Settings:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether an address can only be reached from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -67,35 +66,35 @@ def is_loopback(host: str) -> bool:
 
 
 def check(settings: Settings) -> None:
-    """Raises CallError for settings under which strangers could call, or nobody."""
+    """Raises CallError for settings that would admit untrusted clients, or no client."""
     token = settings.token
     if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
         raise CallError(
-            f"A token is at least {LEAST_TOKEN} characters of printable ASCII. Make one with openssl rand -hex 32."
+            f"A token needs at least {LEAST_TOKEN} characters of printable ASCII. Create one with openssl rand -hex 32."
         )
     if not is_loopback(settings.host) and token is None and settings.tls is None:
         raise CallError(
-            f"{settings.host} can be reached from other machines, and whoever reaches the server may change tables. "
+            f"{settings.host} can be reached from other machines, and every client of the server may change tables. "
             "Give it a token (--token-file, or DELTALOG_SERVER_TOKEN in the environment) or TLS (--tls-cert and "
             "--tls-key), or serve on 127.0.0.1."
         )
 
 
 def warnings_of(settings: Settings) -> list[str]:
-    """What is allowed, and should be known."""
+    """Warnings for settings that are allowed but unsafe on some networks."""
     if is_loopback(settings.host):
         return []
     found = []
     if settings.tls is None:
-        found.append("Without TLS the token and all that is said can be read on the way.")
+        found.append("Without TLS the token and all requests can be intercepted.")
     elif settings.token is None and settings.tls.client_ca is None:
-        found.append("With neither a token nor --tls-client-ca everybody who reaches the server may change tables.")
+        found.append("With neither a token nor --tls-client-ca every client that reaches the server may change tables.")
     return found
 
 
 class TimedProtocol(H11Protocol):
     """Closes a connection that takes too long from its first byte to the end of the headers, or to the end of a body
-    that nobody waits for."""
+    that no handler reads."""
 
     header_seconds: ClassVar[float]
     open_connections: ClassVar[Connections]
@@ -125,7 +124,7 @@ class TimedProtocol(H11Protocol):
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self.transport.is_closing():  # the other end of TLS may take its time over saying good-bye
+        if self.transport.is_closing():  # the peer may delay its TLS shutdown
             self.loop.call_later(_GOODBYE_SECONDS, self.transport.abort)
 
     def _expect(self) -> None:
@@ -144,10 +143,10 @@ class TimedProtocol(H11Protocol):
 
 
 class Server:
-    """A manager behind a socket, which is bound here: from then on callers are kept waiting until ``run``."""
+    """A manager behind a socket, which is bound here: from then on callers wait until ``run``."""
 
     def __init__(self, manager: TransactionManager, settings: Settings) -> None:
-        """Raises CallError, and OSError when the address cannot be had."""
+        """Raises CallError, and OSError when the address is not available."""
         check(settings)
         self._manager = manager
         self._settings = settings
@@ -169,11 +168,11 @@ class Server:
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
 
     def stop(self) -> None:
-        """From any thread: take no more calls, and return from ``run`` when those under way are answered."""
+        """From any thread: accept no more calls, and return from ``run`` when the running calls are answered."""
         self._server.should_exit = True
 
     def run(self) -> None:
-        """Serve until ``stop``, SIGTERM or SIGINT. A second SIGINT does not wait for calls under way."""
+        """Serve until ``stop``, SIGTERM or SIGINT. A second SIGINT does not wait for running calls."""
         over = threading.Event()
         sweeper = threading.Thread(target=self._sweep, args=(over,), name="deltalog-recover", daemon=True)
         try:
@@ -187,8 +186,8 @@ class Server:
             self._socket.close()
 
     def end_process(self) -> None:
-        """After ``run``: calls that were answered with a time-out have as long again, at most ten seconds. Then the
-        process ends with status 1 even if one of them still runs, as it does for ever in a store that hangs; Python
+        """After ``run``: calls that were answered with a time-out get the same time again, at most ten seconds. Then
+        the process ends with status 1 even if one of them still runs, as it does in a store that hangs; Python
         alone would wait for its thread."""
         timer = threading.Timer(min(_LAST_SECONDS, self._settings.limits.request_seconds), _cut_off)
         timer.daemon = True
@@ -205,7 +204,7 @@ class Server:
 
 
 def _cut_off() -> None:
-    log.error("a call has not come back, and the server ends without it: its changes may or may not have taken effect")
+    log.error("a call did not return, and the server ends without it: its changes may or may not have taken effect")
     logging.shutdown()
     os._exit(1)
 
@@ -252,7 +251,7 @@ def _bound(host: str, port: int, connections: Connections) -> socket.socket:
 
 @contextlib.contextmanager
 def _ending_well() -> Iterator[None]:
-    """Signals end the server and then nothing else: uvicorn raises again what it has caught, for who came before."""
+    """Handles signals only here: uvicorn raises caught signals again, for handlers installed before it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

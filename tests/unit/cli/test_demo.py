@@ -46,7 +46,7 @@ def test_java_versions(text: str, major: int | None) -> None:
     [
         ('openjdk version "11.0.2"', 0, "is Java 11, which is too old"),
         ('java version "1.8.0_402"', 0, "is Java 8, which is too old"),
-        ("cannot start", 1, "did not tell a version"),
+        ("cannot start", 1, "did not print a version"),
     ],
 )
 def test_a_java_that_will_not_do(cli: Cli, tmp_path: Path, output: str, status: int, says: str) -> None:
@@ -123,23 +123,23 @@ def test_nothing_but_a_demo_is_deleted(tmp_path: Path, overwrite: bool) -> None:
     table = tmp_path / "table"
     (table / "_delta_log").mkdir(parents=True)
     (table / "precious").write_text("x")
-    with pytest.raises(CallError, match="no demo of deltalog's"):
+    with pytest.raises(CallError, match="not a demo of deltalog"):
         demo.prepare(table, overwrite)
 
     stranger = earlier_demo(tmp_path / "demo")
     (stranger / "precious").write_text("x")
-    with pytest.raises(CallError, match="no demo of deltalog's"):
+    with pytest.raises(CallError, match="not a demo of deltalog"):
         demo.prepare(stranger, overwrite)
     assert (stranger / demo.PAGE).exists()
 
     forged = tmp_path / "forged"
     forged.mkdir()
     (forged / demo.MARKER).write_text("{}")
-    with pytest.raises(CallError, match="no demo of deltalog's"):
+    with pytest.raises(CallError, match="not a demo of deltalog"):
         demo.prepare(forged, overwrite)
 
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CallError, match="no directory"):
+    with pytest.raises(CallError, match="not a directory"):
         demo.prepare(tmp_path / "file", overwrite)
     assert (table / "precious").exists() and (stranger / "precious").exists()
 
@@ -155,7 +155,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert (outside / "precious").exists()
 
     os.symlink(path, tmp_path / "link")
-    with pytest.raises(CallError, match="no directory"):
+    with pytest.raises(CallError, match="not a directory"):
         demo.prepare(tmp_path / "link", overwrite=True)
 
 
@@ -200,13 +200,13 @@ def test_the_end_of_the_story(capsys: pytest.CaptureFixture[str]) -> None:
         ["February", "14:14:20.000", "in-commit", *["v2", "51,955", "✓"] * 3],
     ]
     assert "Since the enablement: 1 of 1 month is found in both copies, row for row." in text
-    assert "the copy refuses 1, and the unpacked archive gives another version's rows for 1, without a word." in text
+    assert "the copy refuses 1, and the unpacked archive silently returns another version's rows for 1." in text
     assert "deltalog resolve place/flights-copied 2026-09-21T14:14:20.000Z" in text
     assert "place/a.html" in text and "That took 12 seconds." in text
     assert max(len(line) for line in text.splitlines() if "✓" in line) <= 80
 
 
 def test_the_end_of_the_story_when_the_archive_is_lucky(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "the copy refuses 1, and the unpacked archive finds the right one by luck." in told(
+    assert "the copy refuses 1, and the unpacked archive returns the right one by chance." in told(
         capsys, demo.Answer(0, 27_004)
     )

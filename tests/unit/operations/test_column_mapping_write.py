@@ -132,7 +132,7 @@ def test_modes_that_a_table_cannot_change_to(before: str, after: str) -> None:
 def test_the_highest_id_is_the_writers_own() -> None:
     table = create(memory(), "name", rows(1))
     for change in (lambda: table.set_properties({MAX_ID_KEY: "9"}), lambda: table.unset_properties([MAX_ID_KEY])):
-        with pytest.raises(InvalidPropertyError, match="kept by the writer"):
+        with pytest.raises(InvalidPropertyError, match="maintained by the writer"):
             change()
 
 

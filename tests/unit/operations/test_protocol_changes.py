@@ -82,7 +82,7 @@ def test_row_tracking_from_the_start(store: Any) -> None:
     ]
     assert names[0].startswith("_row-id-col-") and names[1].startswith("_row-commit-version-col-")
     assert table.snapshot().scan(["_metadata.row_id"]).to_arrow().to_pylist() == [{"_metadata.row_id": 0}]
-    with pytest.raises(InvalidPropertyError, match="kept by the writer"):
+    with pytest.raises(InvalidPropertyError, match="maintained by the writer"):
         table.set_properties({"delta.rowTracking.materializedRowIdColumnName": "x"})
 
 

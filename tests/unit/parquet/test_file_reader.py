@@ -445,7 +445,7 @@ def test_a_shredded_variant_is_the_variant_it_was() -> None:
     ("stored", "says"),
     [
         (pa.array([{"metadata": b"\x01\x00\x00", "value": b"\xff"}]), "A variant value is malformed"),
-        (pa.array([7]), "It holds int64 where the table has a variant"),
+        (pa.array([7]), "It has int64 where the table has a variant"),
         (pa.array([{"value": b"\x00"}]), "'metadata'"),
     ],
 )

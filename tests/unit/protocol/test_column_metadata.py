@@ -29,7 +29,7 @@ def test_what_readers_can_read(metadata: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("metadata", "says"),
     [
-        ([], "is a mapping"),
+        ([], "must be a mapping"),
         ({"k": 2**63}, "more than 64 bits"),
         ({"k": float("nan")}, "holds nan"),
         ({"k": "\ud800"}, "not Unicode"),
@@ -39,10 +39,10 @@ def test_what_readers_can_read(metadata: dict[str, Any]) -> None:
         ({"k": [1, True]}, "a list of several kinds"),
         ({"k": [float("inf")]}, "holds inf"),
         ({"k": object()}, "holds <object"),
-        ({"comment": 1}, "comment of column a.b is text; got 1"),
-        ({"delta.columnMapping.id": True}, "is an integer; got True"),
-        ({"delta.columnMapping.physicalName": 3}, "is text"),
-        ({"delta.identity.allowExplicitInsert": 1}, "is True or False"),
+        ({"comment": 1}, "comment of column a.b must be text; got 1"),
+        ({"delta.columnMapping.id": True}, "must be an integer; got True"),
+        ({"delta.columnMapping.physicalName": 3}, "must be text"),
+        ({"delta.identity.allowExplicitInsert": 1}, "must be True or False"),
     ],
 )
 def test_what_they_cannot_names_the_column(metadata: Any, says: str) -> None:

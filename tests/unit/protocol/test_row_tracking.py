@@ -85,5 +85,5 @@ def test_rows_are_moved_with_their_ids_or_not_at_all() -> None:
         ("_row-id-col-u", "_row-id-col-u", True),
         ("_row-commit-version-col-u", "_row-commit-version-col-u", False),
     ]
-    with pytest.raises(CorruptTableError, match="lacks the property"):
+    with pytest.raises(CorruptTableError, match="not the property"):
         row_tracking.kept_columns(ON, "t")

@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a path": ({}, {"fileName": "../00000000000000000000.json"}, "is called"),
     "no such file": ({}, {"fileName": f"{1:020d}.{uuid.uuid4()}.json"}, "has no"),
     "no name": ({}, {"fileName": None}, "missing"),
-    "no number": ({}, {"version": "1"}, "whole number"),
+    "no number": ({}, {"version": "1"}, "an integer of at least 0"),
 }
 
 

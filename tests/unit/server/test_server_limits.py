@@ -132,7 +132,7 @@ def test_what_is_allowed_and_risky_is_said() -> None:
     tls = Tls(Path("c"), Path("k"))
     assert warnings_of(Settings()) == []
     assert "TLS" in warnings_of(Settings("0.0.0.0", token=TOKEN))[0]
-    assert "everybody" in warnings_of(Settings("0.0.0.0", tls=tls))[0]
+    assert "every client" in warnings_of(Settings("0.0.0.0", tls=tls))[0]
     assert warnings_of(Settings("0.0.0.0", tls=tls, token=TOKEN)) == []
 
 
