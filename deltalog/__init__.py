@@ -235,7 +235,7 @@ __all__ = [
     "variant_to_python",
 ]
 
-# Most tables have no catalog, and a tenth of the import would be for those that do: these come when they are asked for.
+# Most tables have no catalog, and a tenth of the import would be for those that do: these are imported at first use.
 _LATER = {
     "AddObject": "deltalog.transactions.table_objects",
     "DeleteObject": "deltalog.transactions.table_objects",

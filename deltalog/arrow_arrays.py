@@ -18,13 +18,13 @@ STRINGS_MAP = pa.map_(pa.string(), pa.string())
 
 
 def int64s(values: Sequence[int | None]) -> pa.Int64Array:
-    """Whole numbers; None becomes null."""
+    """Integers; None becomes null."""
     data = array("q", (value or 0 for value in values) if None in values else values)  # type: ignore[type-var]
     return pa.Array.from_buffers(pa.int64(), len(values), [_validity(values), pa.py_buffer(data)])
 
 
 def booleans(values: Sequence[bool | None]) -> pa.BooleanArray:
-    """Truth values; None becomes null."""
+    """Booleans; None becomes null."""
     data = _bitmap([value is True for value in values])
     return pa.Array.from_buffers(pa.bool_(), len(values), [_validity(values), data])
 
@@ -68,7 +68,7 @@ def combined(values: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def empty(schema: pa.Schema) -> pa.Table:
-    """A table without rows. Tables do not change, so one for each of the few schemas that are asked for is enough."""
+    """A table without rows, cached by schema, since tables are immutable and the schemas are few."""
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 

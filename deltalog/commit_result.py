@@ -1,4 +1,4 @@
-"""What a commit that is in the log is known by. Pure."""
+"""The result of a commit. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class CommitResult:
     """A commit that is in the log. ``attempts`` counts the versions tried; 0 when the call had nothing to do
-    and made no commit (``skipped``). ``operation_metrics``: as in its commitInfo, what it added and removed; a number
-    that is not known is not there."""
+    and made no commit (``skipped``). ``operation_metrics``: as in its commitInfo, what it added and removed; unknown
+    numbers are left out."""
 
     version: int
     timestamp_ms: int
@@ -21,5 +21,5 @@ class CommitResult:
 
     @property
     def skipped(self) -> bool:
-        """Whether no commit was made, because the table already is as asked."""
+        """Whether no commit was made, because the table already has the requested state."""
         return self.attempts == 0

@@ -39,11 +39,11 @@ class Dataset:
 
     ``Dataset(url)``: the first write creates the table in the commit that holds its data, with in-commit timestamps
     unless ``properties`` say otherwise: with ``schema`` and ``partition_by`` where given, else with the columns of the
-    data; as a table of blobs where it is a write of bytes. Once there is a table, it is as it is. ``url`` may also be
-    the address of a table in a catalog, which must be there: else TableNotFoundError. ``storage_options``: as for
+    data; as a table of blobs where it is a write of bytes. An existing table is not changed. ``url`` may also be
+    the address of a table in a catalog, which must exist: else TableNotFoundError. ``storage_options``: as for
     ``open_store``. Cost of creation: none; of one with an address 1 call of the coordinator.
 
-    ``Dataset(table)``: a DeltaTable, also one of a transaction over several tables; what is written there shows when
+    ``Dataset(table)``: a DeltaTable, also one of a transaction over several tables; its writes become visible when
     that is committed. The other arguments are then a CallError. Cost: none.
     """
 
@@ -61,7 +61,7 @@ class Dataset:
         self._table: DeltaTable | None = None
         if isinstance(url, DeltaTable):
             if schema is not None or partition_by or properties or environment is not None or storage_options:
-                raise CallError("Dataset(table) takes nothing else: an open table has its columns and its store.")
+                raise CallError("Dataset(table) takes no other arguments: an open table has its columns and its store.")
             self._table = url
             self._reader = handle_of(url).reader
         else:
@@ -163,7 +163,7 @@ class Dataset:
             raise MissingRecordsError("There are no records: None was given. An empty list is a write without rows.")
         checked = staging.options_of(options)
         if self._table is None and hasattr(records, "__arrow_c_stream__"):
-            records = as_reader(records)  # for the columns and for the rows: a stream may be there to be read once
+            records = as_reader(records)  # for the columns and for the rows: a stream can be read only once
         return stream.write_records(self._target(lambda: _schema_of(records)), records, metadata, checked)
 
     # --------------------------------------------------------------------------------------------------- staging
@@ -225,4 +225,4 @@ class Dataset:
 def _schema_of(records: Records) -> StructType:
     if isinstance(records, pa.RecordBatchReader):
         return StructType.from_arrow(records.schema)
-    raise CallError("The first records of a dataset need to be told their columns: Dataset(url, schema=...).")
+    raise CallError("The first write of records needs the columns of the dataset: Dataset(url, schema=...).")

@@ -1,4 +1,4 @@
-"""What a commit takes from the outside world but the store: clock, ids, sleep, randomness; and how often it tries."""
+"""The inputs of a commit besides the store: clock, ids, sleep, randomness; and its retry policy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _random_uuid() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a commit takes from the outside world but the store. Tests pass their own."""
+    """The inputs of a commit besides the store. Tests pass their own."""
 
     clock_ms: Callable[[], int] = _wall_clock_ms
     new_uuid: Callable[[], str] = _random_uuid

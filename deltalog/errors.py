@@ -3,7 +3,7 @@
     DeltaLogError
     ├── CallError (ValueError)              change the call
     │   ├── InvalidTimestampError           naive, out of range or not a point in time
-    │   ├── InvalidPropertyError            a table property that cannot be set so
+    │   ├── InvalidPropertyError            a table property that cannot be set to this value
     │   ├── SchemaMismatchError             the data does not fit the table
     │   ├── ConstraintViolationError        rows that the table does not allow
     │   ├── InvalidActionError              an action that must not be committed
@@ -11,9 +11,9 @@
     │   ├── UnsafeStoreError                the store cannot promise exclusive creation
     │   ├── BlobTableRequiredError          a stream of bytes, for a table of rows
     │   ├── RowTableRequiredError           a stream of records, for a table of blobs
-    │   ├── MissingRecordsError             no records at all, where an empty stream was perhaps meant
+    │   ├── MissingRecordsError             None instead of records, where an empty stream was perhaps meant
     │   └── UnpartitionedTableRequiredError  a stream of records, for a partitioned table
-    ├── NotFoundError (LookupError)         ask for something else
+    ├── NotFoundError (LookupError)         name something that exists
     │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
     │   ├── TableNotFoundError
     │   │   └── EmptyDatasetError           nothing was written there yet
@@ -21,7 +21,7 @@
     │   └── TimestampOutOfRangeError
     ├── TableExistsError
     ├── RowCountError                       check that writer and committer have the same storage; nothing was committed
-    ├── UnsupportedFeatureError             use a client that knows the feature
+    ├── UnsupportedFeatureError             use a client that supports the feature
     ├── CorruptTableError                   repair the table
     │   ├── InvalidCommitError
     │   ├── MissingVersionError
@@ -38,7 +38,7 @@
     │   ├── ConcurrentDeleteDeleteError
     │   ├── ConcurrentTransactionError
     │   └── VersionConflictError            another version than the expected one is the latest
-    ├── TransactionStateError               the transaction is past what was asked of it
+    ├── TransactionStateError               the state of the transaction does not allow the call
     │   ├── TransactionCanceledError        start another one; has the conflicts, where these were the reason
     │   │   └── TransactionAbortedError
     │   ├── TransactionCommittedError
@@ -51,11 +51,11 @@
     │   └── CatalogBehindLogError           the log has commits that the catalog lacks: run tables resync
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
-    └── StoreError (OSError)                look at the store
+    └── StoreError (OSError)                check the store
         ├── CoordinatorError                the database of a catalog refused or failed
-        │   └── OperationTimeoutError       it did not answer: ask again how the call ended
+        │   └── OperationTimeoutError       it did not answer: query the outcome of the call
         ├── UnansweredRequestError          a request to DynamoDB got no answer: check what it changed
-        ├── CommitTableError                the DynamoDB table of a commit protocol is not as it must be
+        ├── CommitTableError                the DynamoDB table of a commit protocol is invalid
         ├── ObjectNotFoundError (FileNotFoundError)
         └── PathExistsError (FileExistsError)
 
@@ -206,7 +206,7 @@ class UnpartitionedTableRequiredError(CallError):
 
 
 class NotFoundError(DeltaLogError, LookupError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
     code = "NOT_FOUND"
 
@@ -218,7 +218,7 @@ class EntityNotFoundError(NotFoundError):
 
 
 class TableNotFoundError(NotFoundError):
-    """No Delta log lies at the given location."""
+    """There is no Delta log at the given location."""
 
     code = "TABLE_NOT_FOUND"
 
@@ -250,7 +250,7 @@ class TimestampOutOfRangeError(NotFoundError):
 
 
 class TableExistsError(DeltaLogError):
-    """A table lies where one was to be created."""
+    """A table exists already at the location of a new one."""
 
     code = "TABLE_EXISTS"
 
@@ -266,21 +266,21 @@ class RowCountError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class UnsupportedFeatureError(DeltaLogError):
-    """The table needs a protocol version or feature that deltalog does not have. Has ``features``."""
+    """The table needs a protocol version or feature that deltalog does not support. Has ``features``."""
 
     code = "UNSUPPORTED_FEATURE"
     features: tuple[str, ...]
 
 
 class CorruptTableError(DeltaLogError):
-    """A file of the table breaks the protocol."""
+    """A file of the table violates the protocol."""
 
     code = "CORRUPT_TABLE"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InvalidCommitError(CorruptTableError):
-    """A commit file is empty, torn, not JSON or says something twice."""
+    """A commit file is empty, torn, not JSON or has duplicate fields."""
 
     code = "INVALID_COMMIT"
     version: int | None = None
@@ -297,7 +297,7 @@ class MissingVersionError(CorruptTableError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InvalidCheckpointError(CorruptTableError):
-    """The checkpoint of ``version`` cannot be read and the commits before it are gone."""
+    """The checkpoint of ``version`` cannot be read and the commits before it no longer exist."""
 
     code = "INVALID_CHECKPOINT"
     version: int
@@ -409,20 +409,20 @@ class TransactionStateError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TransactionCanceledError(TransactionStateError):
-    """The transaction is aborted. ``conflicts``: the commits of others that this was due to, if it was now."""
+    """The transaction is aborted. ``conflicts``: the conflicts that caused it, if this call aborted it."""
 
     code = "TRANSACTION_CANCELED"
     conflicts: Sequence[CommitConflictError] = ()
 
 
 class TransactionAbortedError(TransactionCanceledError):
-    """The transaction was aborted before, and takes no more changes."""
+    """The transaction was aborted before, and accepts no more changes."""
 
     code = "TRANSACTION_ABORTED"
 
 
 class TransactionCommittedError(TransactionStateError):
-    """The transaction is committed, which nothing takes back."""
+    """The transaction is committed, which cannot be undone."""
 
     code = "TRANSACTION_COMMITTED"
     outcome = Outcome.COMMITTED
@@ -443,7 +443,7 @@ class ConcurrentModificationError(DeltaLogError):
 
 
 class TransactionContentionError(ConcurrentModificationError):
-    """Other writers were faster at every attempt to commit; the transaction is active as before."""
+    """Other writers won at every attempt to commit; the transaction is still active."""
 
     code = "TRANSACTION_CONTENTION"
 
@@ -485,17 +485,17 @@ class CatalogBehindLogError(ResourceNotReadyError):
 
 
 class CommitAttemptsExhaustedError(DeltaLogError):
-    """Other writers were faster at every attempt; nothing was committed."""
+    """Other writers won at every attempt; nothing was committed."""
 
     code = "COMMIT_ATTEMPTS_EXHAUSTED"
 
 
 class CommitStateUnknownError(DeltaLogError):
-    """The store stopped answering, so whether the commit landed is not known.
+    """The store stopped answering, so whether the commit landed is unknown.
 
     ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the
     CommitResult when the commit landed, None when the version is still free or another writer's. Free means
-    only *not yet*: the request may still be under way, so do not commit the same change again before its time
+    only *not yet*: the request may still be in flight, so do not commit the same change again before its time
     limit has passed. No data file is deleted.
     """
 
@@ -514,11 +514,11 @@ class CommitStateUnknownError(DeltaLogError):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """``version`` and ``txn_id``: the function behind ``resolve`` does not travel to other processes."""
+        """``version`` and ``txn_id``: the function behind ``resolve`` cannot be pickled."""
         return {"version": self.version, "txn_id": self.txn_id}
 
     def resolve(self) -> CommitResult | None:
-        """Ask the store again. Cost: at most one GET. Raises StoreError when it still does not answer."""
+        """Query the store again. Cost: at most one GET. Raises StoreError when it still does not answer."""
         if self._resolve is None:
             raise CallError(
                 f"{self} This copy of the error came from another process and has lost its store: "
@@ -541,7 +541,7 @@ class StoreError(DeltaLogError, OSError):
 
 
 class UnansweredRequestError(StoreError):
-    """A request to DynamoDB got no answer in time: what it was to change may be changed, or change later."""
+    """A request to DynamoDB got no response in time: its change may have taken effect, or may later."""
 
     code = "UNANSWERED_REQUEST"
     outcome = Outcome.UNKNOWN
@@ -562,7 +562,7 @@ class CoordinatorError(StoreError):
 
 
 class OperationTimeoutError(CoordinatorError):
-    """The database of a catalog did not answer in time: the change may be there, or come later."""
+    """The database of a catalog did not answer in time: the change may have taken effect, or may later."""
 
     code = "OPERATION_TIMEOUT"
     outcome = Outcome.UNKNOWN
@@ -577,13 +577,13 @@ class ObjectNotFoundError(StoreError, FileNotFoundError):
 
 
 class PathExistsError(StoreError, FileExistsError):
-    """A new object was to get a name that another one has; that one is as it was. Has ``path``."""
+    """The path of a new object exists already; the existing object is unchanged. Has ``path``."""
 
     code = "PATH_EXISTS"
 
 
 def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
-    """Keep on ``error`` what went wrong while its traces were removed, so that neither hides the other: in its
+    """Attach errors of the clean-up to ``error``, so that neither hides the other: in its
     attribute ``cleanup_errors``, and as notes where Python has those."""
     if not failures:
         return

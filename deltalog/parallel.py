@@ -1,4 +1,4 @@
-"""Several iterators advanced by threads, and what they give, in order; values that threads may compute at once."""
+"""Iterators advanced by threads, whose items come in order; values that threads may compute concurrently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 R = TypeVar("R")
 
-# What a reader of files may hold: so many at once, and of each so many batches that wait for the caller.
+# The limits of a reader of files: files read concurrently, and batches of each that wait for the caller.
 THREADS, AHEAD = 4, 2
 
 
@@ -147,7 +147,7 @@ class _Reader(Generic[T]):
         while True:
             try:
                 item = next(source.iterator, None)
-            except BaseException as raised:  # the caller's thread is where it belongs
+            except BaseException as raised:  # raised again in the caller's thread
                 error = raised
             with self._changed:
                 if item is None or error is not None:

@@ -200,7 +200,7 @@ class DeltaTable:
 
     @property
     def version(self) -> int:
-        """The latest version that this handle has seen. Cost: none."""
+        """The latest version that this handle has read. Cost: none."""
         return self._handle.latest.version
 
     def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> Snapshot:
@@ -213,7 +213,7 @@ class DeltaTable:
         if version is not None and timestamp is not None:
             raise CallError("Give a version or a timestamp, not both.")
         if not (version is None or isinstance(version, int)):
-            raise CallError(f"A version is a whole number, not {version!r}. For a point in time use timestamp=.")
+            raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
         if timestamp is not None:
             return Snapshot(LogHistory(self._handle.reader).snapshot_at(to_epoch_ms(timestamp)), is_time_travel=True)
         latest = self._handle.refresh()
@@ -225,11 +225,11 @@ class DeltaTable:
         return Snapshot(load(reader, reader.list_from(), version), is_time_travel=True)
 
     def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> CommitAt:
-        """The version that was current at a point in time, with its own time and the clock that counts for it.
+        """The version that was current at a point in time, with its own time and the clock that is used for it.
 
-        ``before="earliest"`` and ``after="latest"`` clamp what lies outside the history; otherwise
-        TimestampOutOfRangeError gives the bounds. Raises InvalidEnablementError and
-        MissingInCommitTimestampError when the log cannot tell. Cost: 1 LIST, the latest version's ``.crc``, and
+        ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise
+        TimestampOutOfRangeError has the bounds. Raises InvalidEnablementError and
+        MissingInCommitTimestampError when the log lacks the data. Cost: 1 LIST, the latest version's ``.crc``, and
         at most ceil(log2 n) + 2 GETs of 4 KiB for n commits.
         """
         return LogHistory(self._handle.reader).version_at(to_epoch_ms(timestamp), before, after)
@@ -242,7 +242,7 @@ class DeltaTable:
         return LogHistory(self._handle.reader).explain(to_epoch_ms(timestamp))
 
     def history(self, limit: int | None = None) -> list[CommitEntry]:
-        """The commits, newest first, with the time that counts for each.
+        """The commits, newest first, each with the time that time travel uses.
 
         Cost: 1 LIST and 1 GET of 4 KiB for each commit returned.
         """
@@ -349,8 +349,8 @@ class DeltaTable:
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
         """Make files that were staged, here or elsewhere, one version. When it fails they stay, to be committed again
-        or given to ``discard_staged``; and when a transaction over several tables that has them is cancelled: they are
-        those of whoever staged them. Files are committed once: FilesCommittedError if a version has already added one,
+        or given to ``discard_staged``; and when a transaction over several tables that has them is cancelled: they
+        belong to the caller. Files are committed once: FilesCommittedError if a version has already added one,
         from any process, live or removed since. So after a CommitStateUnknownError the same call is safe: it commits,
         or that error has the version. Raises VersionConflictError, MetadataChangedError where the table has other
         columns now, and as Transaction.commit. Cost: 1 PUT, and 1 GET for each version since they were staged (where
@@ -378,7 +378,7 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Replace rows in one commit: all of them, or those that one of these says.
+        """Replace rows in one commit: all of them, or those that one of these selects.
 
         ``where``: SQL text or a predicate made with ``col``; the rows for which it is true are replaced (Spark's
         replaceWhere), and it must be true for the new rows, or SchemaMismatchError. Other rows in the files stay,
@@ -416,8 +416,8 @@ class DeltaTable:
 
         Conflicts with other writers' changes of files that may hold matching rows. ``expected_version``: what must be
         the latest version, or VersionConflictError. Raises CallError,
-        InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns that ``where`` looks
-        at of each file it leaves open, all columns of the files to be rewritten and 1 PUT for each new one; with
+        InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns of ``where`` of
+        each file it leaves open, all columns of the files to be rewritten and 1 PUT for each new one; with
         deletion vectors at most 1 PUT; then the commit.
         """
         with self.transaction(expected_version=expected_version) as transaction:
@@ -429,16 +429,16 @@ class DeltaTable:
             return set_properties(transaction, properties, user_metadata)
 
     def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Remove table properties; absent ones are no error."""
+        """Remove table properties; absent ones are ignored."""
         with self.transaction() as transaction:
             return unset_properties(transaction, list(keys), user_metadata)
 
     def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
 
-        Rows that the table has are checked first. Raises ConstraintViolationError, CallError for an expression that
-        is not supported, and CommitConflictError when rows come in meanwhile. Cost: a read of the columns that the
-        condition looks at, and one commit. Spec: PROTOCOL.md#check-constraints.
+        Existing rows are checked first. Raises ConstraintViolationError, CallError for an expression that
+        is not supported, and CommitConflictError when rows are added concurrently. Cost: a read of the columns of the
+        condition, and one commit. Spec: PROTOCOL.md#check-constraints.
         """
         with self.transaction() as transaction:
             return constraints.add_constraint(transaction, name, expression, user_metadata)
@@ -466,7 +466,7 @@ class DeltaTable:
         """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.
 
         Names are paths: ``a.b`` is a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
-        lead into arrays and maps, and backticks are round names with dots. Rows that the table has are null there.
+        lead into arrays and maps, and names with dots are in backticks. In existing rows the columns are null.
         Raises SchemaMismatchError, CallError, MetadataChangedError.
         """
         with self.transaction() as transaction:
@@ -478,7 +478,7 @@ class DeltaTable:
         """Give a column another name; no file is written. ``old`` is a path, ``new`` only the name.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError where a constraint, an invariant or a
-        generated column speaks of the column, MetadataChangedError.
+        generated column uses the column, MetadataChangedError.
         """
         with self.transaction() as transaction:
             return alterations.rename_column(transaction, old, new, user_metadata)
@@ -486,10 +486,10 @@ class DeltaTable:
     def drop_columns(
         self, columns: Sequence[alterations.ColumnPath], *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Take columns away, each given as a path; no file is written, and older versions still have them.
+        """Drop columns, each given as a path; no file is written, and older versions still have them.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError for columns by which the table is
-        partitioned or clustered or of which an expression speaks, MetadataChangedError.
+        partitioned or clustered or that an expression uses, MetadataChangedError.
         """
         if isinstance(columns, str):
             raise CallError(f"drop_columns takes a list of columns: drop_columns([{columns!r}]).")
@@ -505,7 +505,7 @@ class DeltaTable:
         data_type: DataType | pa.DataType | None = None,
         user_metadata: UserMetadata = None,
     ) -> CommitResult:
-        """Change one column, given as a path: allow nulls, set a comment ("" takes it away), make its type wider.
+        """Change one column, given as a path: allow nulls, set a comment ("" removes it), make its type wider.
 
         Wider types need the table property delta.enableTypeWidening; which ones there are: PROTOCOL.md#type-widening.
         What is not given stays, and no commit is made when nothing changes. Raises SchemaMismatchError,
@@ -532,7 +532,7 @@ class DeltaTable:
         *,
         user_metadata: UserMetadata = None,
     ) -> CommitResult:
-        """Keep a text, or a mapping as JSON, in the table under a name of your own; read back by
+        """Store a text, or a mapping as JSON, in the table under a custom name; read back by
         ``snapshot().domain_metadata``. Adds the feature domainMetadata.
 
         Raises CallError for names that begin with ``delta.``, ConcurrentTransactionError.
@@ -541,14 +541,14 @@ class DeltaTable:
             return alterations.set_domain_metadata(transaction, domain, configuration, user_metadata)
 
     def remove_domain_metadata(self, domain: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Remove what ``set_domain_metadata`` kept. No commit is made when it is not there."""
+        """Remove a metadata domain of ``set_domain_metadata``. No commit is made when it does not exist."""
         with self.transaction() as transaction:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
     def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a table feature, and those that it requires, to the protocol. Clients without it are locked out.
 
-        No commit is made when it is there. Raises InvalidPropertyError for a name that Delta has not,
+        No commit is made when it is listed already. Raises InvalidPropertyError for a name that Delta does not have,
         UnsupportedFeatureError, ProtocolChangedError.
         """
         with self.transaction() as transaction:
@@ -556,10 +556,10 @@ class DeltaTable:
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop a table feature, so that clients without it can use the table again: first the properties that turn
-        it on, in a commit of their own, then the feature.
+        it on, in a separate commit, then the feature.
 
-        A feature that readers honour can only go when no version that the log still has uses it, and any feature
-        only when the table holds nothing of it: else CallError says what is in the way and what to do, and the first
+        A reader feature can only be dropped when no version in the log uses it, and any feature only when nothing in
+        the table uses it: else CallError says what uses it and what to do, and the first
         commit stands. Raises UnsupportedFeatureError, ProtocolChangedError. Cost: two commits; for features of
         readers 1 GET for each commit of the log.
         """
@@ -574,11 +574,11 @@ class DeltaTable:
         dry_run: bool = False,
         user_metadata: UserMetadata = None,
     ) -> RestoreResult:
-        """Bring back rows, schema, properties and metadata domains of an earlier version, in a new commit.
+        """Restore rows, schema, properties and metadata domains of an earlier version, in a new commit.
 
-        In-commit timestamps, the protocol and the progress of applications stay as they are. Files that are gone
-        from the store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True``
-        does without their rows; ``dry_run=True`` lists them and commits nothing. Conflicts with any concurrent
+        In-commit timestamps, the protocol and the versions of applications are kept. Files that no longer exist
+        in the store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True``
+        restores the table without their rows; ``dry_run=True`` only lists them. Conflicts with any concurrent
         change of rows, at every isolation level: the table is exactly as it was, or the commit fails. Raises
         VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each file that comes
         back, a commit.
@@ -601,7 +601,7 @@ class DeltaTable:
         log_files.checkpoint(self._handle, top_level, sidecar_rows)
 
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
-        """Write a log compaction file: a run of commits as one file, which readers may read in their place.
+        """Write a log compaction file: a range of commits in one file, which readers may read instead of the commits.
 
         Default: the commits after the last checkpoint, up to the latest. Returns the first and the last version, or
         None where these are less than two. Raises CallError for a range that is none, MissingVersionError where its
@@ -610,12 +610,13 @@ class DeltaTable:
         return log_files.compact(self._handle, from_version, to_version)
 
     def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
-        """Delete the files of the log that no version within the retention needs; with ``dry_run`` only say which.
+        """Delete the files of the log that no version within the retention needs; with ``dry_run`` only report them.
 
-        ``retention``: default delta.logRetentionDuration, 30 days. Age is judged by in-commit timestamps where the
+        ``retention``: default delta.logRetentionDuration, 30 days. Ages are by in-commit timestamps where the
         table has them. Kept are the newest checkpoint at or before the last midnight UTC before the retention, and all
-        that follows. The report says what becomes unreachable, and why each file goes or stays. It happens by itself
-        after a checkpoint that a commit has written, unless delta.enableExpiredLogCleanup is false. Raises CallError,
+        later files. The report has the versions that become unreachable, and why each file is deleted or kept.
+        Clean-up runs automatically after a checkpoint that a commit has written, unless
+        delta.enableExpiredLogCleanup is false. Raises CallError,
         UnsupportedFeatureError, MissingInCommitTimestampError, StoreError. Cost: docs/log-files.md.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)

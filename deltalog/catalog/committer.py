@@ -31,7 +31,7 @@ from deltalog.storage.table_files import TableFiles
 
 log = logging.getLogger(__name__)
 
-# So many commits are published between two notes of it: a process that dies repeats no more.
+# Commits published between two records of it: after a crash at most these are published again.
 _PUBLISHED_AT_ONCE = 100
 _NOTHING: Mapping[str, bytes] = {}
 
@@ -121,7 +121,7 @@ def _found(store: LogStore, path: str) -> bytes | None:
 
 
 def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:
-    """Remove staged commits that nobody needs, best effort. Cost: 1 DELETE each."""
+    """Remove staged commits that are no longer needed, best effort. Cost: 1 DELETE each."""
     for commit in commits:
         try:
             store.delete(staged_commit_path(commit.file))

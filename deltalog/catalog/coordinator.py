@@ -9,9 +9,9 @@ What every coordinator guarantees:
   ratified: no later commit of the table could have an earlier one.
 - **One owner.** A proposal or a record that carries the number of a table's last marking takes effect only while that
   is still the last one. So a clean-up sees every use of an object before it marks it, and later uses see the marking.
-- **Fresh.** What a call has changed is seen by every call that begins after it has returned, in whatever process.
+- **Fresh.** The changes of a call are visible to every call that begins after it has returned, in every process.
 - **Durable.** What a call has returned survives a crash of the machine (or is kept as the service promises), but for
-  the notes that nobody misses, because the work is then done again: those of ``published`` and ``delete_parts``, and of
+  records whose loss only repeats work: those of ``published`` and ``delete_parts``, and of
   a ``replace`` by a record that is not yet decided. What outlives a crash is always a beginning of what was done.
 - **Honest.** An exception other than OperationTimeoutError means that nothing was changed. After an
   OperationTimeoutError the change may be there, or come later.
@@ -105,7 +105,7 @@ class Coordinator(ABC):
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
         """Forget a table and its head. False, and nothing changed, when its head is not at ``version`` or something
-        of it is unpublished, which nobody could find any more; or when its last marking is not ``marks``, where that
+        of it is unpublished, which could not be found any more; or when its last marking is not ``marks``, where that
         is given."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def published(self, table_id: str, version: int) -> None:
-        """Take note that all commits up to ``version`` are in ``_delta_log``. What is known already is no error."""
+        """Record that all commits up to ``version`` are in ``_delta_log``. Idempotent."""
 
     # -------------------------------------------------------------------------------------------- marks
 
@@ -148,7 +148,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
-        """Put a marking in the place of one that is kept, or forget that; one that is not kept is no error."""
+        """Replace a stored marking, or delete it; succeeds if it is not stored."""
 
     # --------------------------------------------------------------------------------------- transactions
 
@@ -196,4 +196,4 @@ class Coordinator(ABC):
 
     @abstractmethod
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        """Forget parts, all of them without ``keys``; absent is no error."""
+        """Delete parts, all of them without ``keys``; absent parts are ignored."""

@@ -2,7 +2,7 @@
 
 Its items are those of ``dynamodb_layout``. A proposal is one TransactWriteItems over the record and the heads. Where
 its answer is lost, the items say what became of it. Garbage that a killed process leaves, pieces of parts and commits
-of dropped tables, is never taken for content.
+of dropped tables, is never treated as content.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from deltalog.storage.commit_tables import FirstUse
 from deltalog.storage.dynamodb_client import DynamoTable, Timing
 from deltalog.storage.secrets import Reopen
 
-FORMAT = 2  # 2: markings, which older ones would not look at
+FORMAT = 2  # 2: markings, which older versions would not check
 # Of the item of a transaction: what its record may have, and what it may have with its batches. With what is left of
 # 400 KB it can always be ended.
 _MOST_RECORD_BYTES, _MOST_BYTES = 360 << 10, 384 << 10
@@ -141,7 +141,7 @@ class DynamoDBCoordinator(Coordinator):
             raise self._lost_answer()
         if witness == layout.CATALOG and 0 in refusal.found and not self._is_this(refusal.found[0]):
             raise CoordinatorError(
-                f"The catalog {self.url} is another one than was opened: somebody replaced it. Nothing was changed.",
+                f"The catalog {self.url} is not the one that was opened: it was replaced. Nothing was changed.",
                 path=self._items.table.name,
             )
         return refusal
@@ -166,7 +166,7 @@ class DynamoDBCoordinator(Coordinator):
 
     def register(self, table: TableRecord, version: int) -> bool:
         for number in range(1, _PASSES):
-            # What is read here is held to by the number of changes.
+            # The number of changes detects concurrent changes of what is read here.
             changes = (self._items.get(layout.CATALOG) or {}).get("changes", 0)
             records = (msgspec.json.decode(item["record"], type=TableRecord) for item in self._items.query("names"))
             if nested_with(table.url, records) is not None:
@@ -213,7 +213,7 @@ class DynamoDBCoordinator(Coordinator):
         done = self._change(actions, token, layout.CATALOG)
         if done:
             self._remove(garbage)
-            with contextlib.suppress(CoordinatorError):  # nobody reads them any more
+            with contextlib.suppress(CoordinatorError):  # they are no longer read
                 self._items.delete_each(
                     [(item["pk"], item["sk"]) for item in self._items.query(layout.marks_partition(table_id))]
                 )
@@ -372,7 +372,7 @@ class DynamoDBCoordinator(Coordinator):
         return self._items.query(layout.commit_key(table_id, 0)[0], "sk BETWEEN :first AND :last", values)
 
     def _remove(self, commits: Sequence[Item]) -> None:
-        """Take away what nobody reads any more, unless it was written anew: the table may have been registered again.
+        """Delete items that are no longer read, unless rewritten since: the table may have been registered again.
         Where that fails it stays."""
         try:
             for start in range(0, len(commits), MOST_ACTIONS):
@@ -504,7 +504,7 @@ class DynamoDBCoordinator(Coordinator):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """The pieces come first, as a batch that nobody reads before it is the record's."""
+        """The pieces are written first, as a batch that is not read before the record names it."""
         left = _MOST_RECORD_BYTES - len(layout.as_json(record).encode())
         if left < 0:
             raise CallError(
@@ -529,7 +529,7 @@ class DynamoDBCoordinator(Coordinator):
         refusal = self._refused(actions, batch, layout.record_key(record.id))
         if refusal is None:
             return True
-        with contextlib.suppress(CoordinatorError):  # they are nobody's all the same
+        with contextlib.suppress(CoordinatorError):  # no record names them in any case
             self._items.delete_each((piece["pk"], piece["sk"]) for piece in pieces)
         found = refusal.found.get(0)
         if found is not None and found["revision"] == record.revision - 1:

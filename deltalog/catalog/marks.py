@@ -144,7 +144,7 @@ def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | N
             try:
                 found[files.find(name)[1]] = size
             except UnsafePathError:
-                continue  # it lies elsewhere, where nobody cleans up
+                continue  # it is outside of the table, where no clean-up deletes
     return found
 
 

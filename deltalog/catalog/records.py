@@ -93,7 +93,7 @@ class TransactionRecord:
 
     ``pins``: the version of each table, by table id, at the one instant that this transaction reads; None before its
     first read. ``versions``: what a committed one left behind, the last version by table id. ``reason``: why it was
-    aborted. ``revision`` counts the changes of this record: one is replaced only by who has seen the last.
+    aborted. ``revision`` counts the changes of this record: it is replaced only if the revision is unchanged.
     ``idle_timeout_ms``: how long it may be silent; None in records of a deltalog that did not keep it. ``looks``: how
     often a clean-up has gone through all that an aborted one left.
     """
@@ -186,7 +186,7 @@ class Proposal:
     """Commits that are to be ratified together, or not at all.
 
     ``commits``: by table id, without a gap from the version after the head on which they were built. ``unmoved``: by
-    table id, heads that must be where they were seen. ``before``, ``after``: the transaction's record as it must be
+    table id, heads that must be unchanged. ``before``, ``after``: the transaction's record as it must be
     found, by its revision, and as it is left; both None for a commit of one table outside any transaction. ``marks``:
     by table id, the last marking that the added files were compared with.
     """
@@ -215,7 +215,7 @@ class Ratification(enum.Enum):
     RATIFIED = "ratified"
     MOVED = "moved"  # a head is not where it was expected
     MARKED = "marked"  # nothing of that, but a clean-up has marked objects of a table since
-    DECIDED = "decided"  # the transaction's record is not as it was expected: somebody else decided
+    DECIDED = "decided"  # the transaction's record is not as expected: another process decided
 
 
 # ----------------------------------------------------------------------------------------------- what is allowed
@@ -332,7 +332,7 @@ def aborted(record: TransactionRecord, reason: str, now_ms: int) -> TransactionR
 
 
 def looked(record: TransactionRecord, looks: int) -> TransactionRecord:
-    """Of an aborted one: so many times all that it left was gone through."""
+    """Of an aborted transaction: the number of times that its leftovers were checked."""
     return replace(record, looks=looks, revision=record.revision + 1)
 
 

@@ -162,7 +162,7 @@ class SQLiteFile:
             yield
         except sqlite3.Error as error:
             reason = str(error)
-            advice = next((advice for said, advice in _ADVICE.items() if said in reason), "Look at its disk.")
+            advice = next((advice for said, advice in _ADVICE.items() if said in reason), "Check its disk.")
             if committing and not any(said in reason for said in _WITHOUT_EFFECT):
                 raise OperationTimeoutError(
                     f"The catalog in {self.path} failed at the end of a change ({reason}), which may be there or not: "
@@ -193,7 +193,7 @@ class SQLiteFile:
             raise
         if found[0] != self.catalog_id:
             self._close(connection)
-            raise self._refusal("is another catalog than the one that was opened: somebody replaced it. Open it anew.")
+            raise self._refusal("is not the catalog that was opened: it was replaced. Open it again.")
         return self._identity(), connection
 
     def _give_back(self, identity: _Identity, connection: sqlite3.Connection) -> None:
@@ -235,7 +235,7 @@ class SQLiteFile:
     # ----------------------------------------------------------------------------------------------- the file
 
     def _make(self, create: bool) -> None:
-        """Open the file, which becomes a catalog when it is new. What is not ours is only looked at."""
+        """Open the file, which becomes a catalog when it is new. A file of another kind is only read."""
         connection = self._connect("rwc" if create else "rw")
         try:
             if self._is_new(connection):

@@ -34,7 +34,7 @@ from deltalog.storage.wrapped import WrappedStore
 
 log = logging.getLogger(__name__)
 
-# So many commits are published between two notes of it: a process that dies repeats no more.
+# Commits published between two records of it: after a crash at most these are published again.
 _PUBLISHED_AT_ONCE = 100
 _NOTHING: Mapping[str, bytes] = {}
 _NEEDS_PUBLISHED = {
@@ -51,7 +51,7 @@ class CatalogBehindLogWarning(UserWarning):
 
 
 class ManagedStore(WrappedStore[LogStore]):
-    """See the module. ``pin``: the last version that is seen, for reading at one instant; None for the latest.
+    """See the module. ``pin``: the last version that is read, for reading at one instant; None for the latest.
 
     No commit is written through it. Beyond what a call costs in the store: a listing, and looking for a version that
     was not yet known, ask the coordinator once.
@@ -101,7 +101,7 @@ class ManagedStore(WrappedStore[LogStore]):
         return self._known
 
     def note(self, head: Head) -> None:
-        """Take note of how far the table is, as somebody else has seen it."""
+        """Record the table's head, as another component has read it."""
         if self._pin is None and head.version >= self._known.version:
             self._known = head
 

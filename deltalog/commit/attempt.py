@@ -19,7 +19,7 @@ from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metad
 from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
 from deltalog.version import ENGINE_INFO
 
-# More file actions than these are not read back once more.
+# More file actions than these are not decoded again.
 _MANY = 1000
 
 
@@ -107,8 +107,8 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], looked_at: Any, version: int) -> bytes:
-    """The commit file, of which ``looked_at`` is read back before anybody else reads it; long runs of adds were when
-    they were staged, and those of removes are made of what was read. Raises InvalidActionError."""
+    """The commit file, of which ``looked_at`` is decoded before it is sent; long runs of adds were decoded when they
+    were staged, and removes are built from decoded actions. Raises InvalidActionError."""
     try:
         data = encode_commit(info, actions)
         read_back = decode_commit(data if looked_at is actions else encode_commit(info, looked_at), version)
@@ -120,8 +120,8 @@ def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], looked_
 
 
 def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
-    """The adds and the domains, with the row ids that this version gives out where the table tracks rows; the adds
-    themselves where it does not."""
+    """The adds and the domains, with the row ids that this version assigns if the table tracks rows; else the adds
+    unchanged."""
     domains = list(prepared.domains)
     if row_tracking.FEATURE not in features.writer_features(protocol):
         return prepared.adds, domains

@@ -1,7 +1,7 @@
-"""The committer of a table makes one version of it, and reports how that ended as a value.
+"""The committer of a table makes one version of it, and returns the outcome as a value.
 
-The commit loop decides what is in the version, which version is next, and what an answer that was lost means. Where a
-commit goes is the committer's: into a file of the log, to the catalog that ratifies the table's commits, or onto the
+The commit loop decides the content of the version, which version is next, and how a lost response is handled. The
+committer decides the destination of a commit: a file of the log, the catalog that ratifies the table's commits, or the
 branch of a transaction over several tables.
 
 Spec: PROTOCOL.md#delta-log-entries.
@@ -29,7 +29,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The version existed already. After a lost answer it may be this very attempt."""
+    """The version existed already. After a lost response it may be this attempt."""
 
 
 @dataclass(frozen=True, slots=True)

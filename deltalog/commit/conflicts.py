@@ -1,10 +1,10 @@
-"""Whether a transaction still holds after another writer's commit, and on what it then builds. Pure.
+"""Whether a transaction conflicts with another writer's commit, and the new base if it does not. Pure.
 
-The rules and their order are those of delta-spark's conflict checker. Where that judges a read by partition values
-alone, this one also looks at the statistics of the files that the winner added: a file that cannot hold a row of
+The rules and their order are those of delta-spark's conflict checker. That one checks reads by partition values
+alone; this one also uses the statistics of the files that the winner added: a file that cannot hold a row of
 the predicate was not read.
 
-Spec: PROTOCOL.md leaves conflict detection to writers, but for the in-commit timestamp and the row ids of a rebased
+Spec: PROTOCOL.md leaves conflict detection to writers, except the in-commit timestamp and the row ids of a rebased
 commit (#row-tracking).
 """
 
@@ -48,7 +48,7 @@ from deltalog.protocol.properties import (
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.read.data_skipping import prune
 
-# A winner may add these features without making a transaction that was planned before them wrong.
+# Features that a winner may add without a conflict.
 _HARMLESS_FEATURES = frozenset(
     {
         "appendOnly",
@@ -145,7 +145,7 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
 
 
 def _without_properties(metadata: Metadata) -> tuple[Metadata, StructType]:
-    """What must stay as it is. Ids and physical names of columns may be added: they name what is there."""
+    """The part of the metadata that must not change. Ids and physical names of existing columns may be added."""
     bare = msgspec.structs.replace(metadata, configuration={}, schema_string="")
     return bare, column_mapping.unmapped(metadata.schema)
 
@@ -203,7 +203,7 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
 
 
 def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, table: str) -> None:
-    """Rows that came and that this transaction would have read, had it begun after them."""
+    """Conflicts with added rows that this transaction would have read, had it begun after the winner."""
     ours = {add.path for add in prepared.adds}
     twice = next((add for add in winner.adds if add.path in ours), None)
     if twice is not None and not any(remove.path == twice.path for remove in prepared.removes):
@@ -243,7 +243,7 @@ def _first_that_may_match(adds: Sequence[AddFile], predicates: Sequence[Bound], 
 
 
 def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Files that went and that this transaction removes too, or has read."""
+    """Conflicts with removed files that this transaction removes too, or has read."""
     ours = {remove.path for remove in prepared.removes}
     reads = prepared.reads
     for removed in winner.removes:
@@ -294,11 +294,11 @@ def unexpected_version(expected: int, latest: int | None, table: str) -> Version
 
 
 def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConflictError:
-    """What a commit that must follow ``parent`` (-1: no version) meets when another one does."""
+    """The error of a commit that must follow ``parent`` (-1: no version) when another commit does."""
     expected = parent if parent >= 0 else None
     return VersionConflictError(
-        f"{table}: version {winner.version}, which was to follow {expected}, was taken by another writer. "
-        "Nothing was committed. Look at latest(), and write again; or let retry_count do so.",
+        f"{table}: version {winner.version}, which was to follow {expected}, was committed by another writer. "
+        "Nothing was committed. Read latest(), and write again; or pass retry_count.",
         expected_parent=expected,
         read_version=expected,
         winning_version=winner.version,

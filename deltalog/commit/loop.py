@@ -2,14 +2,14 @@
 
 The loop and its one rule: **a version is never left before it is known to be occupied.**
 
-The table's committer makes one version, and says how that ended:
+The table's committer makes one version, and returns the outcome:
 
 - *Committed*: done.
-- *Exists*: the winner is read. If its txnId is ours, our request had arrived and only the answer was lost: done.
-  Otherwise the conflict rules decide, and the next version is tried with a new in-commit timestamp.
-- *Unknown*: the version is read back. Ours: done. Another's: as above. Absent: the same attempt is committed
+- *Exists*: the winner is read. If its txnId is ours, our request had arrived and only the response was lost: done.
+  Otherwise the conflict rules decide, and the next version is attempted with a new in-commit timestamp.
+- *Unknown*: the version is read back. Our txnId: done. Another txnId: as above. Absent: the same attempt is committed
   again, so that a late arrival of the first request changes nothing. When this cannot be settled,
-  CommitStateUnknownError has version and txnId; it never says *failed*.
+  CommitStateUnknownError has version and txnId; it does not mean that the commit failed.
 
 Spec: PROTOCOL.md#delta-log-entries.
 """
@@ -96,9 +96,9 @@ class CommitLoop:
 
     def run(self) -> Landed:
         """Commit, or raise: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError and StoreError
-        when nothing was and will be committed, CommitStateUnknownError when that is not known.
+        when nothing was and will be committed, CommitStateUnknownError when that is unknown.
 
-        Cost: as ``Committer.commit``; for each version that another writer took, 1 GET and one such call more, and
+        Cost: as ``Committer.commit``; for each version that another writer won, 1 GET and one such call more, and
         1 LIST from the second one in a row on.
         """
         retry = self._environment.retry
@@ -111,12 +111,12 @@ class CommitLoop:
             if self._prepared.is_strict and number == retry.max_attempts:
                 raise parent_taken(self._base.version, winner, self._store.url)
             self._yield_to(winner)
-            # Waiting comes before looking: what was seen before a wait is old after it.
+            # List after waiting: earlier reads are stale by then.
             self._environment.back_off(number - retry.immediate, retry.race_max_delay_ms)
             if number > 1:
                 self._catch_up()
         raise CommitAttemptsExhaustedError(
-            f"{self._store.url}: {retry.max_attempts} versions in a row were taken by other writers "
+            f"{self._store.url}: {retry.max_attempts} versions in a row were committed by other writers "
             f"(last: {self._base.version}). Nothing was committed. Try again, or use fewer writers."
         )
 
@@ -126,7 +126,7 @@ class CommitLoop:
         if ahead_ms > self._environment.drift_warning_ms and self._base.is_ict_active:
             warnings.warn(
                 f"{self._store.url}: the in-commit timestamp of version {self._base.version} is {ahead_ms} ms ahead "
-                "of this machine's clock. Commits go on at +1 ms each; check the clocks of all writers.",
+                "of this machine's clock. Commits continue at +1 ms each; check the clocks of all writers.",
                 ClockDriftWarning,
                 stacklevel=2,
             )
@@ -184,7 +184,7 @@ class CommitLoop:
 
         error = CommitStateUnknownError(
             f"{store.url}: the store stopped answering while version {version} was being committed; whether it "
-            f"landed is not known. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
+            f"landed is unknown. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
             "again; do not repeat the operation before that.",
             resolve=resolve,
             version=version,
@@ -194,12 +194,12 @@ class CommitLoop:
         return error
 
     def _yield_to(self, winner: CommitActions) -> None:
-        """Take the winner as the new base, or raise what it makes wrong."""
+        """Rebase on the winner, or raise its conflict."""
         self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
 
     def _catch_up(self) -> None:
-        """Pass every commit that is already there in one go, instead of one failed PUT for each."""
+        """Rebase on all commits that exist already, instead of one failed PUT for each."""
         try:
             listed = self._reader.list_from(self._base.version + 1).commits
         except StoreError as error:

@@ -23,7 +23,7 @@ IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a transaction has looked at: the whole table, or the rows of some predicates, which are bound to the
+    """The reads of a transaction: the whole table, or the rows of some predicates, which are bound to the
     table's schema; files, by path; application ids; metadata; all metadata domains."""
 
     whole_table: bool = False
@@ -51,7 +51,7 @@ class Prepared:
     transactions: tuple[SetTransaction, ...] = ()
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCDCFile, ...] = ()
-    written: tuple[str, ...] = ()  # the files that were written for it, so nobody's when it fails
+    written: tuple[str, ...] = ()  # the files that were written for it, which are deleted if it fails
     annotations: Mapping[str, Any] | None = None  # its author's, for ``deltalog`` in commitInfo
     is_strict: bool = False  # a version that another writer takes is a conflict, when no attempt is left
     reads: Reads = Reads()
@@ -60,7 +60,7 @@ class Prepared:
 
     @property
     def is_blind_append(self) -> bool:
-        """Only adds files, and looked at none."""
+        """Only adds files, and has read none."""
         looked = self.reads.whole_table or self.reads.predicates or self.reads.files
         return not (looked or self.removes or self.metadata or self.protocol)
 
@@ -77,20 +77,20 @@ class Prepared:
 
     @property
     def changes_data(self) -> bool:
-        """Whether rows come or go; rearranging them in other files is no such change."""
+        """Whether rows are added or removed; rearranging them in other files is not a change."""
         return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
 
 
 def check_isolation_level(wanted: object) -> None:
-    """Raises CallError for what is no isolation level; None, which leaves it to the table, is fine."""
+    """Raises CallError for an invalid isolation level; None, for the table's level, is valid."""
     if wanted is not None and wanted not in get_args(IsolationLevel):
         raise CallError(f"An isolation level is one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
 
 
 def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
-    """The level that a transaction is judged at: one that only rearranges files needs no more than SnapshotIsolation.
+    """The level at which a transaction is checked: one that only rearranges files needs only SnapshotIsolation.
 
-    Raises CallError where SnapshotIsolation is wanted for a change of rows, which it would let go wrong unseen.
+    Raises CallError for SnapshotIsolation in a change of rows, whose conflicts it would not detect.
     """
     check_isolation_level(wanted)
     only_files = not (prepared.metadata or prepared.protocol or prepared.transactions or prepared.domains)

@@ -1,4 +1,4 @@
-"""What must not be committed, whoever asks for it. Pure.
+"""Refuses actions that must not be committed. Pure.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-value-serialization.
 """
@@ -28,8 +28,8 @@ _PARTITION_VALUES = operator.attrgetter("partition_values")
 
 
 def as_read_back(action: A, kind: type[A]) -> A:
-    """An action as readers of the log will have it. Constructors check no types, and a commit that cannot be read back
-    would break the table. Raises InvalidActionError."""
+    """An action as readers of the log decode it. Constructors check no types, and a commit that cannot be read back
+    would make the table unreadable. Raises InvalidActionError."""
     if not isinstance(action, kind):
         raise InvalidActionError(f"A {kind.KEY} action is of the type {kind.__name__}; got {shown(action)}.")
     try:
@@ -44,7 +44,7 @@ def as_read_back(action: A, kind: type[A]) -> A:
 
 
 def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, table: str) -> None:
-    """Refuse a transaction that would break the table it leaves behind.
+    """Refuse a transaction that would make the table invalid.
 
     Raises InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
     """
@@ -109,7 +109,7 @@ def _check_removes(removes: Iterable[RemoveFile], metadata: Metadata, table: str
 
 
 def _check_unique(prepared: Prepared, table: str) -> None:
-    added = [add.path for add in prepared.adds]  # a path is live once, whatever vectors it is seen through
+    added = [add.path for add in prepared.adds]  # a path is live once, with whatever deletion vector
     removed = {remove.path for remove in prepared.removes}
     replaced = [add for add in prepared.adds if add.path in removed] if removed else []
     files: tuple[AddFile | RemoveFile, ...] = (*prepared.removes, *replaced)

@@ -99,7 +99,7 @@ def _sizes_in(body: dict[str, Any]) -> FileSizes | None:
 
 
 def _counts_in(body: dict[str, Any], key: str, length: int) -> tuple[int, ...]:
-    """So many counts, or none at all where they are not that."""
+    """The counts, or None if their number is another."""
     found = body.get(key)
     sound = isinstance(found, list) and len(found) == length and _are_counts(found)
     return tuple(found or ()) if sound else ()
@@ -116,7 +116,7 @@ def _deletions_in(body: dict[str, Any]) -> Deletions | None:
 
 
 def check_against(state: State, commits: Sequence[CommitActions], table: str, version: int) -> None:
-    """Hold what a ``.crc`` told against commits read later, as far as those tell it. Raises CorruptTableError."""
+    """Compare the data of a ``.crc`` with commits read later, as far as these have it. Raises CorruptTableError."""
     told, read = _essence(state), _essence(advance(PartialState(), commits))
     wrong = [name for name, value in read.items() if value is not None and value != told[name]]
     if wrong:
@@ -143,7 +143,7 @@ def _essence(state: State | PartialState) -> dict[str, object]:
 def encode_checksum(state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None) -> bytes:
     """The ``.crc`` of a version. What is not known, or has no meaning for the table, is left out."""
     configuration = state.metadata.configuration
-    # With a retention the answer depends on when it is asked, so it is no part of a checksum.
+    # With a retention the result depends on the time of reading, so it is not part of a checksum.
     few = len(state.transactions) <= MAX_TRANSACTIONS and SET_TRANSACTION_RETENTION_MS.key not in configuration
     body: dict[str, Any] = {
         "txnId": txn_id,

@@ -40,8 +40,8 @@ _OPTIONAL = {
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Turns the garbage collector off while very many objects without cycles are made: its passes over them take longer
-    than making them. Threads may nest it; a collector that the caller turned off stays off."""
+    """Turns the garbage collector off while very many objects without cycles are created: collecting takes longer
+    than creating them. Threads may nest it; a collector that the caller turned off stays off."""
     enabled = gc.isenabled()
     gc.disable()
     try:

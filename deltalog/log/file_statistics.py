@@ -193,7 +193,7 @@ def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
 
 
 class _Tree:
-    """A struct array whose fields are taken apart once, however many are asked for."""
+    """A struct array that is flattened once, however many of its fields are read."""
 
     def __init__(self, values: Any) -> None:
         self._values = values
@@ -284,7 +284,7 @@ def _one_line_each(texts: Any) -> Any:
 
 
 def _json_schema(leaves: Sequence[Leaf]) -> pa.Schema:
-    """Only what is asked for; everything else in the JSON is passed over while parsing."""
+    """Only the requested fields; all others in the JSON are skipped while parsing."""
     trees: dict[Group, dict[str, Any]] = {group: {} for group in GROUPS}
     for leaf in leaves:
         for group in leaf.groups:

@@ -45,7 +45,7 @@ _FEW = 8
 class LogHistory:
     """One listing of the whole log, and the latest snapshot that tells which clock counts.
 
-    ``stat``: list with the files' times, for whoever needs those of most commits. Cost of creation: 1 LIST, and what
+    ``stat``: list with the files' times, if those of most commits are needed. Cost of creation: 1 LIST, and what
     the latest snapshot costs (2 GETs with a sound ``.crc``).
     """
 
@@ -175,7 +175,7 @@ class LogHistory:
             found = self.reader.store.head(commit_path(version))
             if found is None:
                 raise VersionNotFoundError(
-                    f"{self.reader.store.url}: version {version} was removed while it was looked at. Try again.",
+                    f"{self.reader.store.url}: version {version} was removed while it was read. Try again.",
                     version=version, earliest=None, latest=self.latest.version,
                 )  # fmt: skip
             meta = found
@@ -349,7 +349,7 @@ class TimestampExplanation:
     refusal: str | None
 
     def __str__(self) -> str:
-        lines = [f"Table     {self.table}", f"Asked for {describe(self.requested_ms)}"]
+        lines = [f"Table     {self.table}", f"Requested {describe(self.requested_ms)}"]
         lines.append(f"ICT       {self._enablement_text()}")
         if self.candidates:
             first, last = self.candidates
@@ -389,7 +389,7 @@ class TimestampExplanation:
             return "in-commit timestamps"
         if self.enablement is None:
             return "file modification times, made increasing"
-        return "file modification times, made increasing (asked for a time before the enablement)"
+        return "file modification times, made increasing (the requested time is before the enablement)"
 
     def to_json(self) -> dict[str, Any]:
         def commit(at: CommitAt | None) -> dict[str, Any] | None:

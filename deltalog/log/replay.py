@@ -117,7 +117,7 @@ def advance(state: PartialState | State, commits: Iterable[CommitActions]) -> Pa
 
 
 def file_key(path: str, deletion_vector: DeletionVector | None) -> str:
-    """What identifies a logical file: its path and the deletion vector it is seen through."""
+    """The key of a logical file: its path and its deletion vector."""
     return path if deletion_vector is None else f"{path}\0{deletion_vector.unique_id}"
 
 

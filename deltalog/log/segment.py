@@ -51,7 +51,7 @@ class Listing:
     """The files of ``_delta_log`` that mean something, sorted; from some version on, or all.
 
     ``commits`` and ``checksums``: ascending versions. ``checkpoints``: complete ones, ascending by version.
-    ``compactions``: ascending. ``metas``: what the listing said of each commit; empty when only names were asked for.
+    ``compactions``: ascending. ``metas``: the listing's data on each commit; empty when only names were listed.
     """
 
     commits: tuple[int, ...]
@@ -83,7 +83,7 @@ class Segment:
 
 
 def parse_listing(files: Iterable[FileMeta]) -> Listing:
-    """Sort a listing by what its names say; strangers are passed over."""
+    """Sort a listing by the kinds of its names; unknown names are ignored."""
     metas = {meta.name: meta for meta in files}
     listing = parse_names(metas)
     listing.metas.update((version, metas[commit_name(version)]) for version in listing.commits)
@@ -93,7 +93,7 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
 def parse_names(names: Collection[str]) -> Listing:
     """As ``parse_listing``, from names alone, in any order.
 
-    Commits and checksums are told by length and ending, without a step in Python for each: a log of 100,000
+    Commits and checksums are recognised by length and ending, without a step in Python for each: a log of 100,000
     commits has 200,000 of them.
     """
     commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
@@ -170,7 +170,7 @@ def choose_segment(
             "while later versions are there. Restore it from a copy.",
             version=missing,
         )
-    # A checksum is held against its commit; at a checkpoint's version that one is not among ``commits``.
+    # A checksum is compared with its commit; at a checkpoint's version that one is not among ``commits``.
     position = bisect.bisect_left(listing.commits, wanted)
     has_commit = listing.commits[position : position + 1] == (wanted,)
     has_checksum = has_commit and wanted in listing.checksums

@@ -30,7 +30,7 @@ SIZE_BINS: tuple[int, ...] = (
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
-# So many files are put into bins by Arrow, bin by bin.
+# From this number of files on, Arrow counts them, bin by bin.
 _MANY = 1000
 # Where the bins of deleted rows begin.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)

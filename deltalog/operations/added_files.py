@@ -29,7 +29,7 @@ Examine = Callable[[str, Any], None]  # of a file's path, and its footer (pyarro
 
 def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout) -> None:
     """Whether the rows of Parquet files keep to the rules of a layout. Raises ConstraintViolationError,
-    InvalidDataFileError. Cost: the GETs of the columns that the rules look at; memory is bounded."""
+    InvalidDataFileError. Cost: the GETs of the columns that the rules use; memory is bounded."""
     if not layout.rules:
         return
     schema = StructType(tuple(layout.schema.field(name) for name in layout.rules.columns))

@@ -12,7 +12,7 @@ from deltalog.errors import FilesCommittedError, MissingVersionError
 from deltalog.protocol.paths import are_ordinary
 from deltalog.read.snapshot import Snapshot
 
-# So many commits are read one by one; beyond that the state of the table costs less.
+# Up to this number commits are read one by one; beyond it reading the state of the table costs less.
 _FEW_COMMITS = 100
 
 

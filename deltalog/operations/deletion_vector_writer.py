@@ -67,7 +67,7 @@ def _packed(numbers: Sequence[int], encoded: Sequence[bytes]) -> Iterator[list[i
 
 
 def masked_statistics(text: str | None, rows: int) -> str:
-    """The statistics of a file that is seen through a deletion vector: bounds hold, but are no longer tight.
+    """The statistics of a file with a deletion vector: bounds hold, but are no longer tight.
 
     ``rows``: of the Parquet file, deleted ones included, which must be known for such a file. Bounds stay as they
     are written, digit for digit. Spec: PROTOCOL.md#per-file-statistics.

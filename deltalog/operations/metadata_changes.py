@@ -103,7 +103,7 @@ class MetadataChanges:
         self._set_protocol(features.with_features(self.protocol, named))
 
     def unset_properties(self, keys: Iterable[str]) -> None:
-        """Table properties removed; absent ones are no error."""
+        """Table properties removed; absent ones are ignored."""
         removed = set(keys)
         check_assignment(dict.fromkeys(removed))
         self._replace_configuration({k: v for k, v in self.metadata.configuration.items() if k not in removed})
@@ -134,7 +134,7 @@ class MetadataChanges:
         self.stage_domain(DomainMetadata(domain=domain, configuration=configuration, removed=False))
 
     def remove_domain(self, domain: str) -> None:
-        """A user's domain removed; an absent one is no error. Raises CallError as ``set_domain``."""
+        """A user's domain removed; an absent one is ignored. Raises CallError as ``set_domain``."""
         _check_user_domain(domain, "")
         for existing in () if self.base is None else self.base.domain_metadata:
             if existing.domain == domain:

@@ -1,8 +1,8 @@
 """Table features added and dropped.
 
 Dropping goes by what readers of each version meet. A feature that only writers honour can go once the table holds
-no trace of it. One that readers honour too leaves traces in the log: a client that lacks it must not come upon them
-below a protocol that does not name it, so it stays until the log has forgotten them.
+no trace of it. A reader feature leaves traces in the log: a client without it must not read them under a protocol
+that does not name the feature, so it stays until log clean-up has deleted them.
 
 Spec: PROTOCOL.md#table-features, #protocol-evolution.
 """

@@ -75,7 +75,7 @@ def restore(
 ) -> RestoreResult:
     """Stage and commit that the table is as at ``target`` again; with ``dry_run`` only say what that would be.
 
-    ``timestamp``: the point in time by which the target was asked for; it is recorded. Raises InvalidDataFileError
+    ``timestamp``: the point in time from which the target was resolved; it is recorded. Raises InvalidDataFileError
     when files are gone, before anything is staged. Cost: the files of both versions, 1 HEAD for each file to be
     added and for its deletion vector, in threads, and a commit.
     """

@@ -96,7 +96,7 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     """Find the rows for which ``where`` is true (None: all rows), and declare that they were looked for.
 
     Files are judged by partition values and statistics first; only those that both leave open are read, by threads,
-    and of them only the columns that ``where`` looks at. Memory: the positions that match, compressed. Raises
+    and of them only the columns that ``where`` uses. Memory: the positions that match, compressed. Raises
     CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as
     ``Snapshot.files``, and the GETs of these columns.
     """

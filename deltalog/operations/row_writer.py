@@ -79,7 +79,7 @@ class RowWriter:
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
         """Check the rows of ``unchecked`` files by the rules, and those of all files among ``adds`` that were written
         here where the rules have changed since. Raises ConstraintViolationError, InvalidDataFileError. Cost: none
-        without rules, else the GETs of the columns that they look at."""
+        without rules, else the GETs of the columns that they use."""
         changes = self._changes
         if not unchecked and self._rules_are_of in (None, (changes.metadata, changes.protocol)):
             return
@@ -119,7 +119,7 @@ class RowWriter:
         """Write change files: batches with the table's columns, each with the kind of its rows: insert, delete,
         update_preimage or update_postimage.
 
-        Once a commit has one, change readers look at nothing else of it, so it must have every change. Cost: 1 PUT for
+        Once a commit has one, change readers read nothing else of it, so it must have every change. Cost: 1 PUT for
         each file.
         """
         batches = (batch for kind, each in changes for batch in with_change_type(kind, (each,)))

@@ -19,7 +19,7 @@ from deltalog.log.file_statistics import live_rows
 from deltalog.log.replay import FILES, remove_actions
 from deltalog.protocol.actions import AddCDCFile, AddFile, RemoveFile, SetTransaction
 
-# So many adds that encoding them again takes time.
+# From this number of adds on, encoding them twice takes noticeable time.
 _MANY = 1000
 
 
@@ -146,7 +146,7 @@ class StagedActions:
 
     @property
     def unchecked(self) -> tuple[AddFile, ...]:
-        """The files to be added whose rows nobody has checked against the rules of the table."""
+        """The files to be added whose rows were not checked against the rules of the table."""
         return tuple(self._unchecked)
 
     @property

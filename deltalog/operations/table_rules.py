@@ -71,7 +71,7 @@ class TableRules:
         """Rows of the table's types with the columns filled in that were absent (and are null until then), values cut
         and padded, all checked. Raises ConstraintViolationError."""
         rows = self._sized(rows, [name for name in self.lengths if name not in absent])
-        # Defaults come first, as generated columns may look at them.
+        # Defaults come first, as generated columns may use them.
         for name, expression in self.fillings.items():
             if name in absent:
                 rows = _replaced(rows, name, self._values(expression, rows, f"column {name}"))

@@ -94,7 +94,7 @@ class Transaction:
         is_strict: bool = False,
         latest: Snapshot | None = None,
     ) -> None:
-        """``refresh``: the latest version, where ``snapshot`` may be an older one that nobody looked behind.
+        """``refresh``: the latest version, where ``snapshot`` may be stale.
         ``latest``: the latest version, where ``snapshot`` is the earlier one that was read.
         ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers."""
         check_isolation_level(isolation_level)
@@ -205,9 +205,9 @@ class Transaction:
         as the log has them). Statistics come from the footers; the files are made durable.
 
         Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them,
-        unless who wrote the files has ``checked`` them. Files that are ``owned`` were made for this transaction and are
-        nobody else's; they are deleted when this fails. For others ``commit`` raises FilesCommittedError where one is
-        live already. ``tags``: those of the files, by path.
+        unless the writer of the files has ``checked`` them. Files that are ``owned`` were written for this transaction
+        only; they are deleted when this fails. For others ``commit`` raises FilesCommittedError if one is live already.
+        ``tags``: those of the files, by path.
 
         ``num_rows``: how many rows their writer wrote into all of them; RowCountError where they do not hold as many.
         ``examine`` is called with the path and the footer (pyarrow.parquet.FileMetaData) of each file, in threads,
@@ -312,7 +312,7 @@ class Transaction:
         others = {column.path[0] for column in columns_of(bound)}.difference(snapshot.partition_columns)
         if others:
             raise CallError(
-                f"{snapshot.url}: files are replaced by partition columns only, and the condition looks at "
+                f"{snapshot.url}: files are replaced by partition columns only, but the condition uses "
                 f"{', '.join(sorted(others))}. DeltaTable.overwrite(data, where=...) replaces rows by any columns."
             )
         mapping = column_mapping.mode_of(snapshot.metadata.configuration)
@@ -356,7 +356,7 @@ class Transaction:
         self.metadata_changes.set_properties(properties)
 
     def unset_properties(self, keys: Iterable[str]) -> None:
-        """Stage the removal of table properties; absent ones are no error."""
+        """Stage the removal of table properties; absent ones are ignored."""
         self.metadata_changes.unset_properties(keys)
 
     def set_metadata(self, *, name: str | None = None, description: str | None = None) -> None:
@@ -371,7 +371,7 @@ class Transaction:
         self.metadata_changes.set_domain(domain, configuration)
 
     def remove_domain_metadata(self, domain: str) -> None:
-        """Stage the removal of a metadata domain of your own; an absent one is no error."""
+        """Stage the removal of a custom metadata domain; an absent one is ignored."""
         self._existing("remove a metadata domain")
         self._metadata_changes.remove_domain(domain)
 
@@ -442,7 +442,7 @@ class Transaction:
 
     def _follow(self, committed: Landed) -> None:
         """What comes after the commit. Whatever happens here, ``committed`` is its version and the handle knows it;
-        where its snapshot cannot be built, it is read when it is looked at."""
+        if its snapshot cannot be built, it is read at the next use."""
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
         snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version))
         try:

@@ -46,7 +46,7 @@ class ChangeFile:
     """A file to read for a commit's changes.
 
     ``kind`` is None for a change file, which says itself. ``before`` and ``after`` are the deletion vectors the
-    file was and is seen through; rows between the two are the change where the file was there before and after.
+    file had before and has after; rows between the two are the change where the file was there before and after.
     """
 
     file: AddFile | RemoveFile | AddCDCFile
@@ -56,7 +56,7 @@ class ChangeFile:
 
 
 def plan(commit: CommitActions) -> list[ChangeFile]:
-    """The files that tell the changes of a commit. Pure.
+    """The files from which the changes of a commit are read. Pure.
 
     Change files where the commit has them; else its added and removed files that changed data.
     """
@@ -150,7 +150,7 @@ class Changes:
         return self._read
 
     def files(self) -> Iterator[tuple[CommitAt, ChangeFile]]:
-        """The files that tell the changes, commit by commit, for engines that read them themselves.
+        """The files of the changes, commit by commit, for engines that read them themselves.
 
         Raises CallError, SchemaMismatchError, InvalidCommitError as ``batches``. Cost: 1 GET for each commit, and its
         time.
@@ -232,7 +232,7 @@ class Changes:
             yield self._with_commit(batch, kind, at)
 
     def _rows(self, planned: ChangeFile) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-        """The rows of a file with the kind of their change; None where the rows say it themselves."""
+        """The rows of a file with the kind of their change; None if the rows have it in a column."""
         files = self._read.reader.files
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
         columns = self._read.schema

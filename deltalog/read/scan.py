@@ -36,7 +36,7 @@ _FILE_COLUMNS = ["path", "partition_values", "deletion_vector", "base_row_id", "
 
 @checked
 class Scan:
-    """A read that has not happened yet; each call below reads anew. Made by ``Snapshot.scan``."""
+    """A lazy read; each call below reads again. Made by ``Snapshot.scan``."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Scan:
         """The files that will be read, as ``Snapshot.files``: those that may hold a row that ``where`` keeps.
 
         Files are left out by their partition values and statistics. Cost: as ``Snapshot.files``; with ``where``,
-        only the statistics that it looks at are parsed, and only the files that remain are held in memory.
+        only the statistics of its columns are parsed, and only the files that remain are held in memory.
         """
         return self._snapshot.cache.files() if self.where is None else self._pruned(FILES.names)
 
@@ -154,7 +154,7 @@ class Scan:
             yield from table.filter(matches(self.where, table)).select(self._names).to_batches()
 
     def _read_schema(self) -> StructType:
-        """The columns asked for, and after them those that only ``where`` looks at."""
+        """The requested columns, and after them those that only ``where`` uses."""
         if self.where is None:
             return self.schema
         needed = dict.fromkeys(column.path[0] for column in columns_of(self.where))

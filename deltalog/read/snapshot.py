@@ -218,7 +218,7 @@ class Snapshot:
         predicate made with ``col``; only rows for which it is true are returned, and files that cannot hold one
         are not read.
 
-        Where row tracking is enabled, ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be asked for
+        Where row tracking is enabled, ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be selected
         among the columns. ``variants="json"`` gives variants as JSON text; else they are structs of metadata and
         value, which ``variant_to_python`` takes. Raises CallError, SchemaMismatchError. Cost: none until it is read.
         """

@@ -71,7 +71,7 @@ class Branch:
         self.prepared.append(attempt.prepared)
         self.store.extend(attempt)
         self._tip = attempt.as_base(self._tip)
-        self._snapshot = self.pinned  # what came since was held against the others only
+        self._snapshot = self.pinned  # later commits were checked against the others only
 
     def count(self) -> int:
         """How many commits it has, with one that is being made."""
@@ -79,7 +79,7 @@ class Branch:
             return len(self.prepared)
 
     def catch_up(self, reader: LogReader, version: int) -> None:
-        """Put the branch on top of a later version of the table. Raises the CommitConflictError of what came between.
+        """Rebase the branch on a later version of the table. Raises CommitConflictError for the commits in between.
 
         Cost: 1 GET for each version.
         """
@@ -110,7 +110,8 @@ class Branch:
             own.update(add.path for add in prepared.adds if add.base_row_id is None)
 
     def judged(self) -> list[Prepared]:
-        """What commits of others are held against: the commits, and the read of all where nothing may have moved."""
+        """The prepared commits that concurrent commits are checked against, and a read of all if the table must not
+        have changed."""
         if self._must_not_move:
             return [*self.prepared, Prepared("", "READ", reads=Reads(whole_table=True, metadata=True, domains=True))]
         return self.prepared

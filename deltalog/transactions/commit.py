@@ -1,10 +1,10 @@
 """Makes the branches of one transaction the next versions of their tables: all of them, or none.
 
-Each branch is put on top of its table's latest version, unless what came between is a conflict; its commits are
-staged; one ratification decides. When a table has moved meanwhile, it begins again. An attempt that failed leaves
+Each branch is rebased on its table's latest version, unless the commits in between conflict; its commits are
+staged; one ratification decides. If a table has a newer version by then, it begins again. An attempt that failed leaves
 nothing but staged files, which are removed, best effort.
 
-What decides is the transaction's record: whoever ratifies changes it in the same step. So an answer that was lost is
+The transaction's record decides: ratification changes it in the same step. So a response that was lost is
 read back from there, and a proposal that is repeated takes effect once.
 """
 
@@ -92,12 +92,12 @@ def commit(
     coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
     """Commit a transaction whose record is in COMMIT_IN_PROGRESS; its record as it is then. The commits are published
-    by whoever comes next.
+    by the next process.
 
     Raises a CommitConflictError when a table has changed in a way that the transaction does not allow,
     TransactionContentionError when others were faster at every attempt, or another call has taken the commit over,
-    TransactionCanceledError when somebody else has aborted it, StoreError: nothing was committed. Raises
-    OperationTimeoutError when that is not known, and only then: the transaction's record tells, now or later.
+    TransactionCanceledError when another process has aborted it, StoreError: nothing was committed. Raises
+    OperationTimeoutError when the outcome is unknown, and only then: the transaction's record has it, now or later.
     Cost: at each attempt as ``CommitTarget.catch_up`` and ``CommitTarget.stage`` for each table, and 1 call of the
     coordinator.
     """

@@ -1,6 +1,6 @@
-"""The transactions of a catalog: their records, changed by the rules of ``records`` and by nobody else.
+"""The transactions of a catalog: the only code that changes their records, by the rules of ``records``.
 
-No daemon watches the clock: whoever looks at a transaction that is overdue ends it.
+No daemon watches the clock: the next call that reads an overdue transaction aborts it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltalog.errors import (
 
 _TRIES = 20
 _SEAL_BYTES = 16
-# The listing, and where it goes on: a time or a version that a database can be asked for, and an id or a path.
+# The listing, and where it continues: a time or a version in the range of a database, and an id or a path.
 _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
 
 
@@ -96,7 +96,7 @@ class Ledger:
     ) -> TransactionRecord:
         """Replace the record by what ``change`` makes of it (by default only its last activity), together with new
         parts, if its state allows the call; from the start when another was faster. One that is decided stays as it is.
-        ``known``: the record as it was seen last, which is tried first. ``marks``: for the number of a try, the last
+        ``known``: the record as last read, which is tried first. ``marks``: for the number of an attempt, the last
         marking of each table that the parts were compared with.
 
         Raises as ``allowed``, and ConcurrentModificationError. Cost: 2 calls of the coordinator, as a rule; 1 where

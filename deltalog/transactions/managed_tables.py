@@ -138,7 +138,7 @@ class ManagedTables:
 
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
         """Register a table at its last version. Others may have registered it after its log was read here, committed
-        to it and dropped it again; so the log is read once more when nobody else can do that any longer."""
+        to it and dropped it again; so the log is read once more when no other process can do that any longer."""
         for number in range(_TRIES):
             self._environment.back_off(number)
             record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())

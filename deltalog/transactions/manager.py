@@ -61,8 +61,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transaction as it is seen from outside. ``end_ms`` is there when it is decided, ``reason`` when it was
-    aborted."""
+    """The state of a transaction. ``end_ms`` is set when it has ended, ``reason`` when it was aborted."""
 
     transaction_id: str
     status: TransactionStatus
@@ -213,7 +212,7 @@ class TransactionManager:
             tables = {table.name: table for table in self.list_tables()}
         else:
             tables = {name: self._tables.record(name) for name in names}
-        # What is committed while the tables are looked at is left out of all of them.
+        # Commits made while the tables are read are left out of all of them.
         latest = self.coordinator.cut()
         return {name: self._tables.version_at(table, timestamp, latest) for name, table in tables.items()}
 
@@ -315,8 +314,8 @@ class TransactionManager:
         return landed.status
 
     def cancel_transaction(self, transaction_id: str) -> None:
-        """Abort a transaction: nothing of it will be seen. Files that it wrote, and objects named with
-        ``delete_objects_on_cancel``, are deleted. Once more is no error.
+        """Abort a transaction: none of its changes becomes visible. Files that it wrote, and objects named with
+        ``delete_objects_on_cancel``, are deleted. Idempotent.
 
         Raises TransactionCommittedError, TransactionCommitInProgressError, EntityNotFoundError.
         """
@@ -438,7 +437,7 @@ class TransactionManager:
 
     def propose_commit(self, name: str, version: int, file: str) -> tuple[TableRecord, Head]:
         """Ratify a commit that another client has staged as ``_delta_log/_staged_commits/<file>``, as the next version
-        of a table; the table, and its head then. Once more with the same file is no error as long as it is not
+        of a table; the table, and its head then. Repeating the call with the same file is idempotent until it is
         published.
 
         Raises CommitConflictError when the version is that of another commit; InvalidActionError for one that readers
@@ -449,8 +448,8 @@ class TransactionManager:
         return record, external_commits.propose(self._tables, record, version, file)
 
     def confirm_published(self, name: str, version: int) -> tuple[TableRecord, Head]:
-        """Take note that commits up to ``version`` are in ``_delta_log``, after a look at each; one that is not there
-        is published. The table, and its head then. Raises as ``publish``, and CallError. Cost: as ``publish``, and 1
+        """Record that commits up to ``version`` are in ``_delta_log``, after checking each; a missing one is
+        published. The table, and its head then. Raises as ``publish``, and CallError. Cost: as ``publish``, and 1
         call of the coordinator."""
         record = self._tables.record(name)
         return record, external_commits.confirm_published(self._tables, record, version)
@@ -503,7 +502,7 @@ class TransactionManager:
 
     def _begin(self, in_progress: TransactionRecord) -> bool:
         """Say that a commit begins; False when the record has changed. Without an answer it is taken back, best
-        effort: else others would wait for a commit that nobody makes."""
+        effort: else other processes would wait for a commit that does not come."""
         try:
             return self.coordinator.replace(in_progress)
         except OperationTimeoutError:

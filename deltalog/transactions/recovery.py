@@ -47,7 +47,7 @@ _FORGOTTEN_AT_ONCE = 100
 # can appear later. An object found then that is younger than LATE_AGE_MS may be one that a retry is about to add.
 LATE_LOOKS_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
-# The size of one marking: nobody can use its names while it lasts, which is a day if the process dies.
+# The size of one marking: its names cannot be used while it exists, which is a day if the process dies.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
 _TRIES = 20
 _THREADS = 8
@@ -77,7 +77,7 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
-            break  # they come by their start, and none has ended before that
+            break  # they are ordered by their start, and none has ended before that
         if record.end_ms is not None and record.end_ms < oldest_ms:
             cleaned, is_left = _cleaned(ledger, tables, record)
             done["cleaned"] += cleaned
@@ -215,7 +215,7 @@ class _Cleaner:
                 check_next(store, self._coordinator, table.table_id, head.version + 1)
 
     def _clear(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
-        """Delete the files of a table that nobody needs; their number, and the parts of which something is left."""
+        """Delete the unused files of a table; returns their number, and the parts of which some files are left."""
         store = self._tables.plain_store(table.url)
         files, count, left = TableFiles(store), 0, set[str]()
         found = list[_Leftover]()
@@ -397,7 +397,7 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
     """Delete staged commits of versions that others got. Those of later versions can still be ratified, by a process
-    that was stopped for however long, so no clock is asked. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST."""
+    that was stopped for however long, so no clock is used. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
     listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}

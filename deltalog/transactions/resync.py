@@ -107,8 +107,8 @@ def resync(
 
 
 def _go_back(ledger: Ledger, log: LogState) -> None:
-    """Have the catalog know a table up to the last version on which it and the log agree. Whoever dies in the middle
-    leaves a table that is to be registered again."""
+    """Reset the catalog's state of a table to the last version on which it and the log agree. A process that dies in
+    the middle leaves a table that must be registered again."""
     assert log.common is not None
     for commit in log.head.unpublished:
         if commit.version > log.common and commit.file in log.staged:
@@ -175,7 +175,7 @@ class _Step:
         if table.reached > table.version:
             try:
                 self._tables.publish(table.record)
-            except DeltaLogError as error:  # whoever commits next publishes it
+            except DeltaLogError as error:  # the next commit publishes it
                 _logger.warning("%s: not published yet: %s", table.record.name, error)
 
     def _records(self, id_: str) -> tuple[TransactionRecord | None, TransactionRecord | None]:

@@ -292,7 +292,7 @@ def page(snapshot: Snapshot, where: str | None, max_results: int, start: int) ->
     """The files of a version by their paths in the log, from the one with the number ``start`` on; and the number with
     which the next page begins, None after the last one.
 
-    ``where`` may only look at partition columns. Raises CallError; ResourceNotReadyError for a file of which some
+    ``where`` may only use partition columns. Raises CallError; ResourceNotReadyError for a file of which some
     rows are deleted. Cost: as ``Snapshot.files``.
     """
     files = _chosen(snapshot, where)

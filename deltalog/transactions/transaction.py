@@ -87,7 +87,7 @@ class ManagedTransaction:
     def table(self, name: str) -> DeltaTable:
         """The table as of this transaction's instant, with what the transaction has done to it. Every verb of a
         DeltaTable works on it, and shows to others when the transaction is committed; versions are those it would get
-        if nobody else committed.
+        if no other writer committed.
 
         Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError; of a serializable transaction
         that is being committed TransactionCommitInProgressError for a table that it had not opened. Cost: 2 calls of
@@ -251,5 +251,5 @@ class ManagedTransaction:
         return changed
 
     def _is_own(self, record: TransactionRecord) -> bool:
-        """Whether nobody else has touched the transaction, as of this record."""
+        """Whether no other process has changed the transaction, as of this record."""
         return self._own is not None and self._own.revision == record.revision

@@ -2,7 +2,7 @@
 within the caps, and then its values in their ranges. Pure.
 
 Spec: PROTOCOL.md#checkpoint-schema. Columns and fields that the protocol does not name may be anything. Nothing here
-looks at the metadata of a column chunk: where a footer lies about one, pyarrow ends the process.
+reads the metadata of a column chunk: if that is wrong in a footer, pyarrow crashes the process.
 """
 
 from __future__ import annotations

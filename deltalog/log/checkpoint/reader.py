@@ -48,7 +48,7 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class ReadParallelism:
-    """How file actions are read: so many at a time, by so many threads, each so many pieces ahead of the caller."""
+    """How file actions are read: rows of a piece, number of threads, and pieces that each reads ahead of the caller."""
 
     rows: int = 32_768
     threads: int = THREADS
@@ -187,7 +187,7 @@ class CheckpointReader:
             yield convert(rows)
 
     def _open(self, path: str, stack: contextlib.ExitStack) -> _OpenFile:
-        """Open a Parquet file of a checkpoint for as long as ``stack`` lasts, and look at its footer."""
+        """Open a Parquet file of a checkpoint for as long as ``stack`` lasts, and check its footer."""
         with self._reading(path):
             source = self._store.open_input(path)
             stack.callback(source.close)

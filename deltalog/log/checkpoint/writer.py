@@ -49,7 +49,7 @@ def write_checkpoint(
     """Write the checkpoint of a snapshot, check that it arrived whole, and point ``_last_checkpoint`` at it.
 
     Where delta.checkpointPolicy is v2 and the protocol has the feature, that is a UUID-named file of the form
-    ``top_level``, and with more than ``sidecar_rows`` file actions these in sidecars of so many each; else a classic
+    ``top_level``, and with more than ``sidecar_rows`` file actions these in sidecars of that size; else a classic
     one. ``clock_ms`` judges which tombstones and transactions have expired. Raises CallError, StoreError,
     InvalidCheckpointError. Cost: the live files and tombstones are read; 2 PUTs and a ranged GET, for each sidecar
     one of either more. Memory: some hundred thousand file actions, on stores without ``put_stream_if_absent`` of
@@ -273,7 +273,7 @@ class _Writing:
 
 
 def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | None:
-    """The pieces with one more, or None for ever once they are many."""
+    """The pieces with one more, or None once they are many, and from then on."""
     if pieces is None or sum(each.num_rows for each in pieces) + piece.num_rows > FEW_FILES:
         return None
     return [*pieces, piece]

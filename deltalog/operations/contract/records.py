@@ -94,8 +94,8 @@ def _array(records: list[Mapping[str, Any]], field: pa.Field) -> pa.Array:
 
 
 class _Check(NamedTuple):
-    """How values of a type are looked at before Arrow takes them. ``whole``: what Arrow takes whole, or refuses itself.
-    ``look`` raises ValueError for another value of which Arrow would silently keep only a part."""
+    """How values of a type are checked before Arrow converts them. ``whole``: types that Arrow converts without loss,
+    or refuses. ``look`` raises ValueError for another value of which Arrow would silently keep only a part."""
 
     whole: frozenset[type]
     look: Callable[[Any], None]
@@ -164,7 +164,7 @@ def _list(element: _Check | None) -> _Check | None:
         kind = getattr(value, "__array_interface__", _NO_ARRAY)["typestr"][1:]
         if kind.startswith("M8") and kind != "M8[us]":  # Arrow takes the numbers, and makes microseconds of them
             raise ValueError(f"{value.dtype} is an array of times in another unit than microseconds")
-        # The numbers of an array are looked at much faster as Python's.
+        # Checking the numbers of an array is much faster as Python numbers.
         _look_at(value.tolist() if hasattr(value, "tolist") else value, element)
 
     return None if element is None else _Check(_ABSENT, look)

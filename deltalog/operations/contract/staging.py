@@ -312,7 +312,7 @@ def commit_staged(
     """Make staged files one version. They stay when it fails, to be committed again or given to ``discard_staged``.
     Those that a version has named before are refused: FilesCommittedError.
 
-    They stay, too, when it is part of a transaction over several tables that is cancelled: whoever staged them may
+    They stay, too, when it is part of a transaction over several tables that is cancelled: their owner may
     commit them in another one. Those that are ``owned`` were staged for this commit alone, and go then. Cost: as the
     commit, and unless they are ``owned`` as ``check_never_committed``.
     """

@@ -89,7 +89,7 @@ def _commit_or_discard(
 class StreamWriter:
     """One run of bytes on its way to be a version of a table of blobs; made by ``DeltaTable.stream_write``.
 
-    The bytes go once, in pieces, to where they will stay. Nobody sees them before ``commit``; ``close`` without it, or
+    The bytes are written once, in pieces, to their final path. No reader sees them before ``commit``; ``close``, or
     leaving the ``with`` block, is ``abort``. Memory: one piece, and what the store collects of a part (S3: 16 MiB).
     """
 
@@ -153,7 +153,7 @@ class StreamWriter:
 
     def abort(self) -> None:
         """Give the bytes up: they are removed, best effort, and what went wrong then is in ``cleanup_errors``. A second
-        time is no error; after ``commit`` it is a CallError."""
+        time has no effect; after ``commit`` it is a CallError."""
         if self._state != "aborted":
             self._check_open()
             self._give_up(None)
@@ -216,7 +216,7 @@ class StreamWriter:
 
 
 class _Abandoned(Exception):
-    """Ends the writing of a file that nobody wants."""
+    """Ends the writing of an abandoned file."""
 
 
 def blob_path(snapshot: Snapshot) -> str:

@@ -287,7 +287,7 @@ def test_another_catalog_in_its_place_is_not_taken_for_it(catalog: SQLiteCoordin
     for suffix in ("", "-wal", "-shm"):
         Path(catalog.path + suffix).unlink(missing_ok=True)
     SQLiteCoordinator(catalog.path).register(table(1), 0)
-    with pytest.raises(CoordinatorError, match="replaced it"):
+    with pytest.raises(CoordinatorError, match="it was replaced"):
         catalog.ratify(proposal({"id-1": 1}))
     assert SQLiteCoordinator(catalog.path).cut() == {"id-1": 0}
 

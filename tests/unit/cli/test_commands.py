@@ -235,7 +235,7 @@ def test_resolve_for_people(cli: Cli, late: Path) -> None:
     ran = cli("resolve", late, "--timestamp-ms", START + MINUTE + 8)
     assert ran.status == 0
     assert "Answer     version 1, committed at 1790000060007 ms" in ran.out
-    assert "file modification times, made increasing (asked for a time before the enablement)" in ran.out
+    assert "file modification times, made increasing (the requested time is before the enablement)" in ran.out
     assert "Note       file modification times change when the table is copied" in ran.out
 
 
