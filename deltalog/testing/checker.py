@@ -10,7 +10,7 @@ order.
 The invariants:
 
 ====  =======================================================================================================
-I1    One byte string for each version: what was seen of a commit never changes or goes away.
+I1    One byte string for each version: a commit that was read never changes or disappears.
 I2    No gaps: a version appears only after the one before it.
 I3    Whole: every commit is lines of valid JSON, one action each, and is what some writer meant to write.
 I4    Acknowledged: what ``commit`` returned is in the log, at that version, with its txnId and all its actions.
@@ -238,7 +238,7 @@ class _Judge:
             if version not in self.history.log:
                 self.blame("I1", "the commit was visible and is gone", version)
             elif self.history.log[version] != data:
-                self.blame("I1", "the commit is not what was seen of it first", version)
+                self.blame("I1", "the commit differs from its first reading", version)
 
     # --------------------------------------------------------------------------------- I8, I9, I10, I11, I12
 

@@ -51,7 +51,7 @@ def transaction(transaction_id: str, start_ms: int = 1000) -> TransactionRecord:
 
 
 def pages(get: Callable[[T | None], list[T]]) -> list[T]:
-    """All pages, each asked for with the last of what came before."""
+    """All pages, each requested with the token of the page before."""
     found: list[T] = []
     while page := get(found[-1] if found else None):
         found += page

@@ -1,4 +1,4 @@
-"""Coordinators that misbehave on request, that tell what they were asked, and one in memory.
+"""Coordinators that misbehave on request, that count their calls, and one in memory.
 
 ``FaultyCoordinator`` is to coordinators what ``FaultyStore`` is to stores, and takes the same deciders:
 
@@ -53,7 +53,7 @@ COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class WrappedCoordinator(Coordinator):
-    """Passes each call on to ``inner`` by way of ``_pass``, which is told its method and what it is about."""
+    """Passes each call to ``inner`` through ``_pass``, with its method and its subject."""
 
     def __init__(self, inner: Coordinator) -> None:
         self.inner = inner
@@ -202,8 +202,8 @@ class FaultyCoordinator(WrappedCoordinator):
 
 
 class WatchedCoordinator(WrappedCoordinator):
-    """Tells ``seen`` of each proposal that was ratified, before anybody else can see it, and of the transaction's
-    record as it was then. For one thread."""
+    """Calls ``seen`` with each ratified proposal, before it is visible to other clients, and with the transaction's
+    record at that moment. For one thread."""
 
     def __init__(self, inner: Coordinator, seen: Callable[[Proposal, TransactionRecord | None], object]) -> None:
         super().__init__(inner)

@@ -59,7 +59,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Read:
-    """A snapshot that a reader looked at. ``latest``: it asked for the latest version, not for a given one."""
+    """A snapshot that a reader read. ``latest``: it requested the latest version, not a given one."""
 
     client: str
     invoked: float

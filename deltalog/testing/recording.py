@@ -69,8 +69,8 @@ def carry_out(
     resolve: Callable[[CommitStateUnknownError], CommitResult | None] = lambda error: None,
     refusals: tuple[type[Exception], ...] = (),
 ) -> None:
-    """Run an operation and write down how it ended; a kill passes through. ``resolve`` is asked when the outcome is
-    open. ``refusals``: what the operation may be refused with, besides the errors that any commit can end with. An
+    """Run an operation and record its outcome; a kill passes through. ``resolve`` is called if the outcome is
+    unknown. ``refusals``: what the operation may be refused with, besides the errors that any commit can end with. An
     operation that made no commit counts as failed: nothing of it may be in the log."""
     result: CommitResult | None = None
     definite: tuple[type[Exception], ...] = DEFINITE + refusals
@@ -148,7 +148,7 @@ def history_of(
 
 
 def file_action(path: str, now_ms: int) -> AddFile:
-    """An add action for a file that nobody reads."""
+    """An add action for a file that is never read."""
     return AddFile(path=path, partition_values={}, size=1, modification_time=now_ms, data_change=True)
 
 
@@ -178,7 +178,7 @@ def seeded_environment(seed: str, clock_ms: Callable[[], int], retry: RetryPolic
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Drift and failed hooks are what is wanted here, so nobody needs to be told."""
+    """Drift and failed hooks are intended here, so they are not logged."""
     logger = logging.getLogger("deltalog")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -69,7 +69,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A finished ``put_if_absent`` as it really was: what was sent, what the caller was told, what happened."""
+    """A finished ``put_if_absent``: what was sent, what was returned to the caller, what happened in the store."""
 
     call: Call
     data: bytes
@@ -145,8 +145,8 @@ class FaultPlan:
 class FaultyStore(LogStore):
     """One process's view of ``inner``, with faults.
 
-    ``decide`` is asked before every call. ``before`` is called first of all, and is where a scheduler lets
-    other clients run. ``defer`` receives late requests as (label, action); by default they wait in ``pending``
+    ``decide`` is called before every call. ``before`` is called first of all, and lets a scheduler run
+    other clients. ``defer`` receives late requests as (label, action); by default they wait in ``pending``
     until ``land()``. After a kill every further call raises SimulatedKill and has no effect: give each
     simulated process its own FaultyStore over one common inner store.
 

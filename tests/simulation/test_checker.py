@@ -158,7 +158,7 @@ BAD = {
     "a commit changes at the end": (
         "I1",
         lambda: good(sightings=[Sighting(1, 0, commit(info("x"), PLAIN, metadata()))]),
-        "not what was seen",
+        "differs from its first reading",
     ),
     "a commit goes away": (
         "I1",
