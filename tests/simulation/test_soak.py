@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tests.support.simulation import soak
-from tests.support.simulation.mutants import MUTANTS
-from tests.support.simulation.sweep import OPERATIONS
-from tests.support.simulation.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
+from tests.support.simulation import commit_mutants, row_mutants, soak, transaction_mutants
+from tests.support.simulation.sweep_operations import OPERATIONS
 
-EVERY_MUTANT = [*MUTANTS, *TRANSACTION_MUTANTS]
+EVERY_MUTANT = [*commit_mutants.MUTANTS, *row_mutants.MUTANTS, *transaction_mutants.MUTANTS]
 
 
 def test_schedules_of_a_range_are_one_line(capsys, tmp_path):
@@ -23,7 +21,7 @@ def test_schedules_of_a_range_are_one_line(capsys, tmp_path):
 
 def test_failures_are_kept_and_replayed(monkeypatch, capsys, tmp_path):
     """In this process, since the defect is only here."""
-    broken = next(each for each in MUTANTS if each.name == "takes_unknown_for_failure")
+    broken = next(each for each in commit_mutants.MUTANTS if each.name == "takes_unknown_for_failure")
     with broken.applied():
         part = soak.schedules(range(10))
         assert part.figures["violations"] == len(part.failures) > 0
@@ -35,7 +33,7 @@ def test_failures_are_kept_and_replayed(monkeypatch, capsys, tmp_path):
 
 
 def test_failures_of_row_schedules_are_replayed_as_such(capsys, tmp_path):
-    broken = next(each for each in MUTANTS if each.name == "gives_moved_rows_new_ids")
+    broken = next(each for each in row_mutants.MUTANTS if each.name == "gives_moved_rows_new_ids")
     failures = tmp_path / "failures"
     with broken.applied():
         part = soak.row_schedules(range(1, 5))
@@ -47,7 +45,7 @@ def test_failures_of_row_schedules_are_replayed_as_such(capsys, tmp_path):
 
 
 def test_failures_of_transactions_are_replayed_as_such(capsys, tmp_path):
-    broken = next(each for each in TRANSACTION_MUTANTS if each.name == "stamps_each_table_by_itself")
+    broken = next(each for each in transaction_mutants.MUTANTS if each.name == "stamps_each_table_by_itself")
     failures = tmp_path / "failures"
     with broken.applied():
         part = soak.transaction_schedules(range(1, 9))

@@ -9,8 +9,9 @@ import pytest
 
 from deltalog.table import DeltaTable
 from deltalog.testing.stores import Fault
-from tests.support.simulation import sweep as sweeping
-from tests.support.simulation.sweep import HALF, OPERATIONS, SweepTotals, pairs, sweep
+from tests.support.simulation import sweep_operations
+from tests.support.simulation.sweep import HALF, SweepTotals, pairs, sweep
+from tests.support.simulation.sweep_operations import OPERATIONS
 
 NAMES = [operation.name for operation in OPERATIONS]
 
@@ -80,7 +81,7 @@ def _names(function):
         for name in (*code.co_names, *(n for c in code.co_consts if hasattr(c, "co_names") for n in c.co_names)):
             if name not in seen:
                 seen.add(name)
-                helper = getattr(sweeping, name, None)
+                helper = getattr(sweep_operations, name, None)
                 if hasattr(helper, "__code__"):
                     waiting.append(helper)
     return seen

@@ -4,10 +4,10 @@
 - ``row_simulation``, ``rows``: the same for deletes, restores and the like, judged by the rows of every version.
 - ``transactions``, ``jobs``, ``deals``: transactions over several tables by seed; the judge of what they did.
 - ``exhaustive``: every interleaving of two writers.
-- ``sweep``: every store call of every operation fails, in every way.
+- ``sweep``, ``sweep_operations``, ``sweep_bench``: every store call of every operation fails, in every way.
 - ``model``: the library beside a small model, driven by Hypothesis.
 - ``crash``, ``writers``: real processes, killed, stopped, or many at once (need ``os.fork``).
-- ``mutants``, ``transaction_mutants``: defects that all of this must find.
+- ``mutants``: defects that all of this must find: ``commit_mutants``, ``row_mutants``, ``transaction_mutants``.
 - ``python -m tests.support.simulation.soak``: all of it, for as long as one likes.
 """
 

@@ -22,18 +22,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.simulation import exhaustive, sweep
-from tests.support.simulation.mutants import MUTANTS, find
+from tests.support.simulation import commit_mutants, exhaustive, row_mutants, sweep, transaction_mutants
+from tests.support.simulation.mutants import find
 from tests.support.simulation.row_simulation import run_row_schedule
 from tests.support.simulation.simulation import ScheduleResult, Totals, run_schedule, run_schedules
-from tests.support.simulation.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
+from tests.support.simulation.sweep_operations import OPERATIONS
 from tests.support.simulation.transactions import run_transactions
 
 CHUNK = 250  # schedules that one process makes before it is asked again
 _ROW_CHUNK = 50  # the same of those with rows, which take longer
 _TRANSACTION_CHUNKS = 3  # for each minute: 20,000 and more in half an hour
 _MODEL_STEPS = 50
-_MUTANTS = (*MUTANTS, *TRANSACTION_MUTANTS)
+_MUTANTS = (*commit_mutants.MUTANTS, *row_mutants.MUTANTS, *transaction_mutants.MUTANTS)
 
 
 @dataclass
@@ -80,12 +80,12 @@ def mutants(numbers: range) -> Part:
 
 
 def failing_calls(number: int, everything: bool) -> Part:
-    totals, failures = sweep.sweep([sweep.OPERATIONS[number]], () if everything else sweep.HALF)
+    totals, failures = sweep.sweep([OPERATIONS[number]], () if everything else sweep.HALF)
     return _swept(totals, failures)
 
 
 def failing_pairs(seed: int, number: int) -> Part:
-    return _swept(*sweep.pairs(sweep.OPERATIONS, seed, number))
+    return _swept(*sweep.pairs(OPERATIONS, seed, number))
 
 
 def _swept(totals: sweep.SweepTotals, failures: list[str]) -> Part:
@@ -150,7 +150,7 @@ def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Par
             yield interleavings, (table, 2, 1)
     for _ in range(os.cpu_count() or 1):
         yield model, (max(10, round(15 * minutes)),)
-    for number in range(len(sweep.OPERATIONS)):
+    for number in range(len(OPERATIONS)):
         yield failing_calls, (number, thorough)
     for number in range(round(minutes)):
         yield failing_pairs, (seed + number, 100)

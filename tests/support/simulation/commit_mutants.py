@@ -1,0 +1,376 @@
+"""Mutants of the commit loop, conflict detection, checkpoints and the store, for the schedules of ``simulation``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from deltalog import table as table_module
+from deltalog.commit import attempt as attempts_module
+from deltalog.commit import conflicts, hooks
+from deltalog.commit import loop as commit_module
+from deltalog.commit.committer import CommitOutcome, Exists, Unknown
+from deltalog.commit.loop import CommitLoop
+from deltalog.commit.prepared import Prepared
+from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreError
+from deltalog.log.checkpoint import writer as checkpoint_module
+from deltalog.log.checkpoint.reader import CheckpointReader
+from deltalog.log.reader import LogReader
+from deltalog.operations import transaction as transaction_module
+from deltalog.operations.transaction import Transaction
+from deltalog.protocol import timestamps
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.wrapped import WrappedStore
+from tests.support.simulation.mutants import Mutant, Patch, adding_to
+from tests.support.simulation.simulation import KINDS, run_schedule
+
+# Of modules whose inside is looked into, which mypy need not follow.
+checkpoint: Any = checkpoint_module
+attempts: Any = attempts_module
+commit: Any = commit_module
+transaction: Any = transaction_module
+table: Any = table_module
+# The library as it is, for mutants that change only a part of a call.
+REAL_SETTLE: Any = CommitLoop._settle
+REAL_CHECK_ADDED: Any = conflicts._check_added
+REAL_REBASE: Any = commit.rebase
+
+
+MUTANTS: list[Mutant] = []
+
+mutant = adding_to(MUTANTS, run_schedule)
+
+# --------------------------------------------------------------------------------- who has the version, and is it us?
+
+
+@mutant("I5", "I6", "I10")
+def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
+    patch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
+
+
+def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any], Any]) -> None:
+    """One outcome of the committer is not settled: ``answer`` gives what is made of the attempt instead."""
+
+    def settle(self: Any, attempt: Any, outcome: Any) -> Any:
+        return answer(attempt) if isinstance(outcome, mistaken) else REAL_SETTLE(self, attempt, outcome)
+
+    patch.setattr(CommitLoop, "_settle", settle)
+
+
+def _conflict(attempt: Any) -> Any:
+    raise CommitConflictError("somebody was faster", winning_version=attempt.actions.version, winning_operation=None)
+
+
+def _failure(attempt: Any) -> Any:
+    raise StoreError("the store did not answer", path="")
+
+
+@mutant("I5")
+def takes_exists_for_a_conflict(patch: Patch) -> None:
+    _answers(patch, Exists, _conflict)
+
+
+@mutant("I5")
+def takes_unknown_for_failure(patch: Patch) -> None:
+    _answers(patch, Unknown, _failure)
+
+
+@mutant("I5")
+def takes_unknown_for_a_conflict(patch: Patch) -> None:
+    """As a client does that has one error for 409, 412 and a time-out."""
+    _answers(patch, Unknown, _conflict)
+
+
+@mutant("I4")
+def takes_unknown_for_success(patch: Patch) -> None:
+    _answers(patch, Unknown, lambda attempt: None)
+
+
+@mutant("I2", "I6", "I7")
+def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
+    def settle(self: Any, attempt: Any, outcome: Any) -> Any:
+        if isinstance(outcome, Unknown):
+            version = attempt.actions.version
+            return dataclasses.replace(
+                attempt.actions, commit_info=None, protocol=None, metadata=None, adds=[], removes=[], transactions=[]
+            ) if version else REAL_SETTLE(self, attempt, outcome)  # fmt: skip
+        return REAL_SETTLE(self, attempt, outcome)
+
+    def rebase(prepared: Any, base: Any, winner: Any, *rest: Any) -> Any:
+        if winner.commit_info is None:
+            return dataclasses.replace(base, version=winner.version)
+        return REAL_REBASE(prepared, base, winner, *rest)
+
+    patch.setattr(CommitLoop, "_settle", settle)
+    patch.setattr(commit, "rebase", rebase)
+
+
+@mutant("I5")
+def reads_back_once_and_believes_that_absent_is_for_ever(patch: Patch) -> None:
+    def settle(self: Any, attempt: Any, outcome: Any) -> Any:
+        if isinstance(outcome, Unknown) and self._store.head(commit.commit_path(attempt.actions.version)) is None:
+            raise StoreError("the store lost the request", path="")
+        return REAL_SETTLE(self, attempt, outcome)
+
+    patch.setattr(CommitLoop, "_settle", settle)
+
+
+@mutant("I5")
+def gives_up_with_an_error_that_says_failed(patch: Patch) -> None:
+    patch.setattr(CommitLoop, "_unknown", lambda self, attempt, cause: StoreError("the store is gone", path=""))
+
+
+@mutant("I5")
+def gives_up_with_an_error_that_says_conflict(patch: Patch) -> None:
+    def conflict(self: Any, attempt: Any, cause: Any) -> Any:
+        return CommitConflictError("no more attempts", winning_version=attempt.actions.version, winning_operation=None)
+
+    patch.setattr(CommitLoop, "_unknown", conflict)
+
+
+@mutant("I6")
+def takes_a_new_txn_id_for_each_attempt(patch: Patch) -> None:
+    yield_to = CommitLoop._yield_to
+
+    def renew(self: Any, winner: Any) -> Any:
+        yield_to(self, winner)
+        self._prepared = dataclasses.replace(self._prepared, txn_id=self._environment.new_uuid())
+
+    patch.setattr(CommitLoop, "_yield_to", renew)
+
+
+@mutant("I1")
+def looks_and_then_writes(patch: Patch) -> None:
+    """A store that tests for the name and then puts: two can pass the test before either writes."""
+    patch.options["wrap"] = lambda store: LookThenPut(store)
+
+
+@mutant("I3")
+def writes_in_two_parts(patch: Patch) -> None:
+    """A store that creates the name first and then the bytes."""
+    patch.options["wrap"] = lambda store: TwoParts(store)
+
+
+# ------------------------------------------------------------------------------------------------------ timestamps
+
+
+@mutant("I8")
+def takes_the_clock_as_it_is(patch: Patch) -> None:
+    patch.setattr(timestamps, "next_timestamp", lambda clock_ms, previous_ms: clock_ms)
+
+
+@mutant("I8")
+def keeps_the_timestamp_of_the_first_attempt(patch: Patch) -> None:
+    build, first = commit.build_attempt, dict[str, Any]()
+
+    def stamped_once(prepared: Any, base: Any, clock_ms: Any) -> Any:
+        floor = first.setdefault(prepared.txn_id, (clock_ms, base.previous_ms))
+        return build(prepared, dataclasses.replace(base, previous_ms=floor[1]), floor[0])
+
+    patch.setattr(commit, "build_attempt", stamped_once)
+
+
+@mutant("I8", table="late", policy="random", fault_rate=0.04)
+def does_not_stamp_the_enablement_pair_again(patch: Patch) -> None:
+    build, enabling, current = commit.build_attempt, timestamps.enabling_configuration, [""]
+    first: dict[str, Any] = {}
+
+    def remember(prepared: Any, base: Any, clock_ms: Any) -> Any:
+        current[0] = prepared.txn_id
+        return build(prepared, base, clock_ms)
+
+    def stale(configuration: Any, version: Any, ict_ms: Any) -> Any:
+        return enabling(configuration, *first.setdefault(current[0], (version, ict_ms)))
+
+    patch.setattr(commit, "build_attempt", remember)
+    patch.setattr(timestamps, "enabling_configuration", stale)
+
+
+@mutant("I8")
+def enables_without_looking_at_the_file_times(patch: Patch) -> None:
+    patch.setattr(LogReader, "file_time_ms", lambda self, version: None)
+
+
+@mutant("I8", table="late", policy="random", fault_rate=0.04)
+def enables_after_a_winner_without_its_file_time(patch: Patch) -> None:
+    def rebase(prepared: Any, base: Any, winner: Any, winner_file_time_ms: Any, table: Any) -> Any:
+        return REAL_REBASE(prepared, base, winner, None if winner_file_time_ms is None else 0, table)
+
+    patch.setattr(commit, "rebase", rebase)
+
+
+@mutant("I8")
+def does_not_put_commit_info_first(patch: Patch) -> None:
+    encode = attempts.encode_commit
+
+    def last(info: Any, actions: Any) -> Any:
+        lines = encode(info, actions).splitlines(keepends=True)
+        return b"".join(lines[1:] + lines[:1])
+
+    patch.setattr(attempts, "encode_commit", last)
+
+
+# ------------------------------------------------------------------------------------------------------- conflicts
+
+
+@mutant("I10")
+def does_not_look_for_files_removed_twice(patch: Patch) -> None:
+    patch.setattr(conflicts, "_check_removed", lambda prepared, winner, table: None)
+
+
+@mutant("I11")
+def overwrites_what_it_has_not_read(patch: Patch) -> None:
+    def check(prepared: Any, winner: Any, *rest: Any) -> Any:
+        reads = dataclasses.replace(prepared.reads, whole_table=False, predicates=())
+        REAL_CHECK_ADDED(dataclasses.replace(prepared, reads=reads), winner, *rest)
+
+    patch.setattr(conflicts, "_check_added", check)
+
+
+@mutant("I8", "I12", "I16", table="toggled", policy="random", fault_rate=0.04)
+def does_not_look_at_the_protocol_of_a_winner(patch: Patch) -> None:
+    patch.setattr(conflicts, "_protocol_after", lambda prepared, base, winner, table: base)
+    patch.setattr(conflicts, "_metadata_after", lambda prepared, base, winner, table: base)
+
+
+@mutant("I11")
+def calls_every_commit_a_blind_append(patch: Patch) -> None:
+    patch.setattr(Prepared, "is_blind_append", property(lambda self: True))
+
+
+@mutant("I12", kinds={**KINDS, "property": 150})
+def overwrites_the_properties_of_a_winner(patch: Patch) -> None:
+    def after(prepared: Any, base: Any, winner: Any, table: Any) -> Any:
+        return base if winner.metadata is None else winner.metadata
+
+    patch.setattr(conflicts, "_metadata_after", after)
+
+
+@mutant("I9", kinds={**KINDS, "application": 100})
+def does_not_look_at_application_ids(patch: Patch) -> None:
+    patch.setattr(conflicts, "_check_transactions", lambda prepared, winner, table: None)
+
+
+@mutant(
+    "I9",
+    "I10",
+    "I11",
+    writers=5,
+    operations=5,
+    policy="random",
+    fault_rate=0.04,
+    kinds={"append": 3, "replace": 1, "overwrite": 1},
+)
+def catches_up_without_looking(patch: Patch) -> None:
+    def catch_up(self: Any) -> Any:
+        listed = self._reader.list_from(self._base.version + 1).commits
+        for winner in self._reader.commits(listed):
+            blind = dataclasses.replace(winner, adds=[], removes=[], transactions=[])
+            self._yield_to(blind)
+
+    patch.setattr(CommitLoop, "_catch_up", catch_up)
+
+
+# -------------------------------------------------------------------------------------- after and beside the commit
+
+
+@mutant("I5")
+def lets_a_failed_hook_fail_the_commit(patch: Patch) -> None:
+    for module in (hooks, transaction):
+        patch.setattr(module, "standing", lambda *_: contextlib.nullcontext())
+
+
+@mutant("I4", kinds={**KINDS, "append rows": 200})
+def removes_its_files_when_the_outcome_is_unknown(patch: Patch) -> None:
+    real = Transaction.commit
+
+    @functools.wraps(real)
+    def tidy(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return real(self, *args, **options)
+        except CommitStateUnknownError:
+            self._row_writer.discard()
+            raise
+
+    patch.setattr(Transaction, "commit", tidy)
+
+
+@mutant("I14")
+def takes_the_checkpoint_hint_for_the_tip(patch: Patch) -> None:
+    real = LogReader.list_latest
+
+    def to_the_hint(self: Any) -> Any:
+        listing = real(self)
+        last = listing.checkpoints[-1].version if listing.checkpoints else None
+        if last is None:
+            return listing
+        return dataclasses.replace(listing, commits=tuple(v for v in listing.commits if v <= last))
+
+    patch.setattr(LogReader, "list_latest", to_the_hint)
+
+
+@mutant("I14", "I16")
+def names_the_checkpoint_after_the_next_version(patch: Patch) -> None:
+    path = checkpoint.checkpoint_path
+    patch.setattr(checkpoint, "checkpoint_path", lambda version: path(version + 1))
+
+
+@mutant("I9", "I14", kinds={**KINDS, "application": 150, "checkpoint": 30}, checkpoints=1.0)
+def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
+    real: Any = CheckpointReader.state
+
+    def forget(self: Any) -> Any:
+        return dataclasses.replace(real(self), transactions={})
+
+    patch.setattr(CheckpointReader, "state", forget)
+    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # which would tell them too
+
+
+@mutant("I14")
+def lists_through_a_cache(patch: Patch) -> None:
+    """What was listed once is listed so again."""
+    patch.options["wrap"] = lambda store: CachedListing(store)
+
+
+class LookThenPut(WrappedStore[LogStore]):
+    """What it saw is one round old: the time between the test and the write."""
+
+    def __init__(self, inner: LogStore) -> None:
+        super().__init__(inner)
+        self._waiting: dict[str, int] = {}
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        taken = self._waiting.get(path, 0)
+        self._waiting[path] = taken + 1
+        if taken >= 2:
+            return PutOutcome.EXISTS
+        self.inner.put(path, data)
+        return PutOutcome.COMMITTED
+
+
+class TwoParts(WrappedStore[LogStore]):
+    """The name is there before the bytes are."""
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        outcome = self.inner.put_if_absent(path, data[: len(data) // 2])
+        if outcome is PutOutcome.COMMITTED:
+            self.inner.put(path, data)
+        return outcome
+
+
+class CachedListing(WrappedStore[LogStore]):
+    """Every third listing is taken from the store."""
+
+    def __init__(self, inner: LogStore) -> None:
+        super().__init__(inner)
+        self._listings: dict[str, list[FileMeta]] = {}
+        self._asked = 0
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        if directory not in self._listings or self._asked % 3 == 0:
+            self._listings[directory] = self.inner.list_from(directory, stat=True)
+        self._asked += 1
+        return [meta for meta in self._listings[directory] if meta.name >= start]

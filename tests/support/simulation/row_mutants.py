@@ -1,0 +1,171 @@
+"""Mutants of the operations that change rows, for the schedules of ``row_simulation``."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from deltalog import table as table_module
+from deltalog.commit import conflicts
+from deltalog.commit import loop as commit_module
+from deltalog.commit.prepared import Prepared
+from deltalog.expressions.bound import complement
+from deltalog.operations import rewrite as rewrite_module
+from deltalog.operations import transaction as transaction_module
+from deltalog.operations import writes
+from deltalog.operations.staged_actions import StagedActions
+from deltalog.operations.transaction import Transaction
+from deltalog.read import data_skipping
+from deltalog.read import scan as scan_module
+from deltalog.table import DeltaTable
+from tests.support.simulation.mutants import Mutant, Patch, adding_to
+from tests.support.simulation.row_simulation import run_row_schedule
+
+# Of modules whose inside is looked into, which mypy need not follow.
+commit: Any = commit_module
+transaction: Any = transaction_module
+rewrite: Any = rewrite_module
+table: Any = table_module
+scan: Any = scan_module
+# The library as it is, for mutants that change only a part of a call.
+REAL_CHECK_ADDED: Any = conflicts._check_added
+REAL_CHECK_REMOVED: Any = conflicts._check_removed
+REAL_REBASE: Any = commit.rebase
+
+
+MUTANTS: list[Mutant] = []
+
+mutant = adding_to(MUTANTS, run_row_schedule)
+
+
+@mutant("R1", features=["write serializable"], kinds={"restore": 2, "append": 3}, writers=3)
+def restores_past_appends_where_the_table_allows_that(patch: Patch) -> None:
+    patch.setattr(StagedActions, "require_serializable", lambda self: None)
+
+
+@mutant("R1")
+def forgets_what_it_looked_for(patch: Patch) -> None:
+    def check(prepared: Any, winner: Any, *rest: Any) -> Any:
+        reads = dataclasses.replace(prepared.reads, predicates=())
+        REAL_CHECK_ADDED(dataclasses.replace(prepared, reads=reads), winner, *rest)
+
+    patch.setattr(conflicts, "_check_added", check)
+
+
+@mutant("R1")
+def judges_new_files_by_the_wrong_end_of_their_bounds(patch: Patch) -> None:
+    real = data_skipping.prune
+    patch.setattr(conflicts, "prune", lambda files, predicate, *rest: real(files, complement(predicate), *rest))
+
+
+@mutant("R1", features=["vectors"])
+def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
+    """As who merges vectors when planning, and lets a file that only lost rows pass."""
+
+    def unmasked(winner: Any) -> Any:
+        masked = {add.path for add in winner.adds if add.deletion_vector is not None}
+        adds, removes = ([a for a in some if a.path not in masked] for some in (winner.adds, winner.removes))
+        return dataclasses.replace(winner, adds=adds, removes=removes)
+
+    patch.setattr(conflicts, "_check_added", lambda ours, won, *rest: REAL_CHECK_ADDED(ours, unmasked(won), *rest))
+    patch.setattr(conflicts, "_check_removed", lambda ours, won, url: REAL_CHECK_REMOVED(ours, unmasked(won), url))
+
+
+@mutant("R1")
+def lets_moved_files_be_removed(patch: Patch) -> None:
+    def check(prepared: Any, winner: Any, table: Any) -> Any:
+        removes = [remove for remove in winner.removes if remove.data_change]
+        REAL_CHECK_REMOVED(prepared, dataclasses.replace(winner, removes=removes), table)
+
+    patch.setattr(conflicts, "_check_removed", check)
+
+
+@mutant("R1")
+def replaces_partitions_without_reading_them(patch: Patch) -> None:
+    real = Transaction.replace_partitions
+
+    @functools.wraps(real)
+    def unread(self: Any) -> Any:
+        try:
+            return real(self)
+        finally:
+            self.staged._predicates.clear()
+
+    patch.setattr(Transaction, "replace_partitions", unread)
+
+
+@mutant("R1")
+def restores_without_reading_the_table(patch: Patch) -> None:
+    patch.setattr(Transaction, "read_whole_table", lambda self: None)
+
+
+@mutant("R1", features=["write serializable"])
+def calls_every_change_of_rows_a_blind_append(patch: Patch) -> None:
+    patch.setattr(Prepared, "is_blind_append", property(lambda self: True))
+    patch.setattr(conflicts, "_is_blind_append", lambda commit: commit.commit_info.body["isBlindAppend"])
+
+
+@mutant("R3", features=["row ids"])
+def gives_out_the_row_ids_of_the_first_attempt(patch: Patch) -> None:
+    def rebase(prepared: Any, base: Any, *rest: Any) -> Any:
+        rebased = REAL_REBASE(prepared, base, *rest)
+        return dataclasses.replace(rebased, row_id_high_water_mark=base.row_id_high_water_mark)
+
+    patch.setattr(commit, "rebase", rebase)
+
+
+@mutant("R3", features=["row ids"])
+def gives_moved_rows_new_ids(patch: Patch) -> None:
+    patch.setattr(rewrite.row_tracking, "kept_columns", lambda configuration, table: ())
+
+
+@mutant("R2", kinds={"append": 3, "add constraint": 2}, writers=3)
+def appends_again_without_looking_at_new_constraints(patch: Patch) -> None:
+    patch.setattr(conflicts, "_constraints", lambda metadata: {})
+
+
+@mutant("R3", features=["row ids later"], kinds={"delete": 2, "alter": 3}, writers=3)
+def moves_rows_past_the_commit_that_turns_row_ids_on(patch: Patch) -> None:
+    patch.setattr(Prepared, "may_move_rows", property(lambda self: False))
+
+
+@mutant("R1", kinds={"append": 1, "restore": 3, "domain": 3})
+def restores_past_a_change_of_domains(patch: Patch) -> None:
+    patch.setattr(StagedActions, "read_all_domains", lambda self: None)
+
+
+@mutant("R4", features=["changes"])
+def tells_moved_rows_as_changes(patch: Patch) -> None:
+    patch.setattr(rewrite, "_tells_changes", lambda transaction: False)
+
+
+@mutant("R5", features=["vectors"])
+def reads_rows_that_vectors_deleted(patch: Patch) -> None:
+    real = scan._rows
+    patch.setattr(scan, "_rows", lambda files: ({**row, "deletion_vector": None} for row in real(files)))
+
+
+@mutant("R6")
+def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
+    real = table.delete
+
+    def delete(transaction: Any, where: Any, user_metadata: Any, txn: Any) -> Any:
+        if not writes.is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
+            return transaction_module.skipped(transaction)
+        return real(transaction, where, user_metadata, txn)
+
+    patch.setattr(table, "delete", delete)
+
+
+@mutant("R6")
+def plans_on_what_it_remembers(patch: Patch) -> None:
+    real = DeltaTable.transaction
+
+    def remembered(self: Any, **options: Any) -> Any:
+        found = real(self, **options)
+        changes = found.metadata_changes
+        changes.base = self._first = getattr(self, "_first", None) or changes.base
+        return found
+
+    patch.setattr(DeltaTable, "transaction", remembered)
