@@ -106,7 +106,7 @@ def stage(
     path = staged_commit_path(file)
     if store.put_if_absent(path, attempt.data) is not PutOutcome.COMMITTED and _found(store, path) != attempt.data:
         raise StoreError(
-            f"{store.url}: {path} was not written, or the store does not tell. Nothing was committed; try again.",
+            f"{store.url}: {path} was not written, or the store did not answer. Nothing was committed; try again.",
             path=path,
         )
     ict_ms = required_ict(attempt.actions.commit_info, version, store.url)

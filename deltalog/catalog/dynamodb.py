@@ -96,8 +96,8 @@ class DynamoDBCoordinator(Coordinator):
         if found is None:
             if not self._items.is_empty() and self._items.get(layout.CATALOG) is None:
                 raise CoordinatorError(
-                    f"The DynamoDB table {self._items.table.name!r} holds something else than a catalog. Nothing was "
-                    "changed: name another table, or create one: deltalog commit-table create NAME --kind catalog.",
+                    f"The DynamoDB table {self._items.table.name!r} does not contain a catalog. Nothing was changed: "
+                    "name another table, or create one: deltalog commit-table create NAME --kind catalog.",
                     path=self._items.table.name,
                 )
             if not create:
@@ -157,8 +157,8 @@ class DynamoDBCoordinator(Coordinator):
 
     def _lost_answer(self) -> OperationTimeoutError:
         return OperationTimeoutError(
-            f"The catalog {self.url} lost an answer, and others have changed the same since: whether the change was "
-            "made is not known. Ask for it.",
+            f"The catalog {self.url} lost a response, and the same record was changed since: whether the change was "
+            "made is unknown. Read the record.",
             path=self._items.table.name,
         )
 
@@ -384,7 +384,7 @@ class DynamoDBCoordinator(Coordinator):
 
     def _moving(self, what: str) -> ConcurrentModificationError:
         return ConcurrentModificationError(
-            f"The catalog {self.url}: {what} changed each time they were read. Try again when fewer write."
+            f"The catalog {self.url}: {what} changed each time they were read. Try again with fewer writers."
         )
 
     # ------------------------------------------------------------------------------------------------ marks
@@ -535,7 +535,7 @@ class DynamoDBCoordinator(Coordinator):
         if found is not None and found["revision"] == record.revision - 1:
             raise CallError(
                 f"Transaction {record.id} was changed {len(found['batches'])} times, and the catalog {self.url} cannot "
-                "keep more. This change was not made. Commit it, and go on in another one."
+                "store more. This change was not made. Commit it, and continue in another one."
             )
         return False
 

@@ -120,8 +120,8 @@ class ItemTable:
             raise
         except UnansweredRequestError as error:
             raise OperationTimeoutError(
-                f"The catalog {self._url} did not answer in time: a change may be there, or come later. Ask for it "
-                f"before it is made again. {error.message}",
+                f"The catalog {self._url} did not answer in time: the change may have taken effect, or may later. "
+                f"Read it back before repeating it. {error.message}",
                 path=self.table.name,
                 service_code=error.service_code,
             ) from error.__cause__
@@ -171,7 +171,7 @@ class ItemTable:
 
     def _throttled(self, kind: type[CoordinatorError]) -> CoordinatorError:
         return kind(
-            f"The catalog {self._url} did only a part of a request, again and again. Check the capacity of the "
+            f"The catalog {self._url} did only a part of a request, repeatedly. Check the capacity of the "
             f"DynamoDB table {self.table.name!r}.",
             path=self.table.name,
         )

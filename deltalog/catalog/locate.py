@@ -88,7 +88,7 @@ def open_managed(address: str, **options: Any) -> ManagedStore:
     Cost: 1 call of the coordinator."""
     url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
     if not (url and mark):
-        raise CallError(f"{address} is no address of a table: write catalog:<catalog>#<name>.")
+        raise CallError(f"{address} is not the address of a table: write catalog:<catalog>#<name>.")
     full = check_table_name(name)
     try:
         coordinator = open_coordinator(url, create=False, **options)

@@ -265,8 +265,8 @@ def check_allowed(record: TransactionRecord, call: Call) -> None:
     if record.status is TransactionStatus.COMMIT_IN_PROGRESS:
         if in_progress is not None:
             raise in_progress(
-                f"Transaction {record.id} is being committed: {call.value} comes too late. Ask describe_transaction "
-                "how it ended.",
+                f"Transaction {record.id} is being committed: {call.value} comes too late. Call describe_transaction "
+                "for its outcome.",
                 transaction_id=record.id,
             )
     elif record.status is TransactionStatus.COMMITTED:

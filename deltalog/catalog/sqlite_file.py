@@ -73,13 +73,13 @@ _MARKS = (
 
 # By what SQLite says, since Python 3.10 has no codes of it.
 _ADVICE = {
-    "locked": "Another process held its lock for too long. Try again, and look for one that hangs.",
-    "is full": "Make room on its disk and try again.",
-    "malformed": "It is damaged: restore a backup, or save what there is with the command .recover of sqlite3.",
+    "locked": "Another process held its lock for too long. Try again, and check for a process that hangs.",
+    "is full": "Free space on its disk and try again.",
+    "malformed": "It is damaged: restore a backup, or save its readable data with the command .recover of sqlite3.",
     "not a database": "Name another file, or one that does not exist yet.",
     "readonly": "Reading a catalog writes locks too: give the file and its directory write permission.",
     "unable to open": "Its directory must exist, and be writable.",
-    "too big": "Nothing of 1 GB or more fits in.",
+    "too big": "A value of 1 GB or more cannot be stored.",
 }
 # When it ends with one of these at COMMIT, nothing was written; after all else it may have been.
 _WITHOUT_EFFECT = ("locked", "is full")
@@ -102,7 +102,7 @@ class SQLiteFile:
         kind = network_file_system(path)
         if kind is not None:
             raise UnsafeStoreError(
-                f"{path} is on a file system of the network ({kind}), where SQLite's locks do not hold and two "
+                f"{path} is on a network file system ({kind}), where SQLite's locks are not reliable and two "
                 "processes could ratify the same version. Keep the catalog on a disk of this machine, or in DynamoDB."
             )
         if not (create or os.path.exists(path)):
@@ -165,8 +165,8 @@ class SQLiteFile:
             advice = next((advice for said, advice in _ADVICE.items() if said in reason), "Check its disk.")
             if committing and not any(said in reason for said in _WITHOUT_EFFECT):
                 raise OperationTimeoutError(
-                    f"The catalog in {self.path} failed at the end of a change ({reason}), which may be there or not: "
-                    f"ask for it. {advice}",
+                    f"The catalog in {self.path} failed at the end of a change ({reason}), which may or may not have "
+                    f"taken effect: read it back. {advice}",
                     path=self.path,
                 ) from error
             raise CoordinatorError(
@@ -257,11 +257,11 @@ class SQLiteFile:
             if version > SCHEMA_VERSION:
                 raise self._refusal(
                     f"was made by a newer deltalog (its schema is {version}, this one knows up to {SCHEMA_VERSION}): "
-                    "upgrade deltalog. It was left as it is."
+                    "upgrade deltalog. It was not changed."
                 )
             return False
         if application or version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise self._refusal("is a database of something else. It was left as it is: name another file.")
+            raise self._refusal("is a database of another application. It was not changed: name another file.")
         return True
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
@@ -315,7 +315,7 @@ def file_path(path: str | os.PathLike[str]) -> str:
     """The absolute path of a file. Raises CallError for what can be none, as a directory or ':memory:'."""
     text = os.fspath(path)
     if not text or text.startswith(":") or text.endswith(os.sep) or "\0" in text or os.path.isdir(text):
-        raise CallError(f"{text!r} is no file to keep a catalog in: give the path of one, as /data/catalog.db.")
+        raise CallError(f"{text!r} is not a file for a catalog: give the path of one, as /data/catalog.db.")
     return os.path.abspath(text)
 
 

@@ -91,7 +91,7 @@ class ManagedStore(WrappedStore[LogStore]):
         head = self.coordinator.head(self.table_id)
         if head is None:
             raise ResourceNotReadyError(
-                f"{self.url} is no longer managed by the catalog {self.catalog}: it was dropped. Open it anew."
+                f"{self.url} is no longer managed by the catalog {self.catalog}: it was dropped. Open it again."
             )
         if head.version < before:
             raise behind_log(
@@ -111,7 +111,7 @@ class ManagedStore(WrappedStore[LogStore]):
             try:
                 return self.inner.get(staged, length)
             except ObjectNotFoundError:
-                log.debug("%s: %s was published meanwhile", self.url, path)
+                log.debug("%s: %s was published concurrently", self.url, path)
         return self.inner.get(path, length)
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
@@ -158,7 +158,7 @@ class ManagedStore(WrappedStore[LogStore]):
             return
         warnings.warn(
             f"{self.url}: _delta_log has version {last}, and the catalog {self.catalog} knows versions up to "
-            f"{self._known.version}, which is what is read. If the catalog was restored from a backup, commits are "
+            f"{self._known.version}, and these are read. If the catalog was restored from a backup, commits are "
             "missing here: deltalog tables resync --dry-run shows which.",
             CatalogBehindLogWarning,
             stacklevel=2,

@@ -27,7 +27,7 @@ from deltalog.protocol.retention import DAY_MS, log_cutoff_ms, midnight_ms
 from deltalog.protocol.timestamps import describe, monotonised, resolve, timeline
 from deltalog.storage.base import FileMeta
 
-_NOT_OURS = "not one of the files that clean-up is about"
+_NOT_OURS = "not a file that clean-up deletes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
         if version < protected:
             return Decision(
                 None,
-                f"Versions before {protected} may only go together (checkpointProtection), and only those before "
-                f"{version} have expired.",
+                f"Versions before {protected} may only be deleted together (checkpointProtection), and only those "
+                f"before {version} have expired.",
             )
         return Decision(
             version,
@@ -187,8 +187,8 @@ def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
         )
     return Decision(
         None,
-        f"Version {newest.version} is the last one at the cut-off, and no checkpoint at or before it can stand for the "
-        "commits before.",
+        f"Version {newest.version} is the last one at the cut-off, and no checkpoint at or before it can replace the "
+        "earlier commits.",
     )
 
 
@@ -249,7 +249,7 @@ def fates_of(names: Iterable[str], first_version: int | None) -> list[CleanupDec
             reason = f"{parsed.kind.value} of version {parsed.version}, before {first_version}"
             going.append((parsed.version, rank, name, reason))
         elif parsed.kind is LogFileKind.COMPACTION and parsed.version <= first_version:
-            reason = f"begins with version {parsed.version}, whose checkpoint stands for it"
+            reason = f"begins with version {parsed.version}, whose checkpoint replaces it"
             going.append((parsed.version, _ORDER[parsed.kind], name, reason))
         else:
             staying.append(CleanupDecision(log_path(name), False, f"version {parsed.version} stays"))
@@ -289,12 +289,12 @@ def _fates_of_sidecars(
 def _fate_of_sidecar(meta: FileMeta, named: Collection[str], young_ms: int) -> CleanupDecision:
     path = _sidecar(meta)
     if path in named:
-        return CleanupDecision(path, False, "a checkpoint that stays names it")
+        return CleanupDecision(path, False, "a remaining checkpoint names it")
     if not meta.name.endswith(".parquet"):
         return CleanupDecision(path, False, _NOT_OURS)
     if meta.modification_time_ms is None or meta.modification_time_ms >= young_ms:
-        return CleanupDecision(path, False, "younger than a day: it may be of a checkpoint in the making")
-    return CleanupDecision(path, True, "no checkpoint that stays names it")
+        return CleanupDecision(path, False, "younger than a day: it may belong to a checkpoint that is being written")
+    return CleanupDecision(path, True, "no remaining checkpoint names it")
 
 
 def _sidecar(meta: FileMeta) -> str:

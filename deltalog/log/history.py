@@ -379,7 +379,7 @@ class TimestampExplanation:
 
     def _enablement_text(self) -> str:
         if not self.enabled:
-            return "off: every commit is judged by its file modification time"
+            return "off: every commit is resolved by its file modification time"
         if self.enablement is None:
             return "on since version 0"
         return f"on since version {self.enablement.version}, {describe(self.enablement.timestamp_ms)}"

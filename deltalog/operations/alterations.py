@@ -62,12 +62,12 @@ def add_columns(transaction: Transaction, columns: NewColumns, user_metadata: Us
 def _check_addable(column: StructField) -> None:
     if not column.nullable:
         raise SchemaMismatchError(
-            f"Column {column.name} is NOT NULL, and rows that the table has would have nulls in it. Add it nullable."
+            f"Column {column.name} is NOT NULL, and existing rows would have nulls in it. Add it nullable."
         )
     for key, what in _NEEDS_VALUES.items():
         if key in column.metadata:
             raise SchemaMismatchError(
-                f"Column {column.name} cannot be added with {what} ({key}): rows that the table has would not fit it."
+                f"Column {column.name} cannot be added with {what} ({key}): existing rows would violate it."
             )
 
 
@@ -128,7 +128,7 @@ def set_column(
     changed = column
     if nullable is False and column.nullable:
         raise SchemaMismatchError(
-            f"Column {path_text(where)} cannot become NOT NULL: rows that the table has may have nulls in it. "
+            f"Column {path_text(where)} cannot become NOT NULL: existing rows may have nulls in it. "
             "Add a constraint instead."
         )
     if nullable:
@@ -157,7 +157,7 @@ def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: D
         )
     _check_independent(metadata, path, "given another type")
     if GENERATION_KEY in column.metadata:
-        raise SchemaMismatchError(f"Column {path_text(path)} is generated, so that its type is its expression's.")
+        raise SchemaMismatchError(f"Column {path_text(path)} is generated, so its type is that of its expression.")
     after = StructType((replace(column, data_type=wider),))
     return widening.recorded(StructType((column,)), after).fields[0]
 
@@ -183,7 +183,7 @@ def _described(path: Sequence[str], column: StructField) -> dict[str, Any]:
 def _check_mapped(metadata: Metadata, what: str) -> None:
     if column_mapping.mode_of(metadata.configuration) == "none":
         raise CallError(
-            f"{what} a column needs column mapping, so that data files can stay as they are. Turn it on first, with "
+            f"{what} a column needs column mapping, so that data files need not be rewritten. Turn it on first, with "
             f"set_properties({{'{column_mapping.MODE_KEY}': 'name'}}); clients that lack it are locked out then."
         )
 

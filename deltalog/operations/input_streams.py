@@ -40,7 +40,7 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
         except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
             raise CallError(
                 f"Data of type {type(data).__name__} cannot be read as an Arrow stream: {error}. If it was read "
-                "before, make a new one for each call."
+                "before, create a new one for each call."
             ) from error
     raise CallError(
         f"Data of type {type(data).__name__} has no __arrow_c_stream__. Pass a pyarrow Table or RecordBatchReader, "
@@ -95,6 +95,6 @@ def _was_read(data: object) -> bool:
 def _read_before(data: object) -> CallError:
     return CallError(
         f"This {type(data).__name__} was read before and can be read only once, so its rows would be missing. Nothing "
-        "was committed. Pass a table, a data frame or a list; or make a new one for each call (in retrying(): inside "
-        "of the function that is repeated)."
+        "was committed. Pass a table, a data frame or a list; or create a new one for each call (in retrying(): inside "
+        "the function that is repeated)."
     )

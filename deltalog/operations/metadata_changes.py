@@ -165,7 +165,7 @@ class MetadataChanges:
         if without:
             raise InvalidPropertyError(
                 f"{base.url}: {ENABLE_ROW_TRACKING.key} cannot be turned on: {without} files have no row ids, and "
-                "giving them some (a backfill) is not done here. Turn it on when a table is created.",
+                "adding them (a backfill) is not supported. Turn it on when a table is created.",
                 key=ENABLE_ROW_TRACKING.key,
             )
         self._depends_on_files = True

@@ -71,7 +71,7 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
     if removal is None:
-        why = _STAYS.get(name, "the rows would have to be written anew. Copy them into a new table")
+        why = _STAYS.get(name, "the rows would have to be rewritten. Copy them into a new table")
         raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
     with begin() as transaction:
         if name not in features.writer_features(transaction.protocol):
@@ -146,8 +146,8 @@ def _traces(snapshot: Snapshot, removal: Removal) -> str | None:
         return None
     return (
         f"version {version}, which the log still has, uses it, and clients without the feature would misread it. "
-        "It is not used any more. Write a checkpoint (checkpoint()), wait until the log is cleaned up beyond that "
-        "version (delta.logRetentionDuration), and call drop_feature again."
+        "The feature is no longer used. Write a checkpoint (checkpoint()), wait until the log is cleaned up beyond "
+        "that version (delta.logRetentionDuration), and call drop_feature again."
     )
 
 
@@ -205,7 +205,7 @@ def _vectors(snapshot: Snapshot) -> str | None:
     with_vector = files.num_rows - files["deletion_vector"].null_count
     if not with_vector:
         return None
-    return f"{with_vector} files have deletion vectors; write them anew first (in Spark REORG TABLE … APPLY (PURGE))."
+    return f"{with_vector} files have deletion vectors; rewrite them first (in Spark REORG TABLE … APPLY (PURGE))."
 
 
 def _mapping(snapshot: Snapshot) -> str | None:

@@ -148,9 +148,9 @@ def _names(add: AddFile) -> list[str]:
 
 def _files_are_gone(target: Snapshot, missing: Sequence[str]) -> InvalidDataFileError:
     return InvalidDataFileError(
-        f"{target.url}: version {target.version} cannot be restored: {len(missing)} of its files are gone "
-        f"(the first: {missing[0]}), as after a vacuum. Nothing was committed. Restore a later version, or pass "
-        "ignore_missing_files=True to do without their rows.",
+        f"{target.url}: version {target.version} cannot be restored: {len(missing)} of its files no longer "
+        f"exist (the first: {missing[0]}), as after a vacuum. Nothing was committed. Restore a later version, or pass "
+        "ignore_missing_files=True to restore it without their rows.",
         path=missing[0],
     )
 

@@ -195,7 +195,7 @@ def matching(
             yield from table.to_batches()
     if wrong:
         raise SchemaMismatchError(
-            f"{transaction.reader.store.url}: {wrong} of the new rows lie outside of what is replaced, "
+            f"{transaction.reader.store.url}: {wrong} of the new rows lie outside of the replaced rows, "
             f"{shown(where)}: for example {example}. Nothing was committed; "
             "filter the rows, or replace more."
         )

@@ -237,8 +237,8 @@ class _Source:
             return make()
         except CallError as error:
             raise UnsupportedFeatureError(
-                f"{table}: {self.name} cannot be honoured, so no rows can be written. {error} Write the table with a "
-                "client that knows the expression; reading is not affected.",
+                f"{table}: {self.name} is not supported, so no rows can be written. {error} Write the table with a "
+                "client that supports the expression; reading is not affected.",
                 features=(self.feature,),
             ) from None
 

@@ -320,7 +320,7 @@ class Transaction:
         if outside.num_rows:
             example = dict(outside["partition_values"][0].as_py())
             raise SchemaMismatchError(
-                f"{snapshot.url}: {outside.num_rows} of the new files lie outside of what is replaced, "
+                f"{snapshot.url}: {outside.num_rows} of the new files lie outside of the replaced rows, "
                 f"{shown(predicate)}: for example in the partition {example}. Filter the rows, or replace more."
             )
         return self.remove_files(self.find_files(predicate))

@@ -115,7 +115,7 @@ def commit(
             raise
         _discard(targets)
     raise TransactionContentionError(
-        f"Transaction {record.id}: other writers were faster {retry.max_attempts} times in a row. Nothing was "
+        f"Transaction {record.id}: other writers won {retry.max_attempts} times in a row. Nothing was "
         "committed; commit it again, or use fewer writers."
     )
 
@@ -187,8 +187,8 @@ def _is_ratified(
     assert in_doubt is not None
     raise OperationTimeoutError(
         f"Transaction {record.id}: the catalog {coordinator.url} stopped answering while it was being committed; "
-        "whether it landed is not known. Ask describe_transaction, or commit it again: either tells how it ended. "
-        f"If nothing landed, that is as aborted {COMMIT_LEASE_MS / 1000:g} s after it began.",
+        "whether it landed is unknown. Call describe_transaction, or commit it again: both return the outcome. If "
+        f"nothing landed, that is as aborted {COMMIT_LEASE_MS / 1000:g} s after it began.",
         path=coordinator.url,
     ) from in_doubt
 
@@ -204,7 +204,7 @@ def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
     if found.status is TransactionStatus.COMMITTED and found.revision == record.revision + 1:
         return True
     raise TransactionContentionError(
-        f"Transaction {record.id}: another call has gone on with it since this commit began. This one committed "
+        f"Transaction {record.id}: another call has changed it since this commit began. This one committed "
         "nothing; commit it again, which tells how it ended."
     )
 

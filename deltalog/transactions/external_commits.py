@@ -88,7 +88,7 @@ def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
         return False
     raise CommitConflictError(
         f"{record.name}: version {version} is that of another commit; the latest is {head.version}. Unless it has "
-        "your txnId, put your changes on top of it, and propose that.",
+        "your txnId, rebase your changes on it, and propose that.",
         winning_version=version,
         winning_operation=None,
     )

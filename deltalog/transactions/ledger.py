@@ -119,7 +119,8 @@ class Ledger:
             if self.coordinator.put_parts(changed, kept, compared):
                 return changed
         raise ConcurrentModificationError(
-            f"Transaction {transaction_id} is changed by others all the time; {call.value} was not done. Repeat it."
+            f"Transaction {transaction_id} was changed by other calls at every attempt; {call.value} was not done. "
+            "Repeat it."
         )
 
     # ------------------------------------------------------------------------------------------- listings

@@ -115,8 +115,8 @@ class ManagedTables:
             owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
             if owner != self.coordinator.catalog_id:
                 raise ResourceNotReadyError(
-                    f"{table.url} is managed by another catalog ({owner or 'not one of deltalog'}). Let that give it "
-                    "up first."
+                    f"{table.url} is managed by another catalog ({owner or 'not one of deltalog'}). Drop it from that "
+                    "catalog first."
                 )
             return
         last_ms = snapshot.in_commit_timestamp_ms
@@ -155,8 +155,8 @@ class ManagedTables:
                 reader = LogReader(self.store(record))
                 return DeltaTable(self._kept(record, reader, Snapshot(UnreadSnapshot(reader, version))))
         raise ConcurrentModificationError(
-            f"{table.url} was committed to each time it was to be registered in {self.coordinator.url}. It is not "
-            "there: register it again."
+            f"{table.url} received a commit at each attempt to register it in {self.coordinator.url}. It is not "
+            "registered: register it again."
         )
 
     def drop(self, name: str) -> None:
@@ -173,8 +173,8 @@ class ManagedTables:
                 break
         else:
             raise ConcurrentModificationError(
-                f"{record.name} was committed to each time it was to be dropped from {self.coordinator.url}. It is "
-                "still there: stop its writers, and drop it again."
+                f"{record.name} received a commit at each attempt to drop it from {self.coordinator.url}. It is "
+                "still registered: stop its writers, and drop it again."
             )
         with self._lock:
             self._handles.pop(record.table_id, None)

@@ -298,7 +298,7 @@ class TransactionManager:
         except CommitConflictError as conflict:
             self._abort(in_progress, f"conflict: {conflict.message}")
             raise TransactionCanceledError(
-                f"Transaction {transaction_id} is aborted, because another writer was first: {conflict.message}",
+                f"Transaction {transaction_id} is aborted, because another writer won: {conflict.message}",
                 transaction_id=transaction_id,
                 conflicts=[conflict],
             ) from conflict

@@ -247,8 +247,8 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
         tables.coordinator.check_time(log.record.url, ict_ms)
     except (CorruptTableError, InvalidActionError) as error:
         raise CorruptTableError(
-            f"{where} is not a commit that this catalog can have ratified: {error.message} Find out who wrote it, and "
-            "move it out of the log if it is not to be kept."
+            f"{where} is not a commit that this catalog can have ratified: {error.message} Determine which process "
+            "wrote it, and move it out of the log if it must not be kept."
         ) from None
     info = actions.commit_info
     part, parts = place_in_transaction(info)

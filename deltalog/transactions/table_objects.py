@@ -86,9 +86,11 @@ def path_below(table: TableRecord, uri: object) -> str:
     below = path.removeprefix(root)
     names = below.split("/")
     if not path.startswith(root) or not is_plain(below) or is_hidden(below):
-        raise CallError(f"{uri!r} is no data file of {table.name}, whose root is {table.url}.")
+        raise CallError(f"{uri!r} is not a data file of {table.name}, whose root is {table.url}.")
     if is_local and any(_byte_count(name) > _MAX_NAME_BYTES for name in names):
-        raise CallError(f"{uri!r} is no data file of {table.name}: a name in it has more than {_MAX_NAME_BYTES} bytes.")
+        raise CallError(
+            f"{uri!r} is not a data file of {table.name}: a name in it has more than {_MAX_NAME_BYTES} bytes."
+        )
     return below
 
 
@@ -207,7 +209,9 @@ def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[
     """The NOT NULL columns of a table, under their names in files."""
     mode = column_mapping.mode_of(metadata.configuration)
     if mode == "id":
-        raise ResourceNotReadyError(f"{where}: tables whose columns are mapped by id take no files of others.")
+        raise ResourceNotReadyError(
+            f"{where}: tables whose columns are mapped by id do not accept files of other writers."
+        )
     schema = metadata.schema
     known = {column.name.lower(): column for column in column_mapping.physical_schema(schema, mode)}
     partitioned = {
@@ -239,7 +243,7 @@ def _stage_removes(
 ) -> None:
     for path, each in deleted.items():
         if path not in live:
-            raise CallError(f"{each.uri} is no file of {record.name}, or is one no longer.")
+            raise CallError(f"{each.uri} is not a file of {record.name}, or is one no longer.")
     assert transaction.snapshot is not None
     chosen = transaction.snapshot.files().take(pa.array([live[path] for path in deleted], pa.int64()))
     tags = chosen["tags"].to_pylist()

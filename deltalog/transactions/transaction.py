@@ -134,7 +134,7 @@ class ManagedTransaction:
             targets = [target for _, target in self._opened.values()]
         if gone := elsewhere - self._opened.keys():
             raise ResourceNotReadyError(
-                f"Transaction {self.id} has to do with tables that were dropped from the catalog since, which had the "
+                f"Transaction {self.id} uses tables that were dropped from the catalog since, with the "
                 f"ids {', '.join(sorted(gone))}. Cancel it."
             )
         return [target for target in targets if target.branch.judged()]
@@ -163,7 +163,8 @@ class ManagedTransaction:
         pin = self._pins(record).get(table.table_id)
         if pin is None:
             raise EntityNotFoundError(
-                f"{table.name} came to the catalog after the instant that transaction {self.id} reads. Start another."
+                f"{table.name} was added to the catalog after the instant that transaction {self.id} reads. Start "
+                "another one."
             )
         latest = self._tables.handle(table).latest  # read once: other threads may advance the handle
         snapshot = latest if latest.version == pin else self._tables.table(table).snapshot(version=pin)
@@ -205,8 +206,8 @@ class ManagedTransaction:
                 if found not in (None, encoded):
                     self._opened.pop(table_id, None)
                     raise ConcurrentModificationError(
-                        f"Transaction {self.id}: another process has changed the table in it meanwhile. Open the "
-                        "table in it anew, and repeat the operation."
+                        f"Transaction {self.id}: another process has changed the table in it concurrently. Open "
+                        "the table in it again, and repeat the operation."
                     )
             return {key: encoded}
 
@@ -230,7 +231,7 @@ class ManagedTransaction:
                 in_doubt = error
         raise OperationTimeoutError(
             f"Transaction {self.id}: the catalog {self._ledger.coordinator.url} stopped answering; whether the change "
-            "is kept is not known.",
+            "was stored is unknown.",
             path=self._ledger.coordinator.url,
         ) from in_doubt
 

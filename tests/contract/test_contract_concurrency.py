@@ -328,7 +328,7 @@ def test_a_description_of_staged_files_survives_the_journey(table: DeltaTable) -
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": [{}], "table": {}}', "null"])
 def test_what_is_no_description_is_refused(text: str) -> None:
-    with pytest.raises(CallError, match="no description"):
+    with pytest.raises(CallError, match="not a description"):
         StagedFiles.from_json(text)
 
 
@@ -338,7 +338,7 @@ def test_what_is_no_description_is_refused(text: str) -> None:
 )
 def test_a_description_with_a_wrong_field_is_refused(table: DeltaTable, field: str, value: Any) -> None:
     body = json.loads(table.stage(rows(1)).to_json())
-    with pytest.raises(CallError, match="no description"):
+    with pytest.raises(CallError, match="not a description"):
         StagedFiles.from_json(json.dumps({**body, field: value}))
 
 

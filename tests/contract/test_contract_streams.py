@@ -414,7 +414,7 @@ def test_a_full_disk_is_a_store_error_and_leaves_nothing(
         assert isinstance(raised.value.__cause__, OSError)
         assert not getattr(raised.value, "cleanup_errors", ())
         assert [path for path in tree(tmp_path / "t") if path not in before] in ([], ["_blobs/"])
-    assert "may be there still" not in caplog.text
+    assert "may still exist" not in caplog.text
     assert Dataset(table).write(b"x").version == 1
 
 
@@ -425,7 +425,7 @@ def test_a_blob_given_up_on_a_full_disk_is_gone(tmp_path: Path, caplog: pytest.L
         writer = Dataset(table).stream_write()
         writer.write(b"x" * 3000)  # held
         writer.abort()
-    assert writer.cleanup_errors == () and "may be there still" not in caplog.text
+    assert writer.cleanup_errors == () and "may still exist" not in caplog.text
     assert not any(path.startswith("_blobs/") and path != "_blobs/" for path in tree(tmp_path / "t"))
 
 
@@ -436,7 +436,7 @@ def test_an_error_of_the_callers_own_source_is_his_and_no_failed_clean_up(
     with pytest.raises(ConnectionResetError, match="the source") as raised, Dataset(table).stream_write() as writer:
         writer.write(b"x")
         raise ConnectionResetError("the source is gone")
-    assert not getattr(raised.value, "cleanup_errors", ()) and "may be there still" not in caplog.text
+    assert not getattr(raised.value, "cleanup_errors", ()) and "may still exist" not in caplog.text
     assert not any(path.startswith("_blobs/") and path != "_blobs/" for path in tree(tmp_path / "t"))
 
 

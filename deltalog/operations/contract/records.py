@@ -70,7 +70,7 @@ def _check_record(record: Any, names: Iterable[str]) -> None:
     unknown = record.keys() - names
     if unknown:
         raise SchemaMismatchError(
-            f"A record has {sorted(map(str, unknown))[0]!r}, which is no column of the table. Its columns are "
+            f"A record has {sorted(map(str, unknown))[0]!r}, which is not a column of the table. Its columns are "
             f"{', '.join(names)}."
         )
 

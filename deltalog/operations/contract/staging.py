@@ -153,7 +153,7 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
         raise CallError(f"The metadata of a write cannot be written as JSON: {error}.") from None
     if kept != asked:
         raise CallError(
-            "The metadata of a write would not be read back as it is. It may hold dict with text as keys, list, str, "
+            "The metadata of a write would change when it is read back. It may hold dict with text as keys, list, str, "
             "int, finite float, bool and None, at every depth."
         )
     return kept
@@ -208,7 +208,7 @@ class StagedFiles:
             files = tuple(AddFile.from_json(file) for file in body["files"])
             return cls(files, table=Metadata.from_json(body["table"]), **msgspec.structs.asdict(plain))
         except (ValueError, TypeError, KeyError, DeltaLogError) as error:
-            raise CallError(f"This is no description of staged files: {error}.") from None
+            raise CallError(f"This is not a description of staged files: {error}.") from None
 
 
 class _PlainFields(msgspec.Struct):

@@ -178,7 +178,7 @@ class StreamWriter:
 
     def _add_row(self, transaction: Transaction) -> dict[str, str]:
         if not holds_blobs(transaction.metadata):
-            raise BlobTableRequiredError(f"{self._target.store.url} is no table of blobs any more.")
+            raise BlobTableRequiredError(f"{self._target.store.url} is no longer a table of blobs.")
         row = pa.table({name: [value] for name, value in {"sha256": None, **self._blob()}.items()})
         transaction.write(row.select(BLOB_SCHEMA.names).to_batches(), checksum=self._options.checksum)
         transaction.staged.keep_for_caller([encode_path(self.path)])
@@ -211,7 +211,7 @@ class StreamWriter:
         keep_cleanup_errors(cause, failures)
         self.cleanup_errors = getattr(cause, "cleanup_errors", ())
         for each in self.cleanup_errors:
-            log.warning("%s: %s was given up and may be there still: %s", self._target.store.url, self.path, each)
+            log.warning("%s: %s was abandoned and may still exist: %s", self._target.store.url, self.path, each)
         return cause
 
 

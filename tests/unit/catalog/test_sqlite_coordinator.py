@@ -194,12 +194,12 @@ def test_connections_are_as_many_as_threads_at_once(catalog: SQLiteCoordinator) 
 
 @pytest.mark.parametrize("path", ["", ":memory:", "there/", "a\0b"])
 def test_what_is_no_file_is_refused(path: str) -> None:
-    with pytest.raises(CallError, match="no file to keep a catalog in"):
+    with pytest.raises(CallError, match="not a file for a catalog"):
         SQLiteCoordinator(path)
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CallError, match="no file to keep a catalog in"):
+    with pytest.raises(CallError, match="not a file for a catalog"):
         SQLiteCoordinator(tmp_path)
 
 
@@ -228,7 +228,7 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     change(path, "CREATE TABLE tables (x)", "INSERT INTO tables VALUES (1)")
     before = path.read_bytes()
-    with pytest.raises(CoordinatorError, match="database of something else"):
+    with pytest.raises(CoordinatorError, match="database of another application"):
         SQLiteCoordinator(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["other.db"]
@@ -238,7 +238,7 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 def test_an_empty_database_with_marks_of_its_own_is_something_else(tmp_path: Path, pragma: str) -> None:
     path = tmp_path / "other.db"
     change(path, f"PRAGMA {pragma}")
-    with pytest.raises(CoordinatorError, match="database of something else"):
+    with pytest.raises(CoordinatorError, match="database of another application"):
         SQLiteCoordinator(path)
 
 
@@ -316,7 +316,7 @@ def test_a_full_disk_changes_nothing(catalog: SQLiteCoordinator) -> None:
     with catalog._file.connection() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + 5}")
-    with pytest.raises(CoordinatorError, match="Make room") as error:
+    with pytest.raises(CoordinatorError, match="Free space") as error:
         catalog.put_parts(touched(before, 2000), {"a": b"x" * 1_000_000})
     assert not isinstance(error.value, OperationTimeoutError)
     assert catalog.transaction("t") == before
@@ -331,7 +331,7 @@ def test_a_write_that_fails_at_the_end_of_a_change_is_not_called_done_nor_undone
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(f"{catalog.path}-wal"), limits[1]))
-        with pytest.raises(OperationTimeoutError, match="may be there or not"):
+        with pytest.raises(OperationTimeoutError, match="may or may not have taken effect"):
             catalog.ratify(Proposal({"id-1": tuple(commit(version) for version in range(1, 30))}))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -217,7 +217,7 @@ def test_an_object_is_found_by_any_name_of_its_place(tmp_path, scheme):
     store.put("day=1/x.parquet", b"rows")
     manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(f"{url}/day=1/x.parquet")])
     for outside in (f"{url}/../x.parquet", f"{url}-2/x.parquet", f"{url}/_blobs/x"):
-        with pytest.raises(CallError, match="no data file"):
+        with pytest.raises(CallError, match="not a data file"):
             manager.delete_objects_on_cancel(transaction.id, A, [VirtualObject(outside)])
     transaction.cancel()
     assert store.head("day=1/x.parquet") is None

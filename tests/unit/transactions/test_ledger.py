@@ -77,7 +77,7 @@ def test_a_change_that_others_are_always_faster_with_ends() -> None:
             return False
 
     ledger = ledger_of(Always())
-    with pytest.raises(ConcurrentModificationError, match="all the time"):
+    with pytest.raises(ConcurrentModificationError, match="at every attempt"):
         ledger.change(start(ledger).id, Call.WRITE)
 
 

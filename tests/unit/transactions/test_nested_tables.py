@@ -107,7 +107,7 @@ def test_an_object_is_a_parquet_file_that_is_not_hidden(manager, places, path):
     if path in OBJECTS:
         manager.delete_objects_on_cancel(transaction.id, T, named)
     else:
-        with pytest.raises(CallError, match=r"Parquet|no data file"):
+        with pytest.raises(CallError, match=r"Parquet|not a data file"):
             manager.delete_objects_on_cancel(transaction.id, T, named)
     transaction.cancel()
 

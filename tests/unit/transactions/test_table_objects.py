@@ -103,12 +103,12 @@ REFUSED: dict[str, Refused] = {
     "another size": (lambda root: [add(root, "x.parquet", 1, size_bytes=1)], CallError, "not the object"),
     "another etag": (lambda root: [add(root, "x.parquet", 1, etag="0" * 32)], CallError, "not the object"),
     "absent": (lambda root: [AddObject(f"{root}/x.parquet", "e", 1, VALUES)], InvalidDataFileError, "no file"),
-    "outside": (lambda root: [AddObject(f"{root}/../x.parquet", "e", 1, VALUES)], CallError, "no data file"),
-    "in the log": (lambda root: [AddObject(f"{root}/_delta_log/x", "e", 1, VALUES)], CallError, "no data file"),
-    "elsewhere": (lambda root: [AddObject("s3://b/x.parquet", "e", 1, VALUES)], CallError, "no data file"),
+    "outside": (lambda root: [AddObject(f"{root}/../x.parquet", "e", 1, VALUES)], CallError, "not a data file"),
+    "in the log": (lambda root: [AddObject(f"{root}/_delta_log/x", "e", 1, VALUES)], CallError, "not a data file"),
+    "elsewhere": (lambda root: [AddObject("s3://b/x.parquet", "e", 1, VALUES)], CallError, "not a data file"),
     "too few values": (lambda root: [add(root, "x.parquet", 1, values=VALUES[:1])], CallError, "2 columns"),
     "no date": (lambda root: [add(root, "x.parquet", 1, values=("x", VALUES[1]))], CallError, "not a date"),
-    "a file that is none of it": (lambda root: [DeleteObject(f"{root}/x.parquet")], CallError, "no file of"),
+    "a file that is none of it": (lambda root: [DeleteObject(f"{root}/x.parquet")], CallError, "not a file of"),
 }
 
 
@@ -322,7 +322,7 @@ def test_bytes_that_a_table_of_blobs_holds_are_no_objects(tmp_path: Path, manage
     with Dataset(manager.register_table("sales.b", str(tmp_path / "b"))).stream_write() as writer:
         writer.write(b"an invoice")
         writer.commit()
-    with pytest.raises(CallError, match="no data file"):
+    with pytest.raises(CallError, match="not a data file"):
         cancelled(manager, "sales.b", tmp_path / "b" / writer.path)
     assert (tmp_path / "b" / writer.path).read_bytes() == b"an invoice"
 
@@ -332,7 +332,7 @@ def test_directories_of_the_table_itself_hold_no_objects(
     directory: str, manager: TransactionManager, root: Path
 ) -> None:
     (root / directory).mkdir(exist_ok=True)
-    with pytest.raises(CallError, match="no data file"):
+    with pytest.raises(CallError, match="not a data file"):
         cancelled(manager, NAME, root / directory / "x.parquet")
 
 

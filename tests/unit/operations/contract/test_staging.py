@@ -81,7 +81,7 @@ def test_staged_files_pass_to_other_processes_as_json_and_by_pickle(table: Delta
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"files": 5}', '{"row_count": -1}'])
 def test_what_describes_no_staged_files(text: str) -> None:
-    with pytest.raises(CallError, match="no description"):
+    with pytest.raises(CallError, match="not a description"):
         StagedFiles.from_json(text)
 
 
