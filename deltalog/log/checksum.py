@@ -1,7 +1,8 @@
-"""The ``.crc`` of a version: a summary that saves reading the log, and must agree with it. Pure.
+"""The checksum (``.crc``) of a version: its protocol, metadata and totals, so that a reader need not replay the log.
+Pure.
 
-Spec: PROTOCOL.md#version-checksum-file. A checksum is used only when it names the same transaction or the
-same in-commit timestamp as the commit file of its version, so a stale or foreign one changes nothing.
+Spec: PROTOCOL.md#version-checksum-file. A checksum is used only when its txnId or in-commit timestamp is that of the
+commit file of its version, so a stale one, or one of another table, has no effect.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import SET_TRANSACTION_RETENTION_MS
 
-# With more of them, as PROTOCOL.md leaves to the writer, they are left out, and readers ask the log.
+# Larger lists are left out, which PROTOCOL.md allows: readers take them from the log.
 MAX_TRANSACTIONS = 10_000
 MAX_DOMAINS = 10_000
 __all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "encode_checksum"]
@@ -29,7 +30,11 @@ __all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "enc
 
 @dataclass(frozen=True, slots=True)
 class VersionChecksum:
-    """A parsed ``.crc``. ``transactions`` and ``domains`` are None when it leaves them out."""
+    """A parsed ``.crc``.
+
+    ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify its commit. ``transactions`` and
+    ``domains`` are None where the file omits them. Spec: PROTOCOL.md#version-checksum-file-schema.
+    """
 
     totals: Totals
     protocol: Protocol
@@ -40,7 +45,7 @@ class VersionChecksum:
     domains: list[DomainMetadata] | None
 
     def matches(self, info: CommitInfo | None) -> bool:
-        """Whether this was written for the commit that has ``info``."""
+        """Whether this is the checksum of the commit with the commitInfo ``info``."""
         if info is None:
             return False
         if self.txn_id is not None and info.txn_id is not None:
@@ -49,7 +54,7 @@ class VersionChecksum:
         return ict is not None and ict == self.in_commit_timestamp_ms
 
     def state(self) -> State | None:
-        """The state, or None when the checksum does not hold all of it."""
+        """The state; None where the checksum omits transactions or domains."""
         if self.transactions is None or self.domains is None:
             return None
         transactions = {t.app_id: t for t in self.transactions}
@@ -58,7 +63,7 @@ class VersionChecksum:
 
 
 def decode_checksum(data: bytes) -> VersionChecksum | None:
-    """The checksum, or None when it is torn, garbage, incomplete or over its cap."""
+    """The checksum; None when it is truncated, invalid, incomplete or larger than ``limits.MAX_CHECKSUM_BYTES``."""
     if len(data) > limits.MAX_CHECKSUM_BYTES:
         return None
     try:
@@ -88,21 +93,21 @@ def _are_counts(values: Any) -> bool:
 
 
 def _sizes_in(body: dict[str, Any]) -> FileSizes | None:
-    """The histogram of sizes, where it has the usual bins; delta-spark has had two names for it."""
-    found = body.get("fileSizeHistogram") or body.get("histogramOpt")
-    if not isinstance(found, dict) or found.get("sortedBinBoundaries") != list(SIZE_BINS):
+    """The histogram of file sizes, where its bins are SIZE_BINS. Versions of delta-spark differ in its name."""
+    histogram = body.get("fileSizeHistogram") or body.get("histogramOpt")
+    if not isinstance(histogram, dict) or histogram.get("sortedBinBoundaries") != list(SIZE_BINS):
         return None
-    counts, sizes = (_counts_in(found, key, len(SIZE_BINS)) for key in ("fileCounts", "totalBytes"))
+    counts, sizes = (_counts_in(histogram, key, len(SIZE_BINS)) for key in ("fileCounts", "totalBytes"))
     if not (counts and sizes) or (sum(counts), sum(sizes)) != (body["numFiles"], body["tableSizeBytes"]):
         return None
     return FileSizes(counts, sizes)
 
 
 def _counts_in(body: dict[str, Any], key: str, length: int) -> tuple[int, ...]:
-    """The counts, or None if their number is another."""
-    found = body.get(key)
-    sound = isinstance(found, list) and len(found) == length and _are_counts(found)
-    return tuple(found or ()) if sound else ()
+    """The list at ``key``; empty where it is not a list of ``length`` counts."""
+    counts = body.get(key)
+    is_valid = isinstance(counts, list) and len(counts) == length and _are_counts(counts)
+    return tuple(counts or ()) if is_valid else ()
 
 
 def _deletions_in(body: dict[str, Any]) -> Deletions | None:
@@ -116,18 +121,22 @@ def _deletions_in(body: dict[str, Any]) -> Deletions | None:
 
 
 def check_against(state: State, commits: Sequence[CommitActions], table: str, version: int) -> None:
-    """Compare the data of a ``.crc`` with commits read later, as far as these have it. Raises CorruptTableError."""
-    told, read = _essence(state), _essence(advance(PartialState(), commits))
-    wrong = [name for name, value in read.items() if value is not None and value != told[name]]
-    if wrong:
+    """Compare protocol and metadata of ``state``, which a ``.crc`` may have given, with those in ``commits``.
+
+    ``commits``: ascending, up to ``version``; an action that none of them has is not compared. Raises
+    CorruptTableError.
+    """
+    expected, actual = _comparable(state), _comparable(advance(PartialState(), commits))
+    different = [name for name, value in actual.items() if value is not None and value != expected[name]]
+    if different:
         raise CorruptTableError(
-            f"{table}: {checksum_path(version)} contradicts the commits in {' and '.join(wrong)}. The log is what "
-            "counts: delete that file, and the state is read from the log."
+            f"{table}: {checksum_path(version)} contradicts the commits in {' and '.join(different)}. The commits "
+            "are authoritative: delete that file, and the state is read from the log."
         )
 
 
-def _essence(state: State | PartialState) -> dict[str, object]:
-    """What rows depend on, without what writers may spell in several ways."""
+def _comparable(state: State | PartialState) -> dict[str, object]:
+    """The parts of protocol and metaData that define rows, without those whose form differs between writers."""
     protocol, metadata = state.protocol, state.metadata
     return {
         "protocol": None if protocol is None else (
@@ -141,9 +150,13 @@ def _essence(state: State | PartialState) -> dict[str, object]:
 
 
 def encode_checksum(state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None) -> bytes:
-    """The ``.crc`` of a version. What is not known, or has no meaning for the table, is left out."""
+    """The ``.crc`` of a version, with only the fields that are known and apply to the table.
+
+    Transactions are omitted above MAX_TRANSACTIONS and where the table sets a retention for them, domains above
+    MAX_DOMAINS. Spec: PROTOCOL.md#version-checksum-file-schema.
+    """
     configuration = state.metadata.configuration
-    # With a retention the result depends on the time of reading, so it is not part of a checksum.
+    # With a retention, which transactions are live depends on the time of the read.
     few = len(state.transactions) <= MAX_TRANSACTIONS and SET_TRANSACTION_RETENTION_MS.key not in configuration
     body: dict[str, Any] = {
         "txnId": txn_id,

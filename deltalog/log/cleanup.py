@@ -1,12 +1,12 @@
-"""Log clean-up: which files of the log no version within the retention needs, and taking them away.
+"""Log clean-up: decides which files of the log no version within the retention needs, and deletes them.
 
-Spec: PROTOCOL.md#metadata-cleanup. Age is judged by the clock that time travel uses: in-commit timestamps, and for the
-commits before their enablement monotonised file times.
+Spec: PROTOCOL.md#metadata-cleanup. The time of a commit is the one that time travel uses: its in-commit timestamp, or
+before the enablement its monotonised file time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,12 @@ from deltalog.protocol.retention import DAY_MS, log_cutoff_ms, midnight_ms
 from deltalog.protocol.timestamps import describe, monotonised, resolve, timeline
 from deltalog.storage.base import FileMeta
 
-_NOT_OURS = "not a file that clean-up deletes"
+_NOT_A_LOG_FILE = "not a file that log clean-up deletes"
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupDecision:
-    """A file of the log, whether it goes, and why."""
+    """Whether a file of the log is deleted, and why. ``path``: below the table root."""
 
     path: str
     deleted: bool
@@ -41,11 +41,12 @@ class CleanupDecision:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What a clean-up did, or with ``dry_run`` would do.
+    """The result of a clean-up; with ``dry_run``, of one that was only planned.
 
-    ``cutoff_ms``: what is older has expired. ``first_version``: the first version that can be read afterwards; None
-    where nothing goes, and ``reason`` says why. ``unreachable``: versions that could be read before and cannot any
-    longer, first and last. ``files``: every file of the log, those that go in the order in which they do.
+    ``cutoff_ms``: older commits have expired. ``first_version``: the first version that can be read afterwards; None
+    where nothing is deleted. ``reason``: why. ``unreachable``: the first and the last version that could be read
+    before and cannot be read any longer. ``files``: every file of the log, first the deleted ones, in the order of
+    their deletion.
     """
 
     table: str
@@ -58,11 +59,11 @@ class CleanupReport:
 
     @property
     def deleted(self) -> tuple[str, ...]:
-        """The paths of the files that go, below the table root."""
+        """The paths of the deleted files, below the table root."""
         return tuple(file.path for file in self.files if file.deleted)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for scripts."""
+        """All fields, as JSON-compatible values."""
         return {
             "table": self.table,
             "dry_run": self.dry_run,
@@ -74,9 +75,9 @@ class CleanupReport:
         }
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as names and values."""
+        """The report as pairs of a label and a text."""
         verb = "would be deleted" if self.dry_run else "deleted"
-        found = [
+        facts = [
             ("Table", self.table),
             ("Cut-off", describe(self.cutoff_ms)),
             ("Decision", self.reason),
@@ -84,8 +85,8 @@ class CleanupReport:
         ]
         if self.unreachable is not None:
             first, last = self.unreachable
-            found.append(("Lost", f"versions {first} to {last} can no longer be read"))
-        return found
+            facts.append(("Lost", f"versions {first} to {last} can no longer be read"))
+        return facts
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<10}{value}" for name, value in self.facts())
@@ -93,7 +94,7 @@ class CleanupReport:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """From which version on the log is kept (None: all of it), and why."""
+    """``first_version``: the log is kept from this version on (None: all of it). ``reason``: why."""
 
     first_version: int | None
     reason: str
@@ -102,16 +103,17 @@ class Decision:
 def clean_up(
     reader: LogReader, clock_ms: int, *, retention_ms: int | None = None, dry_run: bool = False
 ) -> CleanupReport:
-    """Delete what has expired; with ``dry_run`` only say what that is.
+    """Delete the expired files of the log; with ``dry_run``, only report them.
 
-    Kept are the newest checkpoint at or before the cut-off and all that follows it, so that every version within the
-    retention can be read, and can be found by its time. The cut-off is the last midnight UTC before
-    ``clock_ms - retention_ms`` (default: delta.logRetentionDuration). The oldest files go first, so that an
-    interruption leaves a log that is a little longer. Raises MissingInCommitTimestampError, UnsupportedFeatureError,
-    StoreError. Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits
-    (where file times count 1 LIST more), the small columns of the checkpoint that everything begins with, the names
-    of sidecars in those that stay, 1 DELETE for each file. Hidden temporary files that killed writers left on local
-    disk go too, a day later. Where another clean-up takes away what is being read, all is read once more.
+    Clean-up keeps the newest checkpoint at or before the cut-off and all files after it, so that every version within
+    the retention can be read, by its number and by its time. The cut-off is the last midnight UTC before
+    ``clock_ms - retention_ms`` (default: delta.logRetentionDuration), in milliseconds since 1970. The oldest files are
+    deleted first, so that an interruption leaves a readable log. Temporary files of writers that were killed, which
+    local disks have, are deleted after a day. Where another clean-up deletes files during the call, it starts again
+    once. Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError. Cost: 3 LISTs, the latest
+    version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more where file times apply), the
+    small columns of the checkpoint that is kept first, the names of sidecars in all that are kept, 1 DELETE for each
+    file. Spec: PROTOCOL.md#metadata-cleanup.
     """
     try:
         return _clean_up(reader, clock_ms, retention_ms, dry_run)
@@ -126,12 +128,12 @@ def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_ru
     cutoff_ms = log_cutoff_ms(latest.metadata.configuration, clock_ms, retention_ms)
     decision = _decide(history, cutoff_ms)
     names = reader.store.list_names(LOG_DIRECTORY)
-    fates = fates_of(names, decision.first_version)
-    fates += _fates_of_sidecars(reader, {f.path for f in fates if f.deleted}, history.listing, clock_ms)
+    files = decide_files(names, decision.first_version)
+    files += _decide_sidecars(reader, {f.path for f in files if f.deleted}, history.listing, clock_ms)
     if not dry_run:
-        for fate in fates:
-            if fate.deleted:
-                reader.store.delete(fate.path)
+        for file in files:
+            if file.deleted:
+                reader.store.delete(file.path)
         reader.store.remove_orphans(LOG_DIRECTORY, clock_ms - DAY_MS)  # of writers that were killed
     readable = recreatable_from(history.listing)
     lost = readable is not None and decision.first_version is not None and readable < decision.first_version
@@ -142,12 +144,12 @@ def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_ru
         decision.first_version,
         decision.reason,
         (readable, decision.first_version - 1) if lost else None,  # type: ignore[operator,arg-type]
-        tuple(fates),
+        tuple(files),
     )
 
 
 def recreatable_from(listing: Listing) -> int | None:
-    """The first version that can be read."""
+    """The first version that has a checkpoint or is version 0; None where there is neither."""
     starts = [checkpoint.version for checkpoint in listing.checkpoints]
     starts += [0] if listing.commits[:1] == (0,) else []
     return min(starts, default=None)
@@ -157,8 +159,8 @@ def recreatable_from(listing: Listing) -> int | None:
 
 
 def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
-    """The version from which on the log is kept: that of the newest checkpoint at or before the cut-off that can be
-    read, and after which times mean what they meant before."""
+    """The version from which on the log is kept: that of the newest readable checkpoint at or before the cut-off
+    after which all commits keep their times."""
     listing = history.listing
     log = timeline(listing.commits, history.latest.in_commit_timestamps_enabled, history.enablement)
     if not listing.commits:
@@ -166,12 +168,12 @@ def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
     newest = resolve(cutoff_ms, log, history.ict_of, history.file_times_of)
     if newest.timestamp_ms > cutoff_ms:
         return Decision(None, f"No commit is older than the cut-off; the oldest is of {describe(newest.timestamp_ms)}.")
-    anchors = _anchors(history, log.file_versions)
+    keeps_times = _time_preserving_starts(history, log.file_versions)
     for checkpoint in reversed(listing.checkpoints):
         version = checkpoint.version
-        if version > newest.version or not _is_followed(listing, version) or not anchors(version):
+        if version > newest.version or not _is_followed(listing, version) or not keeps_times(version):
             continue
-        if not _is_sound(history.reader, checkpoint):
+        if not _is_readable(history.reader, checkpoint):
             continue
         protected = _protected_before(history)
         if version < protected:
@@ -188,29 +190,32 @@ def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
     return Decision(
         None,
         f"Version {newest.version} is the last one at the cut-off, and no checkpoint at or before it can replace the "
-        "earlier commits.",
+        "commits before.",
     )
 
 
-def _anchors(history: LogHistory, file_versions: Sequence[int]) -> Any:
-    """Whether a log may begin at a version without changing a time. File times are made increasing from the first
-    commit on: a commit whose own time was moved for the sake of those before it cannot become the first."""
+def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -> Callable[[int], bool]:
+    """A predicate on versions: whether a log that begins there has the same commit times as now.
+
+    File times are monotonised from the first commit on: a commit whose time was raised above its file's, because of
+    the commits before it, cannot become the first.
+    """
     if not file_versions:
         return lambda version: True
     times = history.file_times_of(file_versions)
-    unmoved = {v for v, own, used in zip(file_versions, times, monotonised(times), strict=True) if own == used}
+    unchanged = {v for v, own, used in zip(file_versions, times, monotonised(times), strict=True) if own == used}
     last = file_versions[-1]
-    return lambda version: version > last or version in unmoved
+    return lambda version: version > last or version in unchanged
 
 
 def _is_followed(listing: Listing, version: int) -> bool:
-    """Whether the commit of a checkpoint is there, which alone has its time, and every one after it."""
+    """Whether the log has the commit of a checkpoint's version, from which its time is read, and every later one."""
     after = [v for v in listing.commits if v >= version]
     return bool(after) and after == list(range(version, listing.commits[-1] + 1))
 
 
-def _is_sound(reader: LogReader, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint can be read, as far as its small actions and the names of its sidecars tell."""
+def _is_readable(reader: LogReader, checkpoint: Checkpoint) -> bool:
+    """Whether the small actions of a checkpoint can be read, and its sidecars exist. File actions are not read."""
     try:
         reader.checkpoint(checkpoint).state()
         named = {reader.files.find_sidecar(name)[1] for name in reader.checkpoint(checkpoint).sidecars()}
@@ -229,31 +234,32 @@ def _protected_before(history: LogHistory) -> int:
 # ------------------------------------------------------------------------------------------------- files
 
 
-def fates_of(names: Iterable[str], first_version: int | None) -> list[CleanupDecision]:
-    """What happens to each file in ``_delta_log``: first those that go, oldest first, then the others. Pure.
+def decide_files(names: Iterable[str], first_version: int | None) -> list[CleanupDecision]:
+    """The decision on each file of ``_delta_log``: first those to delete, oldest first, then the others. Pure.
 
-    Of one version the commit goes before its checkpoints: as long as there is a commit, there is a way to its state.
+    ``names``: in ``_delta_log``. ``first_version``: as ``Decision.first_version``. Of one version the commit is
+    deleted before its checkpoints: every commit that is left can then be read.
     """
-    going: list[tuple[int, int, str, str]] = []
-    staying: list[CleanupDecision] = []
+    deleted: list[tuple[int, int, str, str]] = []
+    kept: list[CleanupDecision] = []
     for name in sorted(names):
         # Hadoop keeps a checksum beside each file of a local disk.
         side_file = name.startswith(".") and name.endswith(".crc")
         parsed = parse_log_file(name[1:-4] if side_file else name)
         if parsed is None:
-            staying.append(CleanupDecision(log_path(name), False, _NOT_OURS))
+            kept.append(CleanupDecision(log_path(name), False, _NOT_A_LOG_FILE))
         elif first_version is None:
-            staying.append(CleanupDecision(log_path(name), False, "nothing goes"))
+            kept.append(CleanupDecision(log_path(name), False, "nothing is deleted"))
         elif parsed.version < first_version:
             rank = _ORDER[parsed.kind]
             reason = f"{parsed.kind.value} of version {parsed.version}, before {first_version}"
-            going.append((parsed.version, rank, name, reason))
+            deleted.append((parsed.version, rank, name, reason))
         elif parsed.kind is LogFileKind.COMPACTION and parsed.version <= first_version:
-            reason = f"begins with version {parsed.version}, whose checkpoint replaces it"
-            going.append((parsed.version, _ORDER[parsed.kind], name, reason))
+            reason = f"begins with version {parsed.version}, which its checkpoint replaces"
+            deleted.append((parsed.version, _ORDER[parsed.kind], name, reason))
         else:
-            staying.append(CleanupDecision(log_path(name), False, f"version {parsed.version} stays"))
-    return [*(CleanupDecision(log_path(name), True, reason) for _, _, name, reason in sorted(going)), *staying]
+            kept.append(CleanupDecision(log_path(name), False, f"version {parsed.version} is kept"))
+    return [*(CleanupDecision(log_path(name), True, reason) for _, _, name, reason in sorted(deleted)), *kept]
 
 
 _ORDER = {
@@ -266,35 +272,36 @@ _ORDER = {
 }
 
 
-def _fates_of_sidecars(
-    reader: LogReader, going: Collection[str], listing: Listing, clock_ms: int
+def _decide_sidecars(
+    reader: LogReader, deleted: Collection[str], listing: Listing, clock_ms: int
 ) -> list[CleanupDecision]:
-    """Sidecars go that no checkpoint that stays names, and that are no checkpoint's in the making."""
+    """The decision on each sidecar: deleted where no kept checkpoint names it and it is older than a day, so that it
+    is not one of a checkpoint that is being written. ``deleted``: paths of the files that are deleted."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:
         return []
     named: set[str] = set()
     for checkpoint in listing.checkpoints:
-        if log_path(checkpoint.names[0]) in going or checkpoint.kind is LogFileKind.MULTI_PART_CHECKPOINT:
+        if log_path(checkpoint.names[0]) in deleted or checkpoint.kind is LogFileKind.MULTI_PART_CHECKPOINT:
             continue
         try:
             named |= {reader.files.find_sidecar(name)[1] for name in reader.checkpoint(checkpoint).sidecars()}
         except InvalidCheckpointError:
             reason = f"the checkpoint {checkpoint.names[0]} cannot be read, and may name it"
             return [CleanupDecision(_sidecar(meta), False, reason) for meta in metas]
-    young_ms = midnight_ms(clock_ms) - DAY_MS
-    return sorted((_fate_of_sidecar(meta, named, young_ms) for meta in metas), key=lambda fate: not fate.deleted)
+    cutoff_ms = midnight_ms(clock_ms) - DAY_MS
+    return sorted((_decide_sidecar(meta, named, cutoff_ms) for meta in metas), key=lambda file: not file.deleted)
 
 
-def _fate_of_sidecar(meta: FileMeta, named: Collection[str], young_ms: int) -> CleanupDecision:
+def _decide_sidecar(meta: FileMeta, named: Collection[str], cutoff_ms: int) -> CleanupDecision:
     path = _sidecar(meta)
     if path in named:
-        return CleanupDecision(path, False, "a remaining checkpoint names it")
+        return CleanupDecision(path, False, "a checkpoint that is kept names it")
     if not meta.name.endswith(".parquet"):
-        return CleanupDecision(path, False, _NOT_OURS)
-    if meta.modification_time_ms is None or meta.modification_time_ms >= young_ms:
-        return CleanupDecision(path, False, "younger than a day: it may belong to a checkpoint that is being written")
-    return CleanupDecision(path, True, "no remaining checkpoint names it")
+        return CleanupDecision(path, False, _NOT_A_LOG_FILE)
+    if meta.modification_time_ms is None or meta.modification_time_ms >= cutoff_ms:
+        return CleanupDecision(path, False, "younger than a day: its checkpoint may not be written yet")
+    return CleanupDecision(path, True, "no checkpoint that is kept names it")
 
 
 def _sidecar(meta: FileMeta) -> str:

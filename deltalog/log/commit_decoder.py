@@ -1,8 +1,9 @@
-"""Runs of commits that only add files, decoded as columns: a long log costs a fraction of its actions one by one.
+"""Decodes commits. Runs of commits that only add files are decoded as Arrow columns, which takes a fraction of the
+time of decoding action by action.
 
-A run is taken only where it must mean the same as the actions would: every line after ``commitInfo`` an add, no
-field that this does not know, nothing said twice, nothing missing. Everything else is decoded as actions, and
-refused there where it is wrong.
+Columns are used only where they must give the same result as actions: every line after ``commitInfo`` is an add, with
+known fields only, none of them repeated, no required one missing. All other commits are decoded as actions, which
+refuses invalid ones.
 
 Spec: PROTOCOL.md#add-file-and-remove-file.
 """
@@ -26,7 +27,7 @@ from deltalog.log.replay import DELETION_VECTOR, FILES, AddedFiles, Commits
 from deltalog.parallel import in_order
 from deltalog.protocol.codec import decode_commit
 
-# Below these a run gains nothing; above, it would hold more in memory at once than it must.
+# Shorter runs gain nothing; blocks bound the memory of longer ones.
 _MIN_BYTES, _BLOCK_BYTES = 1 << 20, 8 << 20
 _FIRST, _ADD = b'{"commitInfo":', b'\n{"add":{"path":"'
 _REQUIRED = {"path": pa.string(), "size": pa.int64(), "modificationTime": pa.int64(), "dataChange": pa.bool_()}
@@ -40,8 +41,8 @@ _OPTIONAL = {
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Turns the garbage collector off while very many objects without cycles are created: collecting takes longer
-    than creating them. Threads may nest it; a collector that the caller turned off stays off."""
+    """Disables the garbage collector while very many objects without cycles are created: traversing them takes longer
+    than creating them. Threads may nest it; a collector that the caller disabled stays disabled."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -52,7 +53,7 @@ def garbage_collection_paused() -> Iterator[None]:
 
 
 def decode_commits(versions: Sequence[int], data: Sequence[bytes]) -> Commits:
-    """Several commit files, ascending. Raises InvalidCommitError."""
+    """The commits ``versions`` (ascending) from the bytes of their files. Raises InvalidCommitError."""
     commits = Commits()
     for plain, run in groupby(zip(versions, data, strict=True), key=lambda each: _is_plain(each[1])):
         files = list(run)
@@ -66,7 +67,7 @@ def decode_commits(versions: Sequence[int], data: Sequence[bytes]) -> Commits:
 
 
 def _is_plain(data: bytes) -> bool:
-    """Whether a commit is a commitInfo and then nothing but adds, a line each."""
+    """Whether a commit consists of a commitInfo and then adds only, one per line."""
     first = data.find(b"\n")
     if first < 0 or len(data) > _BLOCK_BYTES or not data.startswith(_FIRST):
         return False
@@ -108,7 +109,10 @@ def _partition_names(commit: tuple[int, bytes]) -> list[str]:
 
 
 def _files(lines: bytes, sample: Sequence[str]) -> pa.Table:
-    """Raises pyarrow.ArrowInvalid or ValueError for lines that need a closer look."""
+    """Lines of adds as rows of FILES. ``sample``: the partition columns of the first add.
+
+    Raises pyarrow.ArrowInvalid or ValueError for lines that must be decoded as actions.
+    """
     values = pa.struct([pa.field(name, pa.string()) for name in sample])
     add = pa.struct({**_REQUIRED, "partitionValues": values, **_OPTIONAL})
     options = pj.ParseOptions(explicit_schema=pa.schema({"add": add}), unexpected_field_behavior="error")
@@ -119,7 +123,7 @@ def _files(lines: bytes, sample: Sequence[str]) -> pa.Table:
         raise ValueError("a line with two actions")
     column = {field.name: adds.field(index) for index, field in enumerate(add.fields)}
     if adds.null_count or any(column[name].null_count for name in (*_REQUIRED, "partitionValues")):
-        raise ValueError("something is missing")
+        raise ValueError("a required field is missing")
     if pc.min(column["size"]).as_py() < 0:
         raise ValueError("a negative size")
     adds.validate(full=True)  # that text is UTF-8

@@ -1,6 +1,7 @@
 """The summary of one commit: the files, row counts, times and author's metadata that it added. Pure.
 
-Spec: PROTOCOL.md#commit-provenance-information, which lets writers keep keys of their own: deltalog's is ``deltalog``.
+Spec: PROTOCOL.md#commit-provenance-information. It allows writers to add custom keys: that of deltalog is
+``deltalog``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ CHECKSUM_TAG = "deltalog.sha256"
 
 @dataclass(frozen=True, slots=True)
 class AddedFileSummary:
-    """A file that a version added. ``path`` is relative to the table, as in the log; ``sha256`` is None where the
-    writer kept none; ``row_count`` and ``statistics`` (of PROTOCOL.md, parsed) are None without statistics."""
+    """A file that a version added.
+
+    ``path``: relative to the table, as in the log. ``sha256``: None where the writer recorded none. ``row_count`` and
+    ``statistics`` (of PROTOCOL.md#per-file-statistics, parsed): None without statistics.
+    """
 
     path: str
     size_bytes: int
@@ -36,11 +40,11 @@ class AddedFileSummary:
 class CommitSummary:
     """What a version added to the one before it, its ``parent`` (None for version 0).
 
-    ``created_ms``: the in-commit timestamp, or without those the writer's clock. ``metadata``: the mapping that the
-    author of the write gave, None where the commit has none (other writers keep none). ``row_count``: the rows in
-    ``files``, None when a file has no row count. ``min_timestamp_us`` and ``max_timestamp_us``: of
-    ``timestamp_column``, in microseconds since 1970; None where no column was declared or it has only nulls. ``blob``:
-    the blob that a stream of bytes was written to; ``files`` then hold the row that names it.
+    ``created_ms``: the in-commit timestamp, else the time by the writer's clock, in milliseconds since 1970.
+    ``metadata``: the mapping that the author of the write gave; None where the commit has none, as those of other
+    writers. ``row_count``: the rows in ``files``, None when a file has no row count. ``min_timestamp_us`` and
+    ``max_timestamp_us``: of ``timestamp_column``, in microseconds since 1970; None where no column was declared or it
+    has only nulls. ``blob``: the blob that a stream of bytes was written to; ``files`` then hold the row that names it.
     """
 
     version: int
@@ -58,14 +62,14 @@ class CommitSummary:
 
 
 def summary_of(commit: CommitActions) -> CommitSummary:
-    """The summary of a commit. Raises InvalidCommitError when it names a parent that is not the version before."""
+    """The summary of a commit. Raises InvalidCommitError when it names a parent other than the version before it."""
     info = {} if commit.commit_info is None else commit.commit_info.body
     annotations = info.get(ANNOTATIONS_KEY)
     annotations = annotations if isinstance(annotations, dict) else {}
     parent = commit.version - 1 if commit.version else None
     if annotations.get("parent", parent) != parent:
         raise InvalidCommitError(
-            f"Commit {commit_name(commit.version)} says that it follows version {annotations['parent']!r}. It was "
+            f"Commit {commit_name(commit.version)} names version {annotations['parent']!r} as its parent. It was "
             "renamed or copied: restore the log from a copy.",
             version=commit.version,
             path=commit_name(commit.version),

@@ -1,4 +1,4 @@
-"""The file actions of a version: live files and tombstones, read from the log when they are needed, and kept."""
+"""The file actions of a version: live files and tombstones, read from the log at their first use, and cached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deltalog.parallel import Lazy, in_order
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 
-# File actions that a handle that writes may keep in memory, so that its next checkpoint reads nothing.
+# Maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint reads nothing.
 FEW_FILES = 16_384
 _MAX_PENDING = 64
 _SLICE_ROWS = 131_072
@@ -32,8 +32,8 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A checkpoint of a snapshot, the totals of the files that writing it has counted, and its tombstones where they
-    are few."""
+    """A checkpoint that was just written. ``totals``: of its live files; None where they were not counted.
+    ``tombstones``: schema TOMBSTONES, or None where they are more than FEW_FILES."""
 
     checkpoint: Checkpoint
     totals: Totals | None
@@ -42,26 +42,27 @@ class NewCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """Live files in memory: those of an earlier version, and the commits since."""
+    """Live files in memory: ``files`` (schema FILES) of an earlier version, and the commits since."""
 
     files: pa.Table
     since: tuple[CommitActions, ...] = ()
 
 
 class FileCache:
-    """Reads the file actions of the version that ``segment`` rebuilds, and keeps what it has read.
+    """Reads the file actions of the version that ``segment`` rebuilds, and caches them.
 
-    A table handle holds the cache of its latest version. ``after``, ``rebased_on`` and ``through`` pass on to the next
-    snapshot what is in memory, so that a version that follows another reads only what is new. Filling a cache changes
-    no answer: an older snapshot keeps its own. Threads may share it.
+    A table handle holds the cache of its latest version. ``after``, ``rebased_on`` and ``through`` pass its contents
+    on to the next snapshot, so that a version that follows another reads new files only. Filling a cache changes no
+    result: an older snapshot keeps its own. Threads may share it.
 
     ``state``: the state of the version, which the commits must not contradict. ``totals``: of the live files, where
-    they are known. ``commits``: those of the segment, where they were read. ``tombstones``: those in the checkpoint,
-    where they are in memory. ``unusable``: checkpoints that cannot be read.
+    they are known. ``commits``: those of the segment, where they were read. ``loaded``: the live files, where they are
+    in memory. ``tombstones``: those in the checkpoint, where they are in memory. ``unusable``: checkpoints that cannot
+    be read.
     """
 
-    # What is read replaces an attribute by one that says the same. Another thread may do so at any moment, so a method
-    # reads each of them once.
+    # Reading replaces an attribute by an equivalent one. Another thread may do so at any moment, so a method reads
+    # each attribute once.
 
     def __init__(
         self,
@@ -118,10 +119,10 @@ class FileCache:
         columns: Sequence[str] = tuple(FILES.names),
         leaves: Sequence[Leaf] | None = None,
     ) -> list[Piece]:
-        """``convert`` of the live files, some ten thousand rows at a time: large tables need not be held whole.
+        """``convert`` of the live files, in pieces of at most _SLICE_ROWS rows: a large table is never in memory whole.
 
-        ``convert`` gets the columns named, path and deletion_vector in any case, and where ``leaves`` is given
-        what deltalog.log.file_statistics.of_files reads them from. It is called by threads. Cost: as ``files``.
+        ``convert`` gets the named columns, always path and deletion_vector, and with ``leaves`` the column that
+        deltalog.log.file_statistics.of_files reads their statistics from. Threads call it. Cost: as ``files``.
         """
         try:
             return list(self.stream_files(convert, columns, leaves))
@@ -135,9 +136,10 @@ class FileCache:
         leaves: Sequence[Leaf] | None = None,
         parallelism: ReadParallelism = FAST,
     ) -> Iterator[Piece]:
-        """As ``file_pieces``, one after the other.
+        """As ``file_pieces``, as an iterator.
 
-        Raises InvalidCheckpointError, possibly after some pieces; ``without_checkpoint`` then reads another way.
+        Raises InvalidCheckpointError, possibly after some pieces; the cache that ``without_checkpoint`` returns then
+        reads an older checkpoint or the commits.
         """
         if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
@@ -160,26 +162,29 @@ class FileCache:
 
     @Lazy
     def _counted(self) -> Totals:
-        """The totals by the files themselves, which count more than what a ``.crc`` says of them."""
+        """The totals counted from the files, which take precedence over those of a ``.crc``."""
         return totals_of(self.files())
 
     @property
     def known_totals(self) -> Totals | None:
-        """Totals when they are known without reading the files."""
+        """The totals of the live files, where they are known without reading the files. Cost: none."""
         loaded = self._loaded
         return self._totals if loaded is None or loaded.since else self._counted
 
     # ------------------------------------------------------------------------------------------- tombstones
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """Tombstones that had not expired at a cut-off, for checkpoints; columns as deltalog.log.replay.TOMBSTONES."""
+        """The tombstones that had not expired at ``cutoff_ms``; columns as deltalog.log.replay.TOMBSTONES.
+
+        Cost: the remove columns of the checkpoint, and 1 GET for each commit after it that is not in memory.
+        """
         try:
             return pa.concat_tables([empty(TOMBSTONES), *self.stream_tombstones(cutoff_ms)])
         except InvalidCheckpointError as error:
             return self.without_checkpoint(error).tombstones(cutoff_ms)
 
     def stream_tombstones(self, cutoff_ms: int) -> Iterator[pa.Table]:
-        """As ``tombstones``, some ten thousand at a time. Raises InvalidCheckpointError, as ``stream_files``."""
+        """As ``tombstones``, as an iterator over pieces. Raises InvalidCheckpointError, as ``stream_files``."""
         after = tail(self.commits())
         checkpoint = self.segment.checkpoint
         if self._tombstones is not None:
@@ -195,7 +200,7 @@ class FileCache:
 
     def commits(self) -> Commits:
         """The commits after the checkpoint. Raises CorruptTableError where they contradict the version's state. Cost:
-        1 GET each, once."""
+        1 GET each, at the first call."""
         commits = self._commits
         if commits is None:
             commits = self._reader.segment_commits(self.segment)
@@ -205,14 +210,14 @@ class FileCache:
 
     @property
     def known_commits(self) -> Sequence[CommitActions]:
-        """Those of the commits after the checkpoint that are in memory. Cost: none."""
+        """The commits after the checkpoint, where they are in memory; else empty. Cost: none."""
         commits = self._commits
         return () if commits is None else commits.actions
 
     # ------------------------------------------------------------------------------------------- succession
 
     def after(self, commit: CommitActions, segment: Segment, state: State) -> FileCache:
-        """The cache of the next version, which ``commit`` made. Cost: none."""
+        """The cache of the next version, that of ``commit``. Cost: none."""
         return FileCache(
             self._reader,
             segment,
@@ -225,8 +230,8 @@ class FileCache:
         )
 
     def _commits_with(self, commit: CommitActions) -> Commits | None:
-        """The commits after the checkpoint, in memory as long as they are small: the next checkpoint need not read
-        them again."""
+        """The commits after the checkpoint with ``commit``, which stay in memory up to FEW_FILES file actions: the next
+        checkpoint need not read them again."""
         known = self._commits
         if known is None or known.added:
             return None
@@ -266,8 +271,8 @@ class FileCache:
         )
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
-        """The cache of the same version without the checkpoint that ``error`` is about: from an older one, or from the
-        commits alone. Raises ``error`` when they are gone. Cost: 1 LIST."""
+        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable: from
+        an older one, or from the commits alone. Raises ``error`` when those are missing. Cost: 1 LIST."""
         checkpoint = self.segment.checkpoint
         unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
         segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)

@@ -1,8 +1,8 @@
 """Per-file statistics as Arrow columns, from the JSON text of an action or the struct of a checkpoint; and typed
 partition values. Pure.
 
-Spec: PROTOCOL.md#per-file-statistics, #checkpoint-schema (stats_parsed). What cannot be read is null: it proves
-nothing about the file.
+Spec: PROTOCOL.md#per-file-statistics, #checkpoint-schema (stats_parsed). A statistic that cannot be read is null, and
+data skipping does not use it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column that statistics may speak of: its path of names in the table and in the statistics, its type."""
+    """A column that can have statistics. ``path``: its names in the table, from the top level down; ``physical``: those
+    in the statistics."""
 
     path: tuple[str, ...]
     physical: tuple[str, ...]
@@ -50,35 +51,39 @@ class Leaf:
 
     @classmethod
     def of(cls, fields: Sequence[StructField], mapping: Mode) -> Leaf:
-        """The leaf at the end of a path of fields."""
+        """The leaf of the last of ``fields``; the others are the structs that contain it, outermost first."""
         physical = tuple(column_mapping.physical_name(f, mapping) for f in fields)
         return cls(tuple(f.name for f in fields), physical, fields[-1].data_type)
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """What statistics can say of it. Lists, maps, truth values and binaries have no bounds."""
+        """The groups of statistics that it can have. Lists, maps, booleans and binaries have no bounds."""
         bounded = str(self.data_type) in _BOUNDED or isinstance(self.data_type, DecimalType)
         return GROUPS if bounded else ("nullCount",)
 
     def kind(self, group: Group) -> pa.DataType:
-        """The Arrow type of what a group says of it."""
+        """The Arrow type of its statistic in a group."""
         return pa.int64() if group == "nullCount" else type_to_arrow(self.data_type)
 
 
 def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] = ()) -> list[Leaf]:
-    """The leaves of a schema without its partition columns, depth first."""
-    found: list[Leaf] = []
+    """The leaves of a schema, depth first.
+
+    ``schema``: without the partition columns, which have no statistics. ``above``: the structs that contain it.
+    """
+    leaves: list[Leaf] = []
     for column in schema.fields:
         fields = (*above, column)
         if isinstance(column.data_type, StructType):
-            found.extend(leaves_of(column.data_type, mapping, fields))
+            leaves.extend(leaves_of(column.data_type, mapping, fields))
         else:
-            found.append(Leaf.of(fields, mapping))
-    return found
+            leaves.append(Leaf.of(fields, mapping))
+    return leaves
 
 
 def indexed_leaves(schema: StructType, mapping: Mode, configuration: Mapping[str, str]) -> list[Leaf]:
-    """The leaves that the table's properties want statistics of, all where the list of names cannot be read.
+    """The leaves that the table's properties select for statistics (delta.dataSkippingStatsColumns, else
+    delta.dataSkippingNumIndexedCols); all leaves where the list of names cannot be parsed.
 
     ``schema``: without the partition columns.
     """
@@ -95,7 +100,7 @@ def indexed_leaves(schema: StructType, mapping: Mode, configuration: Mapping[str
 
 
 def column_name(group: Group, leaf: Leaf) -> str:
-    """The name of a leaf's column in the tables made here; no two leaves share one."""
+    """The name of a leaf's column in the tables of ``of_files``; unique for each leaf and group."""
     return "\0".join((group, *leaf.physical))
 
 
@@ -110,14 +115,14 @@ def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def live_rows_of_each(files: pa.Table) -> pa.Array:
-    """How many rows each file has, by its statistics, without those that its deletion vector masks; null where it has
+    """The number of rows of each file by its statistics, less those that its deletion vector deletes; null where it has
     no statistics. ``files``: as for ``of_files``, with ``deletion_vector``."""
     cardinality = pc.struct_field(combined(files["deletion_vector"]), "cardinality")
     return pc.subtract(combined(of_files(files, ())["numRecords"]), pc.fill_null(cardinality, 0).cast(pa.int64()))
 
 
 def live_rows(files: pa.Table) -> int | None:
-    """How many rows files have together; None where one has no statistics."""
+    """The sum of ``live_rows_of_each``; None where a file has no statistics."""
     rows = live_rows_of_each(files)
     return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
@@ -131,16 +136,16 @@ def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
-    """The groups of ``of_files`` as struct arrays, under the names that ``names`` gives each leaf."""
-    found: dict[str, Any] = {}
+    """The groups of ``of_files`` as struct arrays. ``names``: the path of each leaf in them."""
+    groups: dict[str, Any] = {}
     for group in GROUPS:
         tree: dict[str, Any] = {}
         for leaf in leaves:
             if group in leaf.groups:
                 _put(tree, names(leaf), combined(flat.column(column_name(group, leaf))))
         if tree:
-            found[group] = _struct_array(tree)
-    return found
+            groups[group] = _struct_array(tree)
+    return groups
 
 
 def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -155,7 +160,7 @@ def _struct_array(tree: dict[str, Any]) -> pa.StructArray:
 
 
 def _table(rows: int, columns: dict[str, Any], leaves: Sequence[Leaf]) -> pa.Table:
-    """The columns that were found, and nulls for the others."""
+    """A table of ``rows`` rows for ``leaves``; columns that ``columns`` lacks are null."""
     wanted = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
     for leaf in leaves:
         for group in leaf.groups:
@@ -193,14 +198,15 @@ def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
 
 
 class _Tree:
-    """A struct array that is flattened once, however many of its fields are read."""
+    """A struct array that is flattened once, at the first access to one of its fields."""
 
     def __init__(self, values: Any) -> None:
         self._values = values
         self._fields: dict[str, _Tree] | None = None
 
     def at(self, path: tuple[str, ...]) -> Any:
-        """The values at the end of a path of names, null where a struct on the way is; None where there are none."""
+        """The values at the end of a path of names, null where a struct on it is null; None where there is no such
+        field, or more than one."""
         tree = self
         for name in path:
             child = tree._children().get(name)
@@ -220,12 +226,12 @@ class _Tree:
 
 
 def _fit(values: Any, kind: pa.DataType) -> Any:
-    """In the type of the column, or null where a value is not of it."""
+    """``values`` cast to ``kind``; all null where one of them cannot be cast."""
     if values.type == kind:
         return values
     try:
         if pa.types.is_timestamp(values.type) and pa.types.is_timestamp(kind):
-            # A timestamp without a zone in a file is UTC in Delta; what is below a microsecond is cut.
+            # A timestamp without a zone in a file is UTC in Delta; fractions of a microsecond are cut off.
             return as_micros(values, exact=False).cast(kind)
         return values.cast(kind, safe=not pa.types.is_floating(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -233,18 +239,18 @@ def _fit(values: Any, kind: pa.DataType) -> Any:
 
 
 def as_json(values: Any) -> pa.StringArray:
-    """Struct statistics of a checkpoint that has no others, as the JSON text of an action."""
-    return strings([None if row is None else _encoder.encode(_sayable(row)).decode() for row in values.to_pylist()])
+    """Struct statistics of a checkpoint as the JSON text of an action."""
+    return strings([None if row is None else _encoder.encode(_encodable(row)).decode() for row in values.to_pylist()])
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def _sayable(value: Any) -> Any:
-    """Without nulls, and without what JSON statistics have no form for."""
+def _encodable(value: Any) -> Any:
+    """Without nulls, binaries and NaN, which JSON statistics cannot express."""
     if not isinstance(value, dict):
         return value
-    return {k: _sayable(v) for k, v in value.items() if not (v is None or isinstance(v, bytes) or v != v)}
+    return {k: _encodable(v) for k, v in value.items() if not (v is None or isinstance(v, bytes) or v != v)}
 
 
 # --------------------------------------------------------------------------------------------------- JSON
@@ -271,10 +277,10 @@ def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def _one_line_each(texts: Any) -> Any:
-    """Texts that are an object on one line; the others, which prove nothing, as an empty object.
+    """The texts that are an object on one line; an empty object, which has no statistics, for each other one.
 
-    Arrow's reader does not survive a null in the place of an object. Line feeds are not looked for where all else is
-    well: they make rows of their own, and the number of rows tells.
+    A null in the place of an object crashes Arrow's reader. Line feeds are searched for only where a text does not
+    begin with a brace: elsewhere ``_parse_lines`` detects them by the number of rows.
     """
     if pc.all(pc.starts_with(texts, "{"), skip_nulls=False, min_count=0).as_py():
         return texts
@@ -284,7 +290,7 @@ def _one_line_each(texts: Any) -> Any:
 
 
 def _json_schema(leaves: Sequence[Leaf]) -> pa.Schema:
-    """Only the requested fields; all others in the JSON are skipped while parsing."""
+    """The schema of the statistics of ``leaves``; the parser ignores all other fields."""
     trees: dict[Group, dict[str, Any]] = {group: {} for group in GROUPS}
     for leaf in leaves:
         for group in leaf.groups:
@@ -300,7 +306,7 @@ def _struct_type(tree: Any) -> pa.DataType:
 
 
 def _stored_type(data_type: DataType) -> pa.DataType:
-    """How the JSON holds a bound: numbers as numbers, dates and timestamps as text."""
+    """The Arrow type in which a bound is parsed from JSON: numbers as numbers, dates and timestamps as text."""
     name = str(data_type)
     if name in _WHOLE:
         return pa.int64()
@@ -313,16 +319,16 @@ def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
     ends = int64s([0, len(texts)]).cast(pa.int32())
     lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts), _LINE_FEED)[0].as_buffer()
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    # Its own threads gain nothing: the pieces of a checkpoint are parsed side by side as they are.
+    # The pieces of a checkpoint are already parsed in parallel.
     read = pj.ReadOptions(block_size=max(len(lines), 1) + 1, use_threads=False)
     parsed = pj.read_json(pa.BufferReader(lines), read, options)
     if parsed.num_rows != len(texts):
-        raise ValueError("rows were lost")
+        raise ValueError(f"{parsed.num_rows} rows from {len(texts)} texts")
     return parsed
 
 
 def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
-    """Bounds as values of the column's type; null where they are not."""
+    """Bounds as values of the column's type; null where one cannot be converted."""
     kind = type_to_arrow(leaf.data_type)
     if values.type == kind:
         return values
@@ -335,7 +341,8 @@ def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
 
 
 def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
-    """One by one, when some file's statistics are not as the schema says: what does not fit proves nothing."""
+    """As ``_from_json``, text by text, where a text does not have the expected schema: a value of another type is
+    null."""
     bodies = [_decode(text) for text in texts]
     rows = [_count(body.get("numRecords")) for body in bodies]
     tight = [body.get("tightBounds") if isinstance(body.get("tightBounds"), bool) else None for body in bodies]
@@ -370,7 +377,7 @@ def _count(value: Any) -> int | None:
 
 
 def _value(value: Any, data_type: DataType, group: Group) -> Any:
-    """A JSON value as one of the column's type; None for what is not."""
+    """A JSON value as one of the column's type; None where it cannot be converted."""
     name = str(data_type)
     if isinstance(value, str):
         if name == "string":
@@ -398,7 +405,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _decimal(value: Any, data_type: DecimalType, group: Group) -> decimal.Decimal | None:
-    """With the column's digits; what has more is rounded outwards."""
+    """With the column's scale; a bound with more digits is rounded outwards."""
     rounding = decimal.ROUND_FLOOR if group == "minValues" else decimal.ROUND_CEILING
     context = decimal.Context(prec=data_type.precision, rounding=rounding)
     try:

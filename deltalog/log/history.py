@@ -1,6 +1,7 @@
-"""Commits in time: which version was current at an instant, and what happened when.
+"""Time travel and history: which version was current at an instant, and the commits with their times.
 
-Spec: PROTOCOL.md#in-commit-timestamps. The rules are in deltalog.protocol.timestamps; this module feeds them.
+Spec: PROTOCOL.md#in-commit-timestamps. The rules are in deltalog.protocol.timestamps; this module reads the timestamps
+that they need.
 """
 
 from __future__ import annotations
@@ -43,22 +44,23 @@ _FEW = 8
 
 
 class LogHistory:
-    """One listing of the whole log, and the latest snapshot that tells which clock counts.
+    """One listing of the whole log, and the latest snapshot, whose properties decide between in-commit timestamps and
+    file times.
 
-    ``stat``: list with the files' times, if those of most commits are needed. Cost of creation: 1 LIST, and what
-    the latest snapshot costs (2 GETs with a sound ``.crc``).
+    ``stat``: list with the files' times, for callers that need those of most commits. Cost of creation: 1 LIST, and
+    that of loading the latest snapshot (2 GETs with a usable ``.crc``).
     """
 
     def __init__(self, reader: LogReader, *, stat: bool = False) -> None:
         self.reader = reader
         self.listing: Listing = reader.list_from(stat=stat)
         self.latest: LogSnapshot = load(reader, self.listing)
-        # What was read to load the latest version is not read again.
+        # Timestamps that were read to load the latest version are not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
 
     @Lazy
     def enablement(self) -> Enablement | None:
-        """Raises InvalidEnablementError."""
+        """The enablement pair of the latest version. Raises InvalidEnablementError."""
         return self.latest.enablement
 
     @Lazy
@@ -73,7 +75,7 @@ class LogHistory:
         if not versions:
             raise VersionNotFoundError(
                 f"{self.reader.store.url}: no version can be named by a timestamp: the commit files of the "
-                "versions that can be rebuilt are gone.",
+                "versions that can be rebuilt are missing.",
                 version=self.latest.version,
                 earliest=None,
                 latest=self.latest.version,
@@ -81,11 +83,13 @@ class LogHistory:
         return timeline(versions, self.latest.in_commit_timestamps_enabled, self.enablement)
 
     def version_at(self, timestamp_ms: int, before: str = "error", after: str = "error") -> CommitAt:
-        """The last commit at or before an instant.
+        """The last commit at or before an instant, in milliseconds since 1970.
 
-        Raises TimestampOutOfRangeError, MissingInCommitTimestampError. Cost: at most ceil(log2 n) + 2 GETs of
-        4 KiB for n commits; for instants before the enablement 1 HEAD for each commit before it where the
-        listing does not tell times.
+        ``before``, ``after``: for an instant before the first or after the last commit, "error" or that commit
+        ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError, MissingInCommitTimestampError,
+        InvalidEnablementError, VersionNotFoundError. Cost: at most ceil(log2 n) + 2 GETs of 4 KiB for n commits; for
+        an instant before the enablement, 1 LIST, or 1 HEAD for each of at most 8 commits, where the listing lacks
+        file times.
         """
         if before not in BEFORE or after not in AFTER:
             raise CallError(f"before is one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
@@ -96,20 +100,21 @@ class LogHistory:
         return found
 
     def snapshot_at(self, timestamp_ms: int) -> LogSnapshot:
-        """The version that was current at a point in time. Raises and costs as ``version_at``, and 1 GET for each log
-        file of the version."""
+        """The version that was current at an instant, in milliseconds since 1970. Raises and costs as ``version_at``,
+        and 1 GET for each log file of the version."""
         version = self.version_at(timestamp_ms).version
         return self.latest if version == self.latest.version else load(self.reader, self.listing, version)
 
     def first_version_from(self, timestamp_ms: int) -> int:
-        """The first version at or after an instant. Raises TimestampOutOfRangeError after the last commit."""
-        found = self.version_at(timestamp_ms, before="earliest", after="latest")
-        if found.timestamp_ms >= timestamp_ms:
-            return found.version
-        later = self._next(found.version)
+        """The first version at or after an instant, in milliseconds since 1970. Raises TimestampOutOfRangeError after
+        the last commit, and as ``version_at``."""
+        at = self.version_at(timestamp_ms, before="earliest", after="latest")
+        if at.timestamp_ms >= timestamp_ms:
+            return at.version
+        later = self._next(at.version)
         if later is None:
             self.version_at(timestamp_ms)  # raises with the bounds
-        return found.version + 1 if later is None else later
+        return at.version + 1 if later is None else later
 
     def _next(self, version: int) -> int | None:
         """The next version that a timestamp can name."""
@@ -118,22 +123,23 @@ class LogHistory:
         return versions[position] if position < len(versions) else None
 
     def _check_enablement(self, found: CommitAt) -> None:
-        """Refuse a pair that contradicts the enabling commit, where that commit was read. Cost: none."""
+        """Refuse an enablement pair that contradicts the enabling commit, where that commit was read. Cost: none."""
         pair = self.enablement
         if pair is None or found.clock != "in-commit" or found.version != pair.version:
             return
         if found.timestamp_ms != pair.timestamp_ms:
             raise InvalidEnablementError(
-                f"{self.reader.store.url}: the properties say that version {pair.version} enabled in-commit timestamps "
-                f"at {describe(pair.timestamp_ms)}, but the commit itself says {describe(found.timestamp_ms)}. Repair: "
-                "turn in-commit timestamps off (disable_in_commit_timestamps()) and on again; this stamps a new pair."
+                f"{self.reader.store.url}: by the properties, version {pair.version} enabled in-commit timestamps at "
+                f"{describe(pair.timestamp_ms)}, but the timestamp of that commit is {describe(found.timestamp_ms)}. "
+                "Disable in-commit timestamps (disable_in_commit_timestamps()) and enable them again, which writes a "
+                "new pair."
             )
 
     def bounds(self) -> tuple[CommitAt, CommitAt]:
         """The first and the last commit that a timestamp can name.
 
         In a copy, the files of the commits before the enablement can all be younger than the enablement; then
-        no timestamp names them, and the first one is the enabling commit.
+        no timestamp names them, and the first one is the enabling commit. Cost: as two calls of ``commit_at``.
         """
         log = self.timeline
         first = self.commit_at(log.versions[0])
@@ -142,7 +148,8 @@ class LogHistory:
         return first, self.commit_at(log.versions[-1])
 
     def commit_at(self, version: int) -> CommitAt:
-        """A commit with its time by the clock that counts for it. Cost: at most 1 GET of 4 KiB, or 1 LIST."""
+        """A commit with its in-commit timestamp, or before the enablement its monotonised file time. Cost: at most
+        1 GET of 4 KiB, or 1 LIST."""
         if self.timeline.ict_from is not None and version >= self.timeline.ict_from:
             return CommitAt(version, self.ict_of(version), "in-commit")
         return CommitAt(version, self._monotonised_file_times[version], "file-modification")
@@ -153,39 +160,42 @@ class LogHistory:
         return dict(zip(versions, monotonised(self.file_times_of(versions)), strict=True))
 
     def ict_of(self, version: int) -> int:
-        """The in-commit timestamp of a commit, read once. Cost: 1 GET of 4 KiB."""
+        """The in-commit timestamp of a commit, in milliseconds since 1970. Raises MissingInCommitTimestampError. Cost:
+        1 GET of 4 KiB at the first call for a version."""
         if version not in self._icts:
             self._icts[version] = self.reader.in_commit_timestamp_ms(version)
         return self._icts[version]
 
     def file_times_of(self, versions: Sequence[int]) -> list[int]:
-        """File modification times as the store has them, in ms. Cost: 1 LIST, or 1 HEAD each for a few."""
+        """The file modification times of commits as the store has them, in milliseconds since 1970. Raises
+        VersionNotFoundError. Cost: 1 LIST, or 1 HEAD each for at most 8 versions."""
         self._stat_all(versions)
         return [self._file_meta(v)[1] for v in versions]
 
     def _stat_all(self, versions: Sequence[int]) -> None:
         unknown = [v for v in versions if v not in self.listing.metas]
         if len(unknown) > _FEW:
-            stated = self.reader.list_from(unknown[0], stat=True).metas
-            self.listing.metas.update((v, stated[v]) for v in unknown if v in stated)
+            metas = self.reader.list_from(unknown[0], stat=True).metas
+            self.listing.metas.update((v, metas[v]) for v in unknown if v in metas)
 
     def _file_meta(self, version: int) -> tuple[int, int]:
+        """Size in bytes and modification time in milliseconds of a commit file."""
         meta = self.listing.metas.get(version)
         if meta is None or meta.modification_time_ms is None or meta.size_bytes is None:
-            found = self.reader.store.head(commit_path(version))
-            if found is None:
+            meta = self.reader.store.head(commit_path(version))
+            if meta is None:
                 raise VersionNotFoundError(
-                    f"{self.reader.store.url}: version {version} was removed while it was read. Try again.",
+                    f"{self.reader.store.url}: log clean-up deleted version {version} during this call. Try again.",
                     version=version, earliest=None, latest=self.latest.version,
                 )  # fmt: skip
-            meta = found
         return meta.size_bytes or 0, meta.modification_time_ms or 0
 
     # ------------------------------------------------------------------------------------------ history
 
     def entries(self, limit: int | None = None) -> list[CommitEntry]:
-        """Every commit file, newest first. Cost: 1 GET of 4 KiB and at most 1 HEAD each, HEADs also for the
-        commits before the enablement."""
+        """The commits with a file, newest first; with ``limit``, at most that many. Raises CallError,
+        InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and 1 LIST, or 1 HEAD for each of at
+        most 8 commits, where the listing lacks file times."""
         if limit is not None and limit < 1:
             raise CallError(f"limit is a positive number or None; got {limit}.")
         listed = self.listing.commits
@@ -212,7 +222,8 @@ class LogHistory:
         return entries
 
     def explain(self, timestamp_ms: int) -> TimestampExplanation:
-        """How an instant is resolved, and why. Never raises TimestampOutOfRangeError: it explains it."""
+        """How an instant, in milliseconds since 1970, is resolved to a version. Raises and costs as ``version_at`` and
+        ``bounds``, but a TimestampOutOfRangeError becomes the ``refusal`` of the explanation."""
         log = self.timeline
         in_ict_era = log.in_ict_era(timestamp_ms)
         candidates = log.ict_versions if in_ict_era else log.file_versions
@@ -242,8 +253,8 @@ class LogHistory:
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """A row of the history. Times in ms; ``timestamp_ms`` is None when the commit must carry an in-commit
-    timestamp and does not: no time is made up."""
+    """A row of the history. Times are in milliseconds since 1970. ``timestamp_ms``: None where the commit lacks the
+    in-commit timestamp that it requires; it is not replaced by another time."""
 
     version: int
     timestamp_ms: int | None
@@ -254,12 +265,12 @@ class CommitEntry:
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """What the commit carries, whether or not it counts."""
+        """The in-commit timestamp in the commit, also where the table does not use it."""
         return CommitInfo(self.commit_info).in_commit_timestamp_ms
 
     @property
     def commit_info_timestamp_ms(self) -> int | None:
-        """The writer's own clock; informative only."""
+        """The time by the writer's clock; informative only."""
         value = self.commit_info.get("timestamp")
         return value if isinstance(value, int) else None
 
@@ -302,7 +313,7 @@ class CommitEntry:
         return value if isinstance(value, bool) else None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for scripts."""
+        """All fields, as JSON-compatible values."""
         return {
             "version": self.version,
             "timestamp_ms": self.timestamp_ms,
@@ -334,7 +345,13 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TimestampExplanation:
-    """Why an instant means a version: str() for people, to_json() for scripts."""
+    """How an instant is resolved to a version: ``str()`` is a report, ``to_json()`` has all fields.
+
+    Times are in milliseconds since 1970. ``clock``: the kind of timestamp that the instant is compared with.
+    ``candidates``: the first and the last version with that kind. ``answer``: the version that was current, None where
+    ``refusal``, the message of the error, is set. ``next_commit``: the one after the answer. ``earliest``, ``latest``:
+    the first and the last commit that a timestamp can name.
+    """
 
     table: str
     requested_ms: int
@@ -379,7 +396,7 @@ class TimestampExplanation:
 
     def _enablement_text(self) -> str:
         if not self.enabled:
-            return "off: every commit is resolved by its file modification time"
+            return "off: the time of every commit is its file modification time"
         if self.enablement is None:
             return "on since version 0"
         return f"on since version {self.enablement.version}, {describe(self.enablement.timestamp_ms)}"
@@ -392,6 +409,8 @@ class TimestampExplanation:
         return "file modification times, made increasing (the requested time is before the enablement)"
 
     def to_json(self) -> dict[str, Any]:
+        """All fields, as JSON-compatible values."""
+
         def commit(at: CommitAt | None) -> dict[str, Any] | None:
             if at is None:
                 return None

@@ -1,4 +1,4 @@
-"""Loads versions: a listing gives the segment, the segment gives the state."""
+"""Loads versions: chooses the log segment from a listing, and the state from the ``.crc`` or by replay."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from deltalog.protocol import features
 
 
 def load_latest(reader: LogReader) -> LogSnapshot:
-    """The latest version. Cost: 1 GET, 1 LIST, then 2 GETs with a sound ``.crc``, else the log's small columns.
+    """The latest version.
 
-    Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError.
+    Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError. Cost: 1 GET, 1 LIST, then 2 GETs with a
+    usable ``.crc``, else the small columns of the checkpoint and 1 GET for each commit after it.
     """
     return load(reader, reader.list_latest())
 
 
 def load(reader: LogReader, listing: Listing, version: int | None = None) -> LogSnapshot:
-    """A version of a listing (None: the latest), falling back to older checkpoints when one cannot be read.
+    """A version of a listing (None: the latest), from an older checkpoint where one cannot be read.
 
-    Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``.
+    Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``. Cost: as
+    ``load_latest`` after the listing; 1 LIST more where the listing does not reach back far enough.
     """
     unusable: tuple[Checkpoint, ...] = ()
     failure: InvalidCheckpointError | None = None
@@ -50,12 +52,12 @@ def _load_segment(reader: LogReader, segment: Segment, unusable: tuple[Checkpoin
 
 
 class UnreadSnapshot:
-    """A version that is known to be in the log, and was not read yet: ``load`` reads it."""
+    """A version that is known to be in the log and has not been read; ``load`` reads it."""
 
     def __init__(self, reader: LogReader, version: int) -> None:
         self.reader = reader
         self.version = version
 
     def load(self) -> LogSnapshot:
-        """Raises and costs as ``load_latest``."""
+        """The version. Raises as ``loader.load``. Cost: 1 LIST, and as ``loader.load``."""
         return load(self.reader, self.reader.list_from(), self.version)

@@ -39,9 +39,10 @@ _HEADS_AT_ONCE = 1000
 
 
 class LogReader:
-    """The files of one table's ``_delta_log``, and ``files``, those that they name. Holds no state but the stores.
+    """Reads the log of one table. Holds no state but the store.
 
-    ``allowed_paths``: places besides the table where the log may name files; see TableFiles.
+    ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table where the log may
+    name files; see TableFiles.
     """
 
     def __init__(self, store: LogStore, allowed_paths: Sequence[str] = ()) -> None:
@@ -52,14 +53,15 @@ class LogReader:
         return LogReader, (self.store, self.files.allowed_paths)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
-        """The log from a version on. Cost: 1 LIST."""
+        """The log from a version on. ``stat``: with sizes and times of the commit files. Cost: 1 LIST."""
         start = version_prefix(version) if version > 0 else ""
         if not stat:
             return parse_names(self.store.list_names(LOG_DIRECTORY, start))
         return parse_listing(self.store.list_from(LOG_DIRECTORY, start))
 
     def list_latest(self) -> Listing:
-        """Enough of the log to build the latest version. Cost: 1 GET of the hint and 1 LIST (2 if it is wrong)."""
+        """The log from the checkpoint of the hint on, or all of it where the hint is missing or wrong. Cost: 1 GET of
+        the hint and 1 LIST (2 where it is wrong)."""
         try:
             hint = read_hint(self.store.get(log_path(LAST_CHECKPOINT)))
         except ObjectNotFoundError:
@@ -77,11 +79,11 @@ class LogReader:
         unusable: Collection[Checkpoint] = (),
         failure: InvalidCheckpointError | None = None,
     ) -> Segment:
-        """The segment of a version (None: the latest) without the ``unusable`` checkpoints; where a listing does not
-        reach back far enough for it, from the whole log.
+        """The segment of a version (None: the latest) without the ``unusable`` checkpoints. Where the listing does not
+        reach back far enough, the whole log is listed.
 
-        ``failure``: what made the last of those checkpoints unusable, and is raised where no segment does without it.
-        Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
+        ``failure``: why one of those checkpoints is unusable; raised where the version cannot be rebuilt without
+        them. Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
         """
         reaches_back = listing.commits[:1] == (0,)
         try:
@@ -95,7 +97,7 @@ class LogReader:
             raise (failure or error) from None
 
     def replay(self, segment: Segment) -> tuple[State, Commits]:
-        """The state that a segment amounts to, and the commits after its checkpoint. Raises InvalidCheckpointError,
+        """The state of a segment's version, and the commits after its checkpoint. Raises InvalidCheckpointError,
         InvalidCommitError, MissingVersionError, CorruptTableError. Cost: the small columns of the checkpoint, and as
         ``segment_commits``."""
         base = PartialState() if segment.checkpoint is None else self.checkpoint(segment.checkpoint).state()
@@ -103,34 +105,36 @@ class LogReader:
         return advance(base, commits.actions).complete(self.store.url, segment.version), commits
 
     def commit(self, version: int) -> CommitActions:
-        """Raises InvalidCommitError, MissingVersionError. Cost: 1 GET."""
+        """The actions of a commit. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET."""
         return self.commits([version])[0]
 
     def commits(self, versions: Sequence[int]) -> list[CommitActions]:
-        """The actions of several commits. Cost: 1 GET each, in parallel where the store does that."""
+        """The actions of several commits. Raises as ``commit``. Cost: 1 GET each, in parallel where the store does
+        that."""
         files = self.commit_files(versions)
         return [decode_commit(data, version) for version, data in zip(versions, files, strict=True)]
 
     def commit_files(self, versions: Sequence[int], length: int | None = None) -> list[bytes]:
-        """The bytes of commits, or their first ``length``. Raises MissingVersionError. Cost: 1 GET each."""
+        """The bytes of commits, with ``length`` at most as many of each. Raises MissingVersionError. Cost: 1 GET
+        each."""
         try:
             return self.store.get_many([commit_path(v) for v in versions], length)
         except ObjectNotFoundError as error:
-            raise self._gone(error.path.rsplit("/", 1)[-1]) from error
+            raise self._missing_commit(error.path.rsplit("/", 1)[-1]) from error
 
     def segment_commits(self, segment: Segment) -> Commits:
-        """What the commits of a segment amount to. A compaction stands for its commits, as one commit of its last
-        version; where it cannot be read, they are read themselves. Cost: 1 GET for each file."""
-        found = Commits()
+        """The commits of a segment. A compaction replaces its commits, as one commit of its last version; where it
+        cannot be read, the commits are. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
+        commits = Commits()
         rest = list(segment.commits)
         for compaction in segment.compactions:
             within = range(compaction.start, compaction.end + 1)
-            found += self._in_bulk([v for v in rest if v < compaction.start])
-            found += self._compacted(compaction) or self._in_bulk(within)
+            commits += self._decoded([v for v in rest if v < compaction.start])
+            commits += self._compacted(compaction) or self._decoded(within)
             rest = [v for v in rest if v > compaction.end]
-        return found + self._in_bulk(rest)
+        return commits + self._decoded(rest)
 
-    def _in_bulk(self, versions: Sequence[int]) -> Commits:
+    def _decoded(self, versions: Sequence[int]) -> Commits:
         return decode_commits(versions, self.commit_files(versions))
 
     def _compacted(self, compaction: Compaction) -> Commits | None:
@@ -140,25 +144,26 @@ class LogReader:
             return None
 
     def commit_info(self, version: int) -> CommitInfo | None:
-        """The commitInfo of a commit, from its first bytes where it comes first, as it must with ICT.
+        """The commitInfo of a commit, None where it has none. It is read from the first bytes where it is the first
+        action, which in-commit timestamps require.
 
-        Cost: 1 GET of 4 KiB; 1 more of the whole file when commitInfo is longer or not first. Raises
-        MissingVersionError.
+        Raises InvalidCommitError, MissingVersionError. Cost: 1 GET of 4 KiB; 1 more of the whole file where commitInfo
+        is longer or not first.
         """
         return self._info_of(version, self.commit_files([version], HEAD_BYTES)[0])
 
     def commit_infos(self, versions: Sequence[int]) -> list[CommitInfo | None]:
-        """As ``commit_info`` of several commits; None also where a commit is damaged. Cost: 1 GET of 4 KiB each, in
-        parallel where the store does that."""
-        found: list[CommitInfo | None] = []
+        """As ``commit_info`` of several commits; None also where a commit is damaged. Raises MissingVersionError. Cost:
+        1 GET of 4 KiB each, in parallel where the store does that."""
+        infos: list[CommitInfo | None] = []
         for start in range(0, len(versions), _HEADS_AT_ONCE):
             some = versions[start : start + _HEADS_AT_ONCE]
             for version, head in zip(some, self.commit_files(some, HEAD_BYTES), strict=True):
                 try:
-                    found.append(self._info_of(version, head))
+                    infos.append(self._info_of(version, head))
                 except InvalidCommitError:
-                    found.append(None)
-        return found
+                    infos.append(None)
+        return infos
 
     def _info_of(self, version: int, head: bytes) -> CommitInfo | None:
         whole = len(head) < HEAD_BYTES
@@ -168,7 +173,8 @@ class LogReader:
         return decode_commit(head if whole else self.commit_files([version])[0], version).commit_info
 
     def in_commit_timestamp_ms(self, version: int) -> int:
-        """Raises MissingInCommitTimestampError when the commit has none. Cost: as ``commit_info``."""
+        """The in-commit timestamp of a commit, in milliseconds since 1970. Raises MissingInCommitTimestampError where
+        it has none, MissingVersionError. Cost: as ``commit_info``."""
         try:
             info = self.commit_info(version)
         except InvalidCommitError as error:
@@ -179,22 +185,23 @@ class LogReader:
         return timestamps.required_ict(info, version, self.store.url)
 
     def file_time_ms(self, version: int) -> int | None:
-        """The modification time of a commit file, made increasing as readers do; None where no commit file up to the
-        version is there. Cost: 1 LIST of the log."""
+        """The monotonised modification time of a commit file, in milliseconds since 1970; None where the log has no
+        commit up to the version. Cost: 1 LIST of the log."""
         metas = self.list_from(stat=True).metas
         times = [metas[v].modification_time_ms or 0 for v in sorted(metas) if v <= version]
         return timestamps.monotonised(times)[-1] if times else None
 
     def checksum(self, version: int) -> VersionChecksum | None:
-        """The ``.crc`` of a version, or None when there is none that can be read. Cost: 1 GET."""
+        """The ``.crc`` of a version; None where it is missing or cannot be decoded. Cost: 1 GET."""
         try:
             return decode_checksum(self.store.get(checksum_path(version)))
         except ObjectNotFoundError:
             return None
 
     def checksum_state(self, version: int) -> tuple[State, Totals, int | None] | None:
-        """The state, the totals and the in-commit timestamp of a version by its ``.crc``. None without one that can be
-        read, holds the whole state, and is that of this very commit. Cost: 2 GETs, of the ``.crc`` and of 4 KiB."""
+        """The state, totals and in-commit timestamp (milliseconds) of a version by its ``.crc``; None where that cannot
+        be read, does not hold the whole state, or belongs to another commit. Raises InvalidCommitError,
+        MissingVersionError. Cost: 2 GETs, of the ``.crc`` and of 4 KiB of the commit."""
         checksum = self.checksum(version)
         state = None if checksum is None else checksum.state()
         if checksum is None or state is None:
@@ -208,9 +215,9 @@ class LogReader:
         """A reader of one of the log's checkpoints. Cost: none."""
         return CheckpointReader(self.store, self.files, checkpoint)
 
-    def _gone(self, name: str) -> MissingVersionError:
+    def _missing_commit(self, name: str) -> MissingVersionError:
         return MissingVersionError(
-            f"{self.store.url}: commit {name} was listed and is gone. "
+            f"{self.store.url}: commit {name} was listed, but no longer exists. "
             "Log clean-up may be running: open the table again.",
             version=int(name[:20]),
         )

@@ -1,6 +1,6 @@
 """Action reconciliation: from the actions of a checkpoint and of the commits after it to a state. Pure.
 
-Spec: PROTOCOL.md#action-reconciliation. Files are Arrow tables; the few other actions are rows.
+Spec: PROTOCOL.md#action-reconciliation. File actions are rows of Arrow tables; the few other actions are objects.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ DELETION_VECTOR = pa.struct(
         pa.field("max_row_index", pa.int64()),
     ]
 )
-# A row per live file. Names are those of the add action in snake case.
+# The schema of live files, one per row: the fields of the add action in snake case. Sizes are in bytes, times in
+# milliseconds since 1970.
 FILES = pa.schema(
     [
         pa.field("path", pa.string()),
@@ -52,7 +53,7 @@ FILES = pa.schema(
         pa.field("clustering_provider", pa.string()),
     ]
 )
-# A row per tombstone: what a checkpoint keeps of a remove.
+# The schema of tombstones, one per row: the fields of the remove action that checkpoints hold.
 TOMBSTONES = pa.schema(
     [
         pa.field("path", pa.string()),
@@ -69,7 +70,7 @@ TOMBSTONES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything of a version but its files."""
+    """The state of a version without its files. ``transactions``: by application id; ``domains``: by name."""
 
     protocol: Protocol
     metadata: Metadata
@@ -79,7 +80,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class PartialState:
-    """A State before it is known to be complete (a log may lack its protocol)."""
+    """A State that may lack protocol or metadata, as that of a part of a log does."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -87,7 +88,7 @@ class PartialState:
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
 
     def complete(self, table: str, version: int) -> State:
-        """Raises CorruptTableError when protocol or metaData never occurred."""
+        """The same as a State. Raises CorruptTableError when protocol or metaData is missing."""
         if self.protocol is None or self.metadata is None:
             missing = "protocol" if self.protocol is None else "metaData"
             raise CorruptTableError(
@@ -117,13 +118,13 @@ def advance(state: PartialState | State, commits: Iterable[CommitActions]) -> Pa
 
 
 def file_key(path: str, deletion_vector: DeletionVector | None) -> str:
-    """The key of a logical file: its path and its deletion vector."""
+    """The key of a logical file: its path, and the unique id of its deletion vector if it has one."""
     return path if deletion_vector is None else f"{path}\0{deletion_vector.unique_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class AddedFiles:
-    """What some consecutive commits add, as rows of FILES in the order of the log. ``version``: the first of them."""
+    """The adds of consecutive commits, as rows of FILES in the order of the log. ``version``: the first commit."""
 
     version: int
     files: pa.Table
@@ -131,7 +132,8 @@ class AddedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Commits, ascending. Those whose adds are in ``added`` hold none themselves, and no removes."""
+    """Commits, ascending. ``added``: the adds of commits that only add files and were decoded as columns; their
+    elements of ``actions`` then have neither adds nor removes."""
 
     actions: Sequence[CommitActions] = ()
     added: Sequence[AddedFiles] = ()
@@ -142,8 +144,11 @@ class Commits:
 
 @dataclass(frozen=True)
 class Tail:
-    """What commits do to the files before them: those that they add (schema FILES), the keys of all that they
-    add or remove, and of each file that they remove and do not add again the last remove."""
+    """The effect of commits on the files of the version before them.
+
+    ``files``: the live files that they add, schema FILES. ``keys``: of all files that they add or remove, see
+    ``file_key``. ``removes``: the last remove of each file that they remove and do not add again.
+    """
 
     files: pa.Table
     keys: Collection[str]
@@ -155,11 +160,11 @@ class Tail:
 
     def on(self, files: pa.Table) -> pa.Table:
         """Those of ``files`` (columns of FILES or TOMBSTONES, path and deletion_vector among them) that the commits
-        leave alone."""
+        neither add nor remove."""
         if not self.keys or files.num_rows == 0:
             return files
-        dead = pc.is_in(_keys(files), value_set=self._keys)
-        return files.filter(pc.invert(dead)) if pc.any(dead).as_py() else files
+        is_replaced = pc.is_in(_keys(files), value_set=self._keys)
+        return files.filter(pc.invert(is_replaced)) if pc.any(is_replaced).as_py() else files
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
         """The removes that had not expired at a cut-off (schema TOMBSTONES)."""
@@ -167,8 +172,8 @@ class Tail:
 
 
 def tail(commits: Commits) -> Tail:
-    """The effect of commits: the newest action on a file wins."""
-    seen: set[str] = set()
+    """The effect of commits: the last action on each file wins."""
+    keys: set[str] = set()
     removes: list[RemoveFile] = []
     newest_first: list[pa.Table] = []
     adds: list[AddFile] = []
@@ -176,33 +181,33 @@ def tail(commits: Commits) -> Tail:
     for commit in reversed(commits.actions):
         for add in reversed(commit.adds):
             key = file_key(add.path, add.deletion_vector)
-            if key not in seen:
-                seen.add(key)
+            if key not in keys:
+                keys.add(key)
                 adds.append(add)
         for remove in reversed(commit.removes):
             key = file_key(remove.path, remove.deletion_vector)
-            if key not in seen:
-                seen.add(key)
+            if key not in keys:
+                keys.add(key)
                 removes.append(remove)
         if commit.version in added:
-            newest_first += [files_table(adds[::-1]), _unseen(added[commit.version], seen)]
+            newest_first += [files_table(adds[::-1]), _without_keys(added[commit.version], keys)]
             adds = []
-    return Tail(pa.concat_tables([files_table(adds[::-1]), *reversed(newest_first)]), seen, removes)
+    return Tail(pa.concat_tables([files_table(adds[::-1]), *reversed(newest_first)]), keys, removes)
 
 
-def _unseen(files: pa.Table, seen: set[str]) -> pa.Table:
-    """The last row of each file that is not in ``seen``, to which they are added. Files without deletion vectors."""
+def _without_keys(files: pa.Table, keys: set[str]) -> pa.Table:
+    """The last row of each file whose key is not in ``keys``; adds their keys to it. ``files``: no deletion vectors."""
     paths = files["path"].to_pylist()
-    fresh = [False] * len(paths)
+    is_kept = [False] * len(paths)
     for row in range(len(paths) - 1, -1, -1):
-        if paths[row] not in seen:
-            seen.add(paths[row])
-            fresh[row] = True
-    return files if all(fresh) else files.filter(booleans(fresh))
+        if paths[row] not in keys:
+            keys.add(paths[row])
+            is_kept[row] = True
+    return files if all(is_kept) else files.filter(booleans(is_kept))
 
 
 def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Table:
-    """The live files (schema FILES) after ``commits`` (ascending) on top of ``base``."""
+    """The live files (schema FILES) after ``commits`` (ascending). ``base``: those before them, None for none."""
     after = tail(Commits(commits))
     if base is None:
         return after.files
@@ -211,7 +216,7 @@ def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Ta
 
 
 def files_without(files: pa.Table, *others: pa.Table) -> pa.Table:
-    """Those of the files (columns of FILES, path and deletion_vector among them) that are in none of ``others``."""
+    """The rows of ``files`` (columns of FILES, path and deletion_vector among them) that are in none of ``others``."""
     for other in others:
         if files.num_rows and other.num_rows:
             files = files.filter(pc.invert(pc.is_in(_keys(files), value_set=pc.unique(_keys(other)))))
@@ -309,7 +314,7 @@ def _vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 
 def remove_actions(files: pa.Table, deletion_timestamp_ms: int, data_change: bool = True) -> list[RemoveFile]:
-    """What removes these live files (schema FILES)."""
+    """Remove actions for live files (schema FILES). ``data_change``: False where the rows stay in the table."""
     return [
         RemoveFile(
             path=a.path,

@@ -1,4 +1,4 @@
-"""Which files of a listing rebuild a version: a checkpoint and the commits after it. Pure.
+"""Log segments: the files of a listing that rebuild a version, a checkpoint and the commits after it. Pure.
 
 Spec: PROTOCOL.md#action-reconciliation, #checkpoints.
 """
@@ -22,7 +22,7 @@ _CHECKPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint: one file, or all parts of one in order."""
+    """A complete checkpoint. ``names``: in ``_delta_log``, one file or all parts in order."""
 
     version: int
     kind: LogFileKind
@@ -30,7 +30,7 @@ class Checkpoint:
 
     @property
     def is_json(self) -> bool:
-        """Whether the file itself is JSON, as only V2 checkpoints can be."""
+        """Whether the top-level file is JSON, which only V2 checkpoints can be."""
         return self.names[0].endswith(".json")
 
 
@@ -48,10 +48,11 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of ``_delta_log`` that mean something, sorted; from some version on, or all.
+    """The commits and derived files of ``_delta_log``, from some version on or all.
 
-    ``commits`` and ``checksums``: ascending versions. ``checkpoints``: complete ones, ascending by version.
-    ``compactions``: ascending. ``metas``: the listing's data on each commit; empty when only names were listed.
+    ``commits``: ascending versions. ``checkpoints``: complete ones, ascending by version. ``checksums``: versions.
+    ``compactions``: ascending. ``metas``: sizes and times of the commit files by version; empty when only names were
+    listed.
     """
 
     commits: tuple[int, ...]
@@ -67,8 +68,8 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What is read for ``version``: the checkpoint, if any, then the commits in ``commits``, those of them that
-    ``compactions`` cover in one file each."""
+    """The files that rebuild ``version``: the checkpoint, if any, then the commits in ``commits`` (ascending versions),
+    of which each of ``compactions`` replaces a run."""
 
     version: int
     checkpoint: Checkpoint | None
@@ -83,7 +84,7 @@ class Segment:
 
 
 def parse_listing(files: Iterable[FileMeta]) -> Listing:
-    """Sort a listing by the kinds of its names; unknown names are ignored."""
+    """A listing by its file names, with sizes and times; files of other kinds are ignored."""
     metas = {meta.name: meta for meta in files}
     listing = parse_names(metas)
     listing.metas.update((version, metas[commit_name(version)]) for version in listing.commits)
@@ -93,7 +94,7 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
 def parse_names(names: Collection[str]) -> Listing:
     """As ``parse_listing``, from names alone, in any order.
 
-    Commits and checksums are recognised by length and ending, without a step in Python for each: a log of 100,000
+    Commits and checksums are recognised by length and ending, which takes no parsing for each: a log of 100,000
     commits has 200,000 of them.
     """
     commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
@@ -112,7 +113,7 @@ def parse_names(names: Collection[str]) -> Listing:
         for (version, kind, expected, _), found in parts.items()
         if len({f.part for f in found}) == expected
     ]
-    # Of several checkpoints of one version the newer spec comes last, and is taken first.
+    # Of several checkpoints of one version, that of the newer kind is the last, and is used.
     checkpoints.sort(key=lambda c: (c.version, _CHECKPOINTS.index(c.kind), c.names))
     return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums), tuple(sorted(compactions)))
 
@@ -126,7 +127,7 @@ def _versions(texts: list[str]) -> list[int]:
 
 
 def _ascending(versions: list[int]) -> tuple[int, ...]:
-    """Sorted; without sorting where there is no gap, as in a sound log."""
+    """The versions sorted; a range where they have no gap, which needs no sorting."""
     if versions and max(versions) - min(versions) + 1 == len(versions):
         return tuple(range(min(versions), max(versions) + 1))
     return tuple(sorted(versions))
@@ -141,7 +142,7 @@ def choose_segment(
     """
     if listing.is_empty:
         raise TableNotFoundError(
-            f"There is no Delta table at {table}: _delta_log holds no commit. "
+            f"There is no Delta table at {table}: _delta_log has no commit. "
             "Check the path, or create the table with DeltaTable.create."
         )
     latest = max([*listing.commits[-1:], *(c.version for c in listing.checkpoints[-1:])])
@@ -167,10 +168,10 @@ def choose_segment(
             )
         raise MissingVersionError(
             f"{table}: version {wanted} cannot be rebuilt: {commit_name(missing)} is missing from _delta_log "
-            "while later versions are there. Restore it from a copy.",
+            "while later versions exist. Restore it from a copy.",
             version=missing,
         )
-    # A checksum is compared with its commit; at a checkpoint's version that one is not among ``commits``.
+    # A checksum is compared with its commit, which at a checkpoint's version is not among ``commits``.
     position = bisect.bisect_left(listing.commits, wanted)
     has_commit = listing.commits[position : position + 1] == (wanted,)
     has_checksum = has_commit and wanted in listing.checksums
@@ -178,7 +179,7 @@ def choose_segment(
 
 
 def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[Compaction, ...]:
-    """Compactions within a range of versions, none overlapping another, the longest first where several begin."""
+    """Compactions within a range of versions that do not overlap; of those with the same start, the longest."""
     chosen: list[Compaction] = []
     for each in sorted(compactions, key=lambda c: (c.start, -c.end)):
         if start <= each.start and each.end <= end:
@@ -189,22 +190,22 @@ def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[
 
 def recreatable_versions(listing: Listing) -> list[int]:
     """Ascending versions that have a commit file and whose state can be rebuilt: from version 0 or from a complete
-    checkpoint on, whether or not that one's own commit file is there, up to the next gap.
+    checkpoint on, with or without the commit file of its version, up to the next gap.
 
     Time travel by timestamp considers these.
     """
-    starts = [-1, *(c.version for c in listing.checkpoints)]  # before version 0 there is nothing to be rebuilt
-    found: list[int] = []
+    starts = [-1, *(c.version for c in listing.checkpoints)]  # -1: version 0 needs no checkpoint
+    versions: list[int] = []
     for run in _runs(listing.commits):
         position = bisect.bisect_left(starts, run[0] - 1)
         if position < len(starts):
-            found += range(max(starts[position], run[0]), run[-1] + 1)
-    return found
+            versions += range(max(starts[position], run[0]), run[-1] + 1)
+    return versions
 
 
 def first_readable(listing: Listing) -> int | None:
-    """The first version from which on others can be rebuilt, by its number: that of a checkpoint whose commit file is
-    gone too."""
+    """The first version that can be read by its number: the first of ``recreatable_versions``, or the one before it
+    where that has a checkpoint without a commit file."""
     recreatable = recreatable_versions(listing)
     if not recreatable:
         return None
@@ -213,7 +214,7 @@ def first_readable(listing: Listing) -> int | None:
 
 
 def _runs(versions: Sequence[int]) -> Iterator[range]:
-    """Ascending versions as ranges without a gap; one step in Python for a sound log."""
+    """Ascending versions as ranges without a gap; one range for a log without one."""
     start = 0
     while start < len(versions):
         end = _end_of_run(versions, start)
@@ -222,7 +223,8 @@ def _runs(versions: Sequence[int]) -> Iterator[range]:
 
 
 def _end_of_run(versions: Sequence[int], start: int) -> int:
-    """The position after the run that begins at ``start``: from the first gap on, all versions are too large."""
+    """The position after the run that begins at ``start``: from the first gap on, each version exceeds the one that
+    its position would have in the run, so bisection finds it."""
     first = versions[start] - start
     if versions[-1] - first == len(versions) - 1:
         return len(versions)

@@ -1,4 +1,4 @@
-"""A version of a table as its log has it."""
+"""LogSnapshot: a version of a table, with its log segment, state and file cache."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class LogSnapshot:
     """One version: the log files that rebuild it, and its state. Immutable; threads may share it.
 
     ``reader``: the log. ``segment``: the log files. ``state``: protocol, metadata, application transactions and
-    domains. ``cache``: the live files and tombstones, and what of them is in memory. ``recorded_ict_ms``: the version's
-    in-commit timestamp where loading has read it. deltalog.read.snapshot.Snapshot is what users get.
+    domains. ``cache``: the live files and tombstones, as far as they are in memory. ``recorded_ict_ms``: the version's
+    in-commit timestamp, in milliseconds since 1970, where loading has read it. Users get a
+    deltalog.read.snapshot.Snapshot, which wraps it.
     """
 
     reader: LogReader
@@ -63,11 +64,11 @@ class LogSnapshot:
     def schema(self) -> StructType:
         """The table's columns, partition columns included."""
         text = self.metadata.schema_string
-        return StructType.from_json(text) if text else StructType()  # the caller's own
+        return StructType.from_json(text) if text else StructType()  # not the cached one, which others share
 
     @property
     def in_commit_timestamps_enabled(self) -> bool:
-        """Whether this version is judged by its in-commit timestamp."""
+        """Whether in-commit timestamps are enabled at this version."""
         return features.is_ict_active(self.protocol, self.metadata)
 
     @property
@@ -84,7 +85,7 @@ class LogSnapshot:
     def known_in_commit_timestamps(self) -> Mapping[int, int]:
         """The in-commit timestamps by version that are in memory. Cost: none."""
         if self.enablement is not None or not self.in_commit_timestamps_enabled:
-            return {}  # commits before the enablement may carry some that do not count
+            return {}  # commits before the enablement may have timestamps that do not apply
         infos = ((commit.version, commit.commit_info) for commit in self.cache.known_commits)
         known = {version: info.in_commit_timestamp_ms for version, info in infos if info is not None}
         known[self.version] = self.recorded_ict_ms if self.recorded_ict_ms is not None else known.get(self.version)
@@ -93,7 +94,8 @@ class LogSnapshot:
     # ------------------------------------------------------------------------------------------ succession
 
     def after(self, commit: CommitActions, ict_ms: int | None) -> LogSnapshot:
-        """The next version, built from this one and the commit that was just written. Cost: none."""
+        """The next version, from this one and the commit that was just written. Raises ValueError for another version.
+        Cost: none."""
         if commit.version != self.version + 1:
             raise ValueError(f"version {commit.version} does not follow {self.version}")
         state = advance(self.state, [commit]).complete(self.url, commit.version)
@@ -102,8 +104,8 @@ class LogSnapshot:
         return LogSnapshot(self.reader, segment, state, self.cache.after(commit, segment, state), ict_ms)
 
     def rebased_on(self, written: NewCheckpoint) -> LogSnapshot:
-        """The same version, to be read from a checkpoint of it that was just written. Files that are in memory stay
-        there, and others are not read. Cost: none."""
+        """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there,
+        and no others are read. Cost: none."""
         segment = Segment(self.version, written.checkpoint, (), self.segment.has_checksum)
         return replace(self, segment=segment, cache=self.cache.rebased_on(written, segment))
 
@@ -112,7 +114,7 @@ class LogSnapshot:
         return replace(self, reader=reader, cache=self.cache.through(reader))
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> LogSnapshot:
-        """The same version without the checkpoint that ``error`` is about. Raises ``error`` when neither an older
-        checkpoint nor the commits are there to rebuild it. Cost: 1 LIST."""
+        """The same version without its checkpoint, which ``error`` reports as unreadable. Raises ``error`` when neither
+        an older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
         cache = self.cache.without_checkpoint(error)
         return replace(self, segment=cache.segment, cache=cache)

@@ -1,4 +1,4 @@
-"""Numbers about the live files of a version, and how a commit changes them. Pure.
+"""Totals of the live files of a version: number, bytes and histograms, and how a commit changes them. Pure.
 
 Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it).
 """
@@ -23,22 +23,23 @@ def _steps(first: int, last: int, step: int, unit: int) -> list[int]:
     return [size * unit for size in range(first, last + 1, step)]
 
 
-# Where the bins of file sizes begin: those that delta-spark and the kernels use, which compare bin by bin.
+# Lower bounds in bytes of the bins of file sizes. They are those of delta-spark and the Delta kernels, which compare
+# bin by bin.
 SIZE_BINS: tuple[int, ...] = (
     0, *(8 * _KIB << n for n in range(10)),
     *_steps(8, 40, 4, _MIB), *_steps(48, 120, 8, _MIB), *_steps(124, 144, 4, _MIB), *_steps(160, 576, 16, _MIB),
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
-# From this number of files on, Arrow counts them, bin by bin.
+# From as many files on, Arrow counts them bin by bin.
 _MANY = 1000
-# Where the bins of deleted rows begin.
+# Lower bounds of the bins of deleted rows per file.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """How many files, and how many bytes in them, each bin of SIZE_BINS has."""
+    """The number of files (``counts``) and their bytes (``sizes``) in each bin of SIZE_BINS."""
 
     counts: tuple[int, ...] = (0,) * len(SIZE_BINS)
     sizes: tuple[int, ...] = (0,) * len(SIZE_BINS)
@@ -65,20 +66,21 @@ class FileSizes:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no bin has less than nothing: a file was removed that was not there."""
+        """Whether no bin is negative. A remove of a file that was not live makes one so."""
         return min(*self.counts, *self.sizes) >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """Rows deleted through deletion vectors, the vectors, and the files in each bin of DELETED_BINS."""
+    """The rows that deletion vectors delete, the vectors, and the files in each bin of DELETED_BINS (``counts``)."""
 
     num_records: int = 0
     num_vectors: int = 0
     counts: tuple[int, ...] = (0,) * len(DELETED_BINS)
 
     def changed(self, cardinalities: Sequence[int | None], sign: int) -> Deletions:
-        """With files added or removed that have a vector of this cardinality, or None."""
+        """With files added (``sign`` 1) or removed (-1). ``cardinalities``: of their deletion vectors, None for a file
+        without one."""
         records, vectors, counts = self.num_records, self.num_vectors, list(self.counts)
         known = [cardinality for cardinality in cardinalities if cardinality is not None]
         counts[0] += sign * (len(cardinalities) - len(known))
@@ -136,10 +138,10 @@ def totals_of(files: pa.Table) -> Totals:
 
 
 def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """For each bin how many of ``values`` are in it, and their sum. All values of a real table lie in a few bins."""
+    """For each bin the number of ``values`` in it, and their sum. ``begins``: the lower bounds of the bins."""
     counts, sums, limits = [0] * len(begins), [0] * len(begins), int64s(begins)
     low, high = pc.min_max(values).as_py().values()
-    if low is not None:
+    if low is not None:  # the files of a table are in a few bins: only those between the extremes are counted
         for at in range(bisect.bisect_right(begins, low) - 1, bisect.bisect_right(begins, high)):
             inside = pc.greater_equal(values, limits[at])
             if at + 1 < len(begins):
@@ -150,8 +152,8 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
 
 
 def totals_after(totals: Totals | None, commit: CommitActions) -> Totals | None:
-    """The totals after a commit, without reading anything; None where the commit does not tell."""
-    # A file that is added again without new rows was live already, and counts once.
+    """The totals after a commit, without reading files; None where its actions do not determine them."""
+    # A file that is added again without new rows may have been live already, and must count once.
     again = any(not add.data_change for add in commit.adds)
     if totals is None or again or any(remove.size is None for remove in commit.removes):
         return None

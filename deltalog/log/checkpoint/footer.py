@@ -1,8 +1,8 @@
-"""What a checkpoint's Parquet file must be: before its rows are read its columns of the protocol's kinds and its size
-within the caps, and then its values in their ranges. Pure.
+"""Validates a checkpoint's Parquet file: its column types and its size before its rows are read, then the ranges of
+their values. Pure.
 
-Spec: PROTOCOL.md#checkpoint-schema. Columns and fields that the protocol does not name may be anything. Nothing here
-reads the metadata of a column chunk: if that is wrong in a footer, pyarrow crashes the process.
+Spec: PROTOCOL.md#checkpoint-schema. Columns and fields that the protocol does not name are not checked. Nothing here
+reads the metadata of a column chunk: where it is wrong, pyarrow crashes the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Kind = Callable[[Any], bool]
 
 
 def _is_text(kind: Any) -> bool:
-    """Also without the annotation that makes bytes text; those are checked when they are read."""
+    """Whether a type is text. Binary is accepted, since some writers omit the annotation; ``check_file_rows`` checks
+    that paths are UTF-8."""
     if pt.is_dictionary(kind):
         kind = kind.value_type
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind) or pt.is_large_binary(kind))
@@ -35,7 +36,7 @@ def _is_text_map(kind: Any) -> bool:
     return bool(pt.is_map(kind)) and _is_text(kind.key_type) and _is_text(kind.item_type)
 
 
-_TEXT, _WHOLE, _TRUTH = (_is_text, "text"), (pt.is_integer, "a whole number"), (pt.is_boolean, "a truth value")
+_TEXT, _WHOLE, _TRUTH = (_is_text, "text"), (pt.is_integer, "a whole number"), (pt.is_boolean, "a boolean")
 _TEXTS, _MAP = (_is_texts, "a list of texts"), (_is_text_map, "a map of text to text")
 _Shape = Mapping[str, "tuple[Kind, str] | _Shape"]
 
@@ -64,9 +65,9 @@ _ACTIONS: _Shape = {
 
 
 def check_footer(schema: pa.Schema, rows: int, group_bytes: Iterable[int]) -> None:
-    """Raise ValueError, which says the column, for a file that is no part of a checkpoint.
+    """Raise ValueError, which names the column, for a file that cannot be part of a checkpoint.
 
-    ``group_bytes``: the decompressed size of each row group, as the footer has it.
+    ``rows``: their number. ``group_bytes``: the decompressed size of each row group, both by the footer.
     """
     if not 0 <= rows <= limits.MAX_CHECKPOINT_ROWS:
         raise ValueError(f"its number of rows {limits.over('MAX_CHECKPOINT_ROWS', rows)}")
@@ -86,11 +87,11 @@ def _check(fields: list[Any], shape: _Shape, where: str) -> None:
             continue
         name = f"{where}{field.name}"
         if times[field.name] > 1:
-            raise ValueError(f"its column {name} is there {times[field.name]} times")
+            raise ValueError(f"it has the column {name} {times[field.name]} times")
         if isinstance(wanted, tuple):
-            fits, said = wanted
+            fits, description = wanted
             if not fits(field.type):
-                raise ValueError(f"its column {name} is {field.type}, not {said}")
+                raise ValueError(f"its column {name} is {field.type}, not {description}")
         elif pt.is_struct(field.type):
             _check(list(field.type.fields), wanted, f"{name}.")
         else:
@@ -98,9 +99,9 @@ def _check(fields: list[Any], shape: _Shape, where: str) -> None:
 
 
 def check_file_rows(rows: pa.Table) -> None:
-    """Raise ValueError for values that no commit could hold. ``rows``: columns of FILES or TOMBSTONES, path among them.
+    """Raise ValueError for values that a commit cannot have. ``rows``: columns of FILES or TOMBSTONES, path among them.
 
-    Paths are checked to be UTF-8, which Arrow takes on trust from a file.
+    Paths are checked to be UTF-8, since Arrow does not check text that it reads from a file.
     """
     rows.column("path").validate(full=True)
     names = rows.schema.names

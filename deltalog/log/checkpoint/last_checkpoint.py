@@ -1,4 +1,4 @@
-"""``_last_checkpoint``: a hint where to begin listing. It is never trusted for more. Pure.
+"""``_last_checkpoint``: a hint from which version to list the log. It is used for nothing else. Pure.
 
 Spec: PROTOCOL.md#last-checkpoint-file, #json-checksum.
 """
@@ -15,7 +15,8 @@ from deltalog.protocol import limits
 
 
 def read_hint(data: bytes) -> int | None:
-    """The version it names, or None when it is torn, garbage, over its cap or fails its own checksum."""
+    """The version that the hint names; None when it is truncated, invalid, larger than ``limits.MAX_HINT_BYTES``, or
+    does not have its checksum."""
     if len(data) > limits.MAX_HINT_BYTES:
         return None
     try:
@@ -23,7 +24,7 @@ def read_hint(data: bytes) -> int | None:
         version = body["version"]
         expected = body.get("checksum")
         sound = expected is None or expected == checksum(body)
-    # A lone surrogate can be read and not be written again, and what was nested can be too deep to walk.
+    # A lone surrogate can be decoded but not encoded again, and nested values can be too deep to traverse.
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     whole = isinstance(version, int) and not isinstance(version, bool)
@@ -33,8 +34,8 @@ def read_hint(data: bytes) -> int | None:
 def encode_hint(
     version: int, size: int, size_bytes: int, num_add_files: int | None, v2: Mapping[str, Any] | None = None
 ) -> bytes:
-    """The file for a checkpoint of ``size`` actions. ``v2``: what delta-spark wants to know of a UUID-named one, which
-    it then need not look for."""
+    """The hint for a checkpoint of ``size`` actions. ``v2``: for a UUID-named one, the file's path, size and time, by
+    which delta-spark finds it without a LIST."""
     body: dict[str, Any] = {
         "version": version,
         "size": size,
@@ -46,7 +47,10 @@ def encode_hint(
 
 
 def checksum(body: Mapping[str, Any]) -> str:
-    """MD5 of the canonical form: every leaf as ``"path"=value``, sorted, without the checksum itself."""
+    """The MD5, in hexadecimal, of the canonical form: every leaf as ``"path"=value``, sorted, without ``checksum``.
+
+    Spec: PROTOCOL.md#json-checksum.
+    """
     leaves = sorted(
         _leaf(path, value) for path, value in _leaves((), {k: v for k, v in body.items() if k != "checksum"})
     )

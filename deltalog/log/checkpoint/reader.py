@@ -34,9 +34,9 @@ from deltalog.protocol.paths import log_path
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
-# Decoding is the processor's work: more threads than it has cores only hold more pieces.
+# Decoding is bound by the processor: threads beyond its cores only take memory.
 THREADS = min(4, os.cpu_count() or 4)
-# The small actions, and a field of each that is never null.
+# The small actions, and a required field of each.
 _SINGLETONS = {
     "protocol": "protocol.minReaderVersion",
     "metaData": "metaData.id",
@@ -48,7 +48,8 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class ReadParallelism:
-    """How file actions are read: rows of a piece, number of threads, and pieces that each reads ahead of the caller."""
+    """How file actions are read: ``rows`` per piece, by ``threads`` threads, each at most ``ahead`` pieces ahead of the
+    caller."""
 
     rows: int = 32_768
     threads: int = THREADS
@@ -69,9 +70,10 @@ class _OpenFile:
 
 
 class CheckpointReader:
-    """Reads ``checkpoint`` from the log of ``store``; ``files`` are those that this log names.
+    """Reads ``checkpoint`` from the log of ``store``. ``files``: access to the files that this log names.
 
-    Raises InvalidCheckpointError for a checkpoint that is damaged or gone, CorruptTableError where a sidecar is gone.
+    Its methods raise InvalidCheckpointError for a checkpoint that is damaged or missing, CorruptTableError where a
+    sidecar is missing, StoreError.
     """
 
     def __init__(self, store: LogStore, files: TableFiles, checkpoint: Checkpoint) -> None:
@@ -80,7 +82,7 @@ class CheckpointReader:
         self._checkpoint = checkpoint
 
     def state(self) -> PartialState:
-        """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError where one of the first two is absent.
+        """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError where one of the first two is missing.
         Cost: some ranged GETs for each part."""
         checkpoint = self._checkpoint
         if checkpoint.is_json:
@@ -103,10 +105,10 @@ class CheckpointReader:
                     domains[domain.domain] = domain
         if protocol is None or metadata is None:
             missing = "protocol" if protocol is None else "metaData"
-            # Not InvalidCheckpointError: this file is whole, so what it lacks was never in the table's state.
+            # Not InvalidCheckpointError: the file is complete, so its writer's state lacked the action.
             raise CorruptTableError(
-                f"{self._store.url}: checkpoint {checkpoint.names[0]} has no {missing} action. If the commits before "
-                "it are all there, delete it and the state is rebuilt from them."
+                f"{self._store.url}: checkpoint {checkpoint.names[0]} has no {missing} action. If no commit before "
+                "it is missing, delete it, and the state is rebuilt from them."
             )
         return PartialState(protocol, metadata, transactions, domains)
 
@@ -125,7 +127,7 @@ class CheckpointReader:
         return [body["path"] for piece in pieces for _, body in small_actions(piece, ["sidecar"])]
 
     def _small_actions(self, path: str) -> list[tuple[str, dict[str, Any]]]:
-        """The few rows that are no file actions. One column of each kind tells which row groups have them."""
+        """The rows that are no file actions. The required columns show which row groups have any."""
         found: list[tuple[str, dict[str, Any]]] = []
         with contextlib.ExitStack() as stack:
             file = self._open(path, stack)
@@ -139,10 +141,10 @@ class CheckpointReader:
     def file_pieces(
         self, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism = FAST
     ) -> Iterator[Piece]:
-        """The file actions in order, some ten thousand at a time, each piece through ``convert``.
+        """The file actions in order, in pieces of ``parallelism.rows``, each converted by ``convert``.
 
-        ``convert`` is called by threads that read and decode side by side. What a piece drops makes room for the
-        next one, so less memory is touched. Cost: the columns, in ranged GETs.
+        ``convert`` gets a table as ``rows.file_actions`` returns it. It is called by the threads that read and decode
+        in parallel, so that the memory of rows and columns that it drops is reused. Cost: the columns, in ranged GETs.
         """
         checkpoint = self._checkpoint
         sources: list[Callable[[], Iterator[Piece]]] = []
@@ -157,7 +159,7 @@ class CheckpointReader:
                     file = self._open(log_path(name), stack)
                     read = partial(self._file_actions, file, wanted, convert, parallelism)
                     groups = range(file.footer.num_row_groups)
-                    # Threads take longer to begin than one piece takes to read.
+                    # Starting threads takes longer than reading one piece.
                     parts = (
                         [list(groups)] if file.footer.num_rows <= parallelism.rows else [[group] for group in groups]
                     )
@@ -187,7 +189,7 @@ class CheckpointReader:
             yield convert(rows)
 
     def _open(self, path: str, stack: contextlib.ExitStack) -> _OpenFile:
-        """Open a Parquet file of a checkpoint for as long as ``stack`` lasts, and check its footer."""
+        """Open a Parquet file of a checkpoint until ``stack`` is closed, and validate its footer."""
         with self._reading(path):
             source = self._store.open_input(path)
             stack.callback(source.close)
@@ -195,8 +197,8 @@ class CheckpointReader:
                 footer, schema = file.metadata, file.schema_arrow
             groups = map(footer.row_group, range(footer.num_row_groups))
             check_footer(schema, footer.num_rows, (group.total_byte_size for group in groups))
-            # The metadata of column chunks could tell those that are null throughout, but where a footer lies about
-            # a chunk, pyarrow ends the process.
+            # The metadata of column chunks is not read, though it has null counts: where it is wrong, pyarrow crashes
+            # the process.
             paths = frozenset(footer.schema.column(leaf).path for leaf in range(footer.num_columns))
             return _OpenFile(path, source, footer, paths)
 
@@ -225,18 +227,18 @@ class CheckpointReader:
 
     @contextlib.contextmanager
     def _reading(self, path: str) -> Iterator[None]:
-        """Turns what fails while a file of the checkpoint is read into an error that names the file."""
+        """Turns an error in reading a file of the checkpoint into one that names the file."""
         try:
             yield
         except ObjectNotFoundError as error:
             if path in map(log_path, self._checkpoint.names):
                 raise self._unreadable(path, error) from error
             raise CorruptTableError(
-                f"{self._store.url}: checkpoint {self._checkpoint.version} is there, but its sidecar {path} is "
-                "missing; something deletes files of the log. Restore it from a copy."
+                f"{self._store.url}: the sidecar {path} of checkpoint {self._checkpoint.version} is missing; another "
+                "process deleted it. Restore it from a copy."
             ) from error
         except StoreError:
-            raise  # the store failed, which says nothing about the checkpoint
+            raise  # the checkpoint itself may be valid
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(path, error) from error
 

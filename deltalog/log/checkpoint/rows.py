@@ -23,7 +23,11 @@ _PARSED = "stats_parsed"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is read of the file actions: columns of FILES or TOMBSTONES, and statistics of some leaves."""
+    """The projection of a read of file actions.
+
+    ``action``: which ones. ``schema``: columns of FILES or TOMBSTONES. ``leaves``: whose statistics are read as well;
+    None: no statistics besides the columns.
+    """
 
     action: Literal["add", "remove"]
     schema: pa.Schema
@@ -31,13 +35,14 @@ class Wanted:
 
     @property
     def text_schema(self) -> pa.Schema:
-        """The columns of rows whose statistics, where they are wanted, are text."""
+        """The columns of the result where statistics are text."""
         if self.leaves is None or "stats" in self.schema.names:
             return self.schema
         return self.schema.append(pa.field("stats", pa.string()))
 
     def stored(self, paths: Collection[str]) -> list[str]:
-        """The Parquet columns that hold it in a file with the leaves ``paths``. Statistics are read in one form."""
+        """The Parquet columns to read from a file whose leaves have the dotted ``paths``. Of statistics as text and as
+        structs only one is read."""
         names = {camel(name) for name in self.schema.names}
         parsed = f"{self.action}.{_PARSED}"
         has_text, has_parsed = f"{self.action}.stats" in paths, f"{parsed}.numRecords" in paths
@@ -53,7 +58,7 @@ class Wanted:
 
 
 def camel(name: str) -> str:
-    """The protocol's name of a snake-case column."""
+    """The name of a snake-case column in the protocol: ``base_row_id`` is baseRowId."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
 
@@ -73,7 +78,7 @@ def _prefixes(path: str) -> Iterator[int]:
 
 
 def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The few rows of the small actions as JSON-like bodies without nulls."""
+    """The actions of the kinds ``keys``: pairs of the kind and its body as in JSON, without nulls."""
     for key in keys:
         if key not in table.schema.names:
             continue
@@ -99,8 +104,8 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
-    """The rows where the action's struct has a path: columns of ``wanted.schema``, then one for statistics
-    (``stats_parsed`` or ``stats``) where they are wanted and the schema has none. Raises ValueError."""
+    """The file actions among the rows of a checkpoint: columns of ``wanted.schema``, and with ``wanted.leaves`` a
+    column of statistics, ``stats_parsed`` or ``stats``. Raises ValueError as ``check_file_rows``."""
     columns = {f.name: f.type for f in wanted.schema}
     if wanted.action not in table.schema.names:
         return empty(wanted.text_schema)
@@ -127,8 +132,7 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def _valid_rows(rows: pa.Table) -> pa.Table:
-    """The rows with a path. The other actions of a checkpoint mostly stand in a few rows of their own, so
-    slices without copying do for all but a mixed one."""
+    """The rows with a path. Most checkpoints have few other actions, so slices, which copy nothing, mostly suffice."""
     paths = rows.column("path")
     if paths.null_count == 0:
         return rows

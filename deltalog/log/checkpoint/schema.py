@@ -28,7 +28,7 @@ from deltalog.protocol.schema import StructType
 
 _STRING_LIST = pa.list_(pa.field("element", pa.string()))
 _NARROW = {"offset": pa.int32(), "size_in_bytes": pa.int32()}
-# What has few different values, as parts of a column's path. Dictionaries of other columns only cost time and space.
+# Parts of the paths of columns with few distinct values. Dictionaries of other columns only cost time and space.
 _FEW_VALUES = (
     ".partitionValues", ".nullCount.", ".tags.", ".numRecords", ".storageType", ".clusteringProvider",
     ".defaultRowCommitVersion",
@@ -36,10 +36,10 @@ _FEW_VALUES = (
 
 
 class CheckpointSchema:
-    """How the actions of one version stand in a checkpoint.
+    """Converts the actions of one version to rows of a checkpoint.
 
-    ``v2``: with the actions that only V2 checkpoints have. ``now_ms`` judges which transactions have expired by
-    delta.setTransactionRetentionDuration; those that do not say when they were made stay.
+    ``v2``: with the actions that only V2 checkpoints have. ``now_ms``, in milliseconds since 1970: transactions that
+    have expired then, by delta.setTransactionRetentionDuration, are left out; those without lastUpdated do not expire.
     """
 
     def __init__(self, state: State, now_ms: int, *, v2: bool = False) -> None:
@@ -58,8 +58,8 @@ class CheckpointSchema:
 
     @property
     def file_columns(self) -> list[str]:
-        """The columns of FILES that ``adds`` needs. The text of statistics that are written as structs only is not
-        among them: where there are structs already, nothing makes text of them."""
+        """The columns of FILES that ``adds`` needs. ``stats`` is not among them where statistics are written as structs
+        only, so that structs in the last checkpoint are not converted to text."""
         return [name for name in FILES.names if name != "stats" or self._as_text]
 
     @cached_property
@@ -70,16 +70,17 @@ class CheckpointSchema:
 
     @cached_property
     def whole(self) -> pa.Schema:
-        """The columns of a checkpoint, which has those of its sidecars too: some readers learn them here."""
+        """The columns of a checkpoint, among them those of its sidecars: some readers take their schema from here."""
         small = {field.name: field for field in self.small(0).schema}
         files = list(self.file_actions)
         return pa.schema([small.pop("txn"), *files, *small.values()])
 
     def adds(self, files: pa.Table) -> pa.Table:
-        """Live files, columns of FILES, and ``stats_parsed`` where there is one, as rows of a checkpoint."""
-        found = _action_columns(files.select([name for name in files.schema.names if name in self.file_columns]))
+        """Live files (columns of FILES, and ``stats_parsed`` if there is one) as rows of a checkpoint. Raises
+        CorruptTableError for a partition value that is not of its column's type."""
+        columns = _action_columns(files.select([name for name in files.schema.names if name in self.file_columns]))
         if self.leaves is not None:
-            found["stats_parsed"] = _parsed_statistics(files, self.leaves)
+            columns["stats_parsed"] = _parsed_statistics(files, self.leaves)
             values = {
                 column_mapping.physical_name(column, self._mapping): file_statistics.partition_values(
                     files, column, self._mapping
@@ -87,15 +88,15 @@ class CheckpointSchema:
                 for column in self._partitioned
             }
             if values:
-                found["partitionValues_parsed"] = _struct(values)
-        return pa.table({"add": _struct(found)})
+                columns["partitionValues_parsed"] = _struct(values)
+        return pa.table({"add": _struct(columns)})
 
     def removes(self, tombstones: pa.Table) -> pa.Table:
         """Tombstones, schema TOMBSTONES, as rows of a checkpoint."""
         return pa.table({"remove": _struct(_action_columns(tombstones))})
 
     def small(self, version: int, sidecars: Sequence[Sidecar] = (), tags: Mapping[str, str] | None = None) -> pa.Table:
-        """The actions that are about no data file."""
+        """The actions that are no file actions, as rows of a checkpoint of ``version``."""
         arrays = dict(self._state_arrays)
         if self._v2:
             arrays["checkpointMetadata"] = _struct({"version": int64s([version]), "tags": strings_map([tags])})
@@ -163,14 +164,14 @@ class CheckpointSchema:
 
 
 def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """With the columns of ``schema``, those that ``rows`` lacks null."""
-    there = set(rows.schema.names)
-    columns = [rows[f.name] if f.name in there else pa.nulls(rows.num_rows, f.type) for f in schema]
+    """``rows`` with the columns of ``schema``; those that it lacks are null."""
+    names = set(rows.schema.names)
+    columns = [rows[f.name] if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def with_dictionary(paths: Iterable[str]) -> list[str]:
-    """Those columns of a checkpoint's Parquet file, by their dotted paths, that a dictionary makes smaller."""
+    """The columns of a checkpoint's Parquet file, by their dotted paths, that dictionary encoding makes smaller."""
     return [path for path in paths if any(part in path for part in _FEW_VALUES)]
 
 
@@ -179,7 +180,7 @@ def _struct(columns: Mapping[str, Any]) -> pa.StructArray:
 
 
 def _string_list(texts: Sequence[str] | None) -> pa.ListArray:
-    """One list, or null."""
+    """An array of one list, or of one null."""
     if texts is None:
         return pa.nulls(1, _STRING_LIST)
     offsets = int64s([0, len(texts)]).cast(pa.int32())
@@ -213,7 +214,8 @@ def _parsed_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> pa.StructArra
 
 
 def _best_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> str:
-    """Which column the statistics come from: the structs, which need no parser, unless the text tells more."""
+    """The column to take statistics from: the structs, which need no parser, unless they lack leaves or files that the
+    text has."""
     names = files.schema.names
     if "stats_parsed" not in names or "stats" not in names:
         return "stats_parsed" if "stats_parsed" in names else "stats"
@@ -236,14 +238,14 @@ def _sidecars(sidecars: Sequence[Sidecar]) -> pa.StructArray:
 
 
 def json_lines(rows: pa.Table) -> Iterator[bytes]:
-    """Rows of a checkpoint as lines of one in JSON. Statistics are text there, made of structs where need be."""
+    """Rows of a checkpoint as lines of a JSON checkpoint, in which statistics are text."""
     for name in rows.schema.names:
         column = rows.column(name)
-        found = combined(column.filter(column.is_valid()))
-        if not len(found):
+        actions = combined(column.filter(column.is_valid()))
+        if not len(actions):
             continue
-        fields = [field.name for field in found.type.fields]
-        columns = dict(zip(fields, found.flatten(), strict=True))
+        fields = [field.name for field in actions.type.fields]
+        columns = dict(zip(fields, actions.flatten(), strict=True))
         parsed = columns.pop("stats_parsed", None)
         columns.pop("partitionValues_parsed", None)
         if parsed is not None and "stats" not in columns:
@@ -255,10 +257,10 @@ def json_lines(rows: pa.Table) -> Iterator[bytes]:
 
 
 def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
-    """Without the fields that an action does not have. Null values of a map stay: they are values."""
-    found = {key: value for key, value in body.items() if value is not None}
-    if "deletionVector" in found:
-        found["deletionVector"] = _without_nulls(found["deletionVector"])
-    if "format" in found:
-        found["format"] = {**found["format"], "options": dict(found["format"]["options"])}
-    return found
+    """Without the fields that are null, which the action lacks. Null values in a map are kept."""
+    present = {key: value for key, value in body.items() if value is not None}
+    if "deletionVector" in present:
+        present["deletionVector"] = _without_nulls(present["deletionVector"])
+    if "format" in present:
+        present["format"] = {**present["format"], "options": dict(present["format"]["options"])}
+    return present

@@ -1,7 +1,7 @@
 """Writes checkpoints: the whole state of a version, so that readers need not replay the log before it.
 
-Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec. The file actions pass through in row groups, from the last
-checkpoint and the commits after it into the new one; only a small table is held whole.
+Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec. File actions are streamed in row groups from the last checkpoint
+and the commits after it into the new one; only those of a small table are in memory all at once.
 """
 
 from __future__ import annotations
@@ -46,40 +46,43 @@ def write_checkpoint(
     top_level: TopLevel = "parquet",
     sidecar_rows: int = SIDECAR_ROWS,
 ) -> NewCheckpoint:
-    """Write the checkpoint of a snapshot, check that it arrived whole, and point ``_last_checkpoint`` at it.
+    """Write the checkpoint of a snapshot, read it back, and write ``_last_checkpoint``.
 
-    Where delta.checkpointPolicy is v2 and the protocol has the feature, that is a UUID-named file of the form
-    ``top_level``, and with more than ``sidecar_rows`` file actions these in sidecars of that size; else a classic
-    one. ``clock_ms`` judges which tombstones and transactions have expired. Raises CallError, StoreError,
-    InvalidCheckpointError. Cost: the live files and tombstones are read; 2 PUTs and a ranged GET, for each sidecar
-    one of either more. Memory: some hundred thousand file actions, on stores without ``put_stream_if_absent`` of
-    their own the finished file too.
+    Where delta.checkpointPolicy is v2 and the protocol has the feature, the checkpoint is a UUID-named file in the
+    format ``top_level``; more than ``sidecar_rows`` file actions go into sidecars of at most that many each. Else it is
+    a classic one. ``clock_ms``, in milliseconds since 1970: tombstones and transactions that have expired then are left
+    out. Raises CallError, StoreError, InvalidCheckpointError. Cost: the live files and tombstones are read; 2 PUTs and
+    a ranged GET, and one of either for each sidecar. Memory: some hundred thousand file actions, and the finished file
+    on stores that inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
     """
     if top_level not in get_args(TopLevel):
         raise CallError(f"top_level is one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
     if sidecar_rows < 1:
-        raise CallError(f"sidecar_rows is a number of rows above 0; got {sidecar_rows!r}.")
+        raise CallError(f"sidecar_rows is a positive number of rows; got {sidecar_rows!r}.")
     while True:
         writing = _Writing(snapshot, clock_ms, new_uuid)
         try:
             written = writing.v2(top_level, sidecar_rows) if writing.is_v2 else writing.classic()
             break
-        except InvalidCheckpointError as error:  # of the one that is read
+        except InvalidCheckpointError as error:  # of the snapshot's own checkpoint
             snapshot = snapshot.without_checkpoint(error)
     writing.check(written)
-    writing.point_at(written)
+    writing.write_hint(written)
     return NewCheckpoint(written.checkpoint, writing.counted, writing.tombstones)
 
 
 def uses_v2(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether the checkpoints of a table are to be UUID-named."""
+    """Whether the protocol and the properties of a table require UUID-named V2 checkpoints."""
     listed = set(features.reader_features(protocol)) & set(features.writer_features(protocol))
     return "v2Checkpoint" in listed and CHECKPOINT_POLICY.read(metadata.configuration) == "v2"
 
 
 class _Written:
-    """A checkpoint that lies in the store: how many rows each of its files must have, unless another writer made it,
-    its bytes, and its actions."""
+    """A checkpoint in the store.
+
+    ``expected``: the rows that each of its files must have, by path. ``is_anothers``: another writer wrote its
+    top-level file, whose rows are not known. ``num_actions``: of all its files.
+    """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -99,7 +102,7 @@ class _Written:
 
 
 class _Writing:
-    """The making of one checkpoint."""
+    """Writes one checkpoint: ``classic`` or ``v2``, then ``check``, then ``write_hint``."""
 
     def __init__(self, snapshot: LogSnapshot, clock_ms: int, new_uuid: Callable[[], str]) -> None:
         self._snapshot = snapshot
@@ -109,12 +112,12 @@ class _Writing:
         self.is_v2 = uses_v2(snapshot.protocol, snapshot.metadata)
         self._schema = CheckpointSchema(snapshot.state, clock_ms, v2=self.is_v2)
         self.counted: Totals | None = None
-        self.tombstones: pa.Table | None = None  # all of them, where they are few
+        self.tombstones: pa.Table | None = None  # None where they are more than FEW_FILES
 
     # ------------------------------------------------------------------------------------------- contents
 
     def _file_actions(self) -> Iterator[pa.Table]:
-        """The live files, then the tombstones, counted on the way."""
+        """The live files, then the tombstones. Sets ``counted`` and ``tombstones`` at the end."""
         self.counted = self.tombstones = None
         counted = NO_FILES
         schema = self._schema
@@ -123,8 +126,7 @@ class _Writing:
         if few:
             self._snapshot.cache.files()  # they stay in memory for the next checkpoint
         pieces = self._snapshot.cache.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
-        # Statistics are parsed by threads of their own: a checkpoint of one row group is read by one. Of a few files
-        # they are parsed before threads have begun.
+        # One thread reads (LEAN) and others parse statistics; for few files, starting those takes longer than parsing.
         threads = 0 if few else THREADS
         for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
             counted += totals
@@ -152,9 +154,9 @@ class _Writing:
 
         outcome = self._store.put_stream_if_absent(path, write)
         if outcome is not PutOutcome.COMMITTED:
-            # It may be another writer's, which holds the same state: whatever is there is kept.
+            # An existing one may be another writer's; it has the same state, and is kept.
             written.expected[path], written.is_anothers = 0, True
-        self._find(written, outcome)
+        self._settle(written, outcome)
         return written
 
     def v2(self, top_level: TopLevel, sidecar_rows: int) -> _Written:
@@ -170,10 +172,10 @@ class _Writing:
             del first
             rows = self._top_level(written, inline)
         except Exception:
-            self._discard(written.sidecars)  # nothing names them
+            self._discard(written.sidecars)  # no checkpoint names them
             raise
         outcome = self._put_top_level(written, rows, top_level)
-        self._find(written, outcome)
+        self._settle(written, outcome)
         return written
 
     def _top_level(self, written: _Written, inline: Sequence[pa.Table]) -> list[pa.Table]:
@@ -205,7 +207,7 @@ class _Writing:
             path = new_sidecar_path(self._new_uuid())
             some = itertools.chain([first], _while_below(groups, rows - first.num_rows))
             with self._store.open_output(path) as file:
-                # Named before it is whole, so that it is taken away where the next one fails.
+                # Listed before it is complete, so that an error in writing it deletes it too.
                 written.sidecars.append(Sidecar(path=path, size_in_bytes=0, modification_time=self._clock_ms))
                 written.expected[path] = write_parquet(file, schema, some)
                 size_bytes = file.tell()
@@ -220,25 +222,27 @@ class _Writing:
 
     # ------------------------------------------------------------------------------------- after the writing
 
-    def _find(self, written: _Written, outcome: PutOutcome) -> None:
-        """After a doubtful answer, whether it is there, and its size. Raises StoreError."""
+    def _settle(self, written: _Written, outcome: PutOutcome) -> None:
+        """Where the PUT was not acknowledged, check that the top-level file exists. Raises StoreError. Cost: 1 HEAD."""
         if outcome is PutOutcome.COMMITTED:
             return
         meta = self._store.head(written.path)
         if meta is None:
             raise StoreError(
-                f"{self._store.location(written.path)}: the store said {outcome.value}, and no checkpoint is there.",
+                f"{self._store.location(written.path)} was not written: the store answered {outcome.value}, and the "
+                "file does not exist.",
                 path=written.path,
             )
         written.top_level_bytes = meta.size_bytes or 0
 
     def check(self, written: _Written) -> None:
-        """Read every file back, Parquet as far as its footer. Raises InvalidCheckpointError."""
+        """Read every file back, of Parquet only the footer, and compare its rows. Raises InvalidCheckpointError."""
         for path, expected in written.expected.items():
             rows = self._rows_in(path)
             if rows != expected and not (path == written.path and written.is_anothers):
                 raise InvalidCheckpointError(
-                    f"{self._store.location(path)} has {rows} rows instead of {expected}.",
+                    f"{self._store.location(path)} has {rows} rows instead of {expected}. _last_checkpoint does not "
+                    "name it; delete it, and write the checkpoint again.",
                     version=self._snapshot.version,
                 )
             if not self.is_v2:
@@ -254,12 +258,13 @@ class _Writing:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InvalidCheckpointError(
-                f"{self._store.location(path)} cannot be read back: {error}. It was left out of use; delete it, and "
-                "write the checkpoint again.",
+                f"{self._store.location(path)} cannot be read back: {error}. _last_checkpoint does not name it; "
+                "delete it, and write the checkpoint again.",
                 version=self._snapshot.version,
             ) from error
 
-    def point_at(self, written: _Written) -> None:
+    def write_hint(self, written: _Written) -> None:
+        """Write ``_last_checkpoint``. Cost: 1 PUT."""
         num_add_files = None if self.counted is None else self.counted.num_files
         v2: dict[str, Any] | None = None
         if self.is_v2:
@@ -273,7 +278,7 @@ class _Writing:
 
 
 def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | None:
-    """The pieces with one more, or None once they are many, and from then on."""
+    """The pieces with one more; None once they have more than FEW_FILES rows."""
     if pieces is None or sum(each.num_rows for each in pieces) + piece.num_rows > FEW_FILES:
         return None
     return [*pieces, piece]
@@ -283,10 +288,10 @@ def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | No
 
 
 def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table]) -> int:
-    """Row groups to a Parquet file; the number of rows.
+    """Write row groups to a Parquet file; the number of rows.
 
-    zstd at its first level, and dictionaries for the columns with few values: of what was tried, the smallest and
-    as fast as any (docs/log-files.md).
+    zstd at its first level, and dictionaries for the columns with few distinct values: of the measured settings, the
+    smallest files at the highest speed (docs/log-files.md).
     """
     dictionary: Any = with_dictionary(path for field in schema for path in _leaves(field.type, field.name)) or False
     rows = 0
@@ -300,7 +305,7 @@ def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table])
 
 
 def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
-    """The dotted paths that Parquet has for the columns of a type."""
+    """The dotted paths of the Parquet columns of a type."""
     if pa.types.is_struct(kind):
         for field in kind.fields:
             yield from _leaves(field.type, f"{path}.{field.name}")
@@ -311,7 +316,7 @@ def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
 
 
 def _row_groups(pieces: Iterable[pa.Table], schema: pa.Schema, size: int) -> Iterator[pa.Table]:
-    """The rows of all pieces, ``size`` at a time, with the columns of ``schema``."""
+    """The rows of all pieces in tables of ``size`` rows, the last one smaller, with the columns of ``schema``."""
     waiting: list[pa.Table] = []
     free = size
     for piece in pieces:
@@ -333,7 +338,7 @@ def _joined(waiting: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def _while_below(groups: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Groups as long as ``rows`` are left."""
+    """Groups until they have ``rows`` rows."""
     while rows > 0 and (group := next(groups, None)) is not None:
         rows -= group.num_rows
         yield group

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deltalog import DeltaTable, UnsupportedFeatureError
-from deltalog.log.cleanup import CleanupReport, clean_up, fates_of
+from deltalog.log.cleanup import CleanupReport, clean_up, decide_files
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import LOG_DIRECTORY, checksum_path, commit_name, compaction_name, log_path
 from deltalog.protocol.retention import DAY_MS
@@ -172,7 +172,7 @@ def test_a_clock_that_is_slow_deletes_nothing() -> None:
     assert table.cleanup_log().deleted == ()
 
 
-# --------------------------------------------------------------------------------------------------- what goes
+# --------------------------------------------------------------------------------------- deleted and kept files
 
 
 def test_each_kind_of_file() -> None:
@@ -185,19 +185,19 @@ def test_each_kind_of_file() -> None:
         compaction_name(0, 1), compaction_name(3, 4), compaction_name(4, 5),
         "_last_checkpoint", "._last_checkpoint.crc", ".x.tmp", "stranger", f"{1:020d}.json.bak",
     ]  # fmt: skip
-    fates = fates_of(names, 3)
-    assert sorted(fate.path for fate in fates) == sorted(map(log_path, names))
-    staying = {fate.path.removeprefix("_delta_log/") for fate in fates if not fate.deleted}
-    assert staying == {
+    files = decide_files(names, 3)
+    assert sorted(file.path for file in files) == sorted(map(log_path, names))
+    kept = {file.path.removeprefix("_delta_log/") for file in files if not file.deleted}
+    assert kept == {
         *(name for name in names if name[:20] in (f"{3:020d}", f"{4:020d}") and "compacted" not in name),
         compaction_name(4, 5), f".{3:020d}.json.crc",
         "_last_checkpoint", "._last_checkpoint.crc", ".x.tmp", "stranger", f"{1:020d}.json.bak",
     }  # fmt: skip
-    going = [fate.path for fate in fates if fate.deleted]
-    versions = [int(path.removeprefix("_delta_log/").lstrip(".")[:20]) for path in going]
+    deleted = [file.path for file in files if file.deleted]
+    versions = [int(path.removeprefix("_delta_log/").lstrip(".")[:20]) for path in deleted]
     assert versions == sorted(versions)
-    assert all(fate.reason for fate in fates)
-    assert not any(fate.deleted for fate in fates_of(names, None))
+    assert all(file.reason for file in files)
+    assert not any(file.deleted for file in decide_files(names, None))
 
 
 def report_without_mode(report: CleanupReport) -> dict[str, Any]:

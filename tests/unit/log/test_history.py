@@ -485,7 +485,7 @@ def test_an_explanation_of_a_refusal() -> None:
 def test_an_explanation_without_in_commit_timestamps() -> None:
     table, _ = table_with([1000, 2000], ict=False)
     text = str(table.explain_timestamp(1500))
-    assert "off: every commit" in text and "enable in-commit timestamps to make answers last" in text
+    assert "off: the time of every commit" in text and "enable in-commit timestamps to make answers last" in text
 
 
 # ------------------------------------------------------------------------------------------------ entries

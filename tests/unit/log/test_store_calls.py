@@ -293,7 +293,7 @@ GROWING = {
     "files, pruned": ("classic", 2_000, "`snapshot.scan(where=…).files()`"),
     "commits without a checkpoint": ("commits", 40 * ADDS, "`snapshot.files()`"),
     "commits, opened": ("commits", 40 * ADDS, "`DeltaTable.open(url)`"),
-    "commits, asked for a time": ("commits", 40 * ADDS, "`table.version_at(timestamp)`"),
+    "commits, time travel": ("commits", 40 * ADDS, "`table.version_at(timestamp)`"),
     "commits, history": ("commits", 40 * ADDS, "`table.history()`"),
 }
 

@@ -107,7 +107,7 @@ def test_a_checkpoint_with_something_else_in_a_column_is_refused(case: str) -> N
 
 def test_a_checkpoint_with_a_column_twice_is_refused() -> None:
     store = table_with_checkpoint(lambda rows: rows.append_column("protocol", rows.column("protocol")))
-    with pytest.raises(InvalidCheckpointError, match="protocol is there 2 times"):
+    with pytest.raises(InvalidCheckpointError, match="has the column protocol 2 times"):
         DeltaTable.open(store)
 
 
