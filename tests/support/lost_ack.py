@@ -2,7 +2,7 @@
 
 A proxy stands before a real S3 server. The commit's PUT arrives and takes effect; then the connection breaks, or the
 answer is 500 or 503, or comes after the client's time limit. (409 is the opposite: refused, nothing done, try again.)
-Nobody else writes, so afterwards the log holds as many commits more as there were applications of the operation.
+There is no other writer, so afterwards the log holds as many commits more as there were applications of the operation.
 """
 
 from __future__ import annotations

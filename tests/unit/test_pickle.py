@@ -71,7 +71,7 @@ def test_a_copy_is_at_the_latest_version_and_keeps_its_settings(tmp_path: Path) 
     table.append(ROWS)
     copy = pickle.loads(bytes_of)
     assert (type(copy), copy.version, copy.url) == (DeltaTable, 1, table.url)
-    assert copy._environment == own
+    assert copy._handle.environment == own
     dataset = Dataset(tmp_path / "d", schema=ROWS.schema)
     assert pickle.loads(pickle.dumps(dataset)).write(ROWS).version == dataset.latest().version == 0
 
@@ -89,7 +89,7 @@ def test_a_snapshot_is_the_same_version(tmp_path: Path) -> None:
 def test_allowed_paths_travel(tmp_path: Path) -> None:
     DeltaTable.create(tmp_path / "t", ROWS.schema)
     clone = DeltaTable.open(tmp_path / "t", allowed_paths=[str(tmp_path / "source")])
-    assert pickle.loads(pickle.dumps(clone))._reader.files.allowed_paths == (str(tmp_path / "source"),)
+    assert pickle.loads(pickle.dumps(clone))._handle.reader.files.allowed_paths == (str(tmp_path / "source"),)
 
 
 def test_what_cannot_travel_says_so(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ class Ran:
     err: str
 
 
-# Runners before click 8.2 mix standard error into standard output unless they are told.
+# Runners before click 8.2 mix standard error into standard output by default.
 _APART: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
 Cli = Callable[..., Ran]
 

@@ -1,4 +1,4 @@
-"""What the tests of the core share: clocks that stand still, stores, hand-made logs, looks at the disk."""
+"""What the tests of the core share: fixed clocks, stores, hand-made logs, inspection of the disk."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _NAMES = ["a", "b", "a.b", ".x", "A_b", "order", "a.b.c", "Ünï", "x`y", "1st"]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column that predicates look at: how it is written, its kind, and whether it lies in a struct."""
+    """A column that predicates use: how it is written, its kind, and whether it lies in a struct."""
 
     text: str
     kind: str

@@ -154,7 +154,7 @@ class FaultyFileSystem(HonestFileSystem):
 
 
 class StaleFileSystem(HonestFileSystem):
-    """Answers listings and look-ups from what it listed before, until it is told to forget that."""
+    """Answers listings and look-ups from its cache of listings, until the cache is cleared."""
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         if path not in self.dircache:

@@ -86,7 +86,7 @@ _FIXED = [
 ]
 
 # With {root}, {parent}: the table's own location and what is above it; {path}: its path without a scheme;
-# {listener}: host and port of a server that must never be asked; {bucket}: the table's own bucket or name.
+# {listener}: host and port of a server that must never be contacted; {bucket}: the table's own bucket or name.
 _OF_A_TABLE = [
     *(
         "{parent}/secret.parquet",
@@ -215,7 +215,7 @@ _IN_OPEN, _IN_NONBLOCK = 0x20, os.O_NONBLOCK
 
 @contextlib.contextmanager
 def opened_in(*directories: Path) -> Iterator[list[str]]:
-    """What anybody opens directly in these directories inside the block, as the kernel saw it (inotify)."""
+    """The files that any process opens directly in these directories inside the block, by inotify."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(_IN_NONBLOCK)
     if descriptor < 0:

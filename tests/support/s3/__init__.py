@@ -272,7 +272,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxied(server: Server) -> Iterator[tuple[Proxy, Server]]:
-    """A proxy before a server, and the server as it is seen through it."""
+    """A proxy in front of a server, and the server at the proxy's address."""
     proxy = Proxy(server)
     try:
         yield proxy, Server(server.name, proxy.port)

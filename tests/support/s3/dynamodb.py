@@ -1,4 +1,4 @@
-"""DynamoDB tables on the servers, looked at past deltalog, and clocks that a test moves."""
+"""DynamoDB tables on the servers, read without deltalog, and clocks that a test moves."""
 
 from __future__ import annotations
 

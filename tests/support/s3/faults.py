@@ -65,7 +65,7 @@ def own_412(proxy: Proxy, request: Request, forward: Forward) -> Answer:
 
 
 def late(proxy: Proxy, request: Request, forward: Forward) -> Answer:
-    """The client is told that the connection is gone; the request arrives when it no longer waits."""
+    """The client's connection is reset; the request arrives when it no longer waits."""
     threading.Timer(LATE_SECONDS, forward).start()
     raise Reset
 

@@ -90,7 +90,7 @@ def served(
 
 
 def parquet(root: Path, name: str, *ids: int, column: str = "id") -> dict[str, Any]:
-    """A Parquet file below a table as a stranger writes it; its members of AddObject."""
+    """A Parquet file below a table, written without deltalog; its members of AddObject."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({column: pa.array(ids, pa.int64())}), path)

@@ -8,7 +8,7 @@
 - ``model``: the library beside a small model, driven by Hypothesis.
 - ``crash``, ``writers``: real processes, killed, stopped, or many at once (need ``os.fork``).
 - ``mutants``: defects that all of this must find: ``commit_mutants``, ``row_mutants``, ``transaction_mutants``.
-- ``python -m tests.support.simulation.soak``: all of it, for as long as one likes.
+- ``python -m tests.support.simulation.soak``: all of it, for a given time.
 """
 
 from pathlib import Path

@@ -61,7 +61,7 @@ def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any]
 
 
 def _conflict(attempt: Any) -> Any:
-    raise CommitConflictError("somebody was faster", winning_version=attempt.actions.version, winning_operation=None)
+    raise CommitConflictError("another writer won", winning_version=attempt.actions.version, winning_operation=None)
 
 
 def _failure(attempt: Any) -> Any:

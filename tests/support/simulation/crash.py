@@ -49,7 +49,7 @@ _LOG_FILE = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)|_last_checkpoint
 
 @dataclass(frozen=True)
 class Plan:
-    """What the zygote is told. ``pause_seconds``: the mean time between two kills. ``stop_seconds``: how long a
+    """The plan of the zygote. ``pause_seconds``: the mean time between two kills. ``stop_seconds``: how long a
     stopped client sleeps; 0: none is stopped. ``points``: whether clients kill themselves between calls of the kernel
     too. ``options``: of the store."""
 
@@ -364,7 +364,7 @@ def remove_one(table: DeltaTable, rng: random.Random, token: str) -> Any:
 
 
 def read(plan: Plan, client: str, rng: random.Random) -> None:
-    """A reader: looks at the latest version over and over, with a new handle or an old one."""
+    """A reader: reads the latest version repeatedly, with a new handle or an old one."""
     journal = Journal(f"{plan.records}/{client}.jsonl")
     table = DeltaTable.open(plan.url, **plan.options)
     while not os.path.exists(f"{plan.records}/stop"):
@@ -429,7 +429,7 @@ class Fire:
         return self.done["timed"] + self.done["at a point"]
 
     def step(self) -> None:
-        """Wait a moment, then kill or stop somebody, and fill up."""
+        """Wait a moment, then kill or stop a client, and start new ones."""
         while len(self._alive) < self.plan.writers:
             self._alive.add(next(self._supply))
         time.sleep(self._random.expovariate(1 / self.plan.pause_seconds))
@@ -450,7 +450,7 @@ class Fire:
         self.done["timed" if os.WTERMSIG(status) == signal.SIGKILL else "failed"] += 1
 
     def end(self) -> None:
-        """Wait for the rest, who were told to stop."""
+        """Wait for the rest, which got the signal to stop."""
         self._wake(float("inf"))
         for child in self._alive:
             _, status = os.waitpid(child, 0)

@@ -1,11 +1,11 @@
-"""Judges transactions over several tables by the raw bytes of the logs and by what clients were told.
+"""Judges transactions over several tables by the raw bytes of the logs and by the results of clients.
 
 The tables hold money: each file is a coin, which its name tells the worth of; every deal moves money and makes none.
 As ``deltalog.testing.checker``, whose reading of a log this uses, it shares no code with the library.
 
 ====  =======================================================================================================
 X1    Whole: a transaction is in all of its tables, once, with exactly its changes, or in none.
-X2    Honest: what was told to be committed is in the logs; what was told to be aborted, or was never finished, is not.
+X2    Correct results: a deal reported as committed is in the logs; one reported as aborted, or never finished, is not.
 X3    Money: the coins of all tables are worth what they were, at the end and in whatever is read at one instant.
 X4    Ratified: versions are ratified without a gap, and a published file has the bytes that were ratified.
 X5    In order: the last commits of a transaction have one in-commit timestamp, and its versions lie side by side.
@@ -13,7 +13,7 @@ X6    Serializable: nothing that such a transaction had opened changed before it
 X7    Recovered: at the end nothing is unpublished or undecided, and recovering again changes nothing.
 X8    Cut: whatever the point in time, a consistent cut has all of a transaction or nothing.
 X10   Kept: each object that a version added is there (``tests.support.simulation.jobs``); X7 besides: no other is.
-X9    Only errors that the library declares reach the caller, and own changes are seen.
+X9    Only errors that the library declares reach the caller, and own changes are visible.
 ====  =======================================================================================================
 
 I1, I2, I3, I8 and I10 are those of the checker, of each table.
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from deltalog.testing.checker import Commit, State, Violation, check, parse_commit, replay
 from deltalog.testing.history import History, Sighting
 
-#: What of the checker holds for a table of which not all operations are told.
+#: The invariants of the checker that apply to a table of which not all operations are recorded.
 _OF_ONE_TABLE = {"I1", "I2", "I3", "I8", "I10"}
 
 Change = tuple[frozenset[str], frozenset[str]]  # what is added, what is removed
@@ -77,7 +77,7 @@ class Cut:
 @dataclass
 class World:
     """All that is known at the end. ``initial``: how many versions of each table came before the deals. ``reads``: what
-    was seen at one instant, with who saw it. ``left``: what recovery should have done and has not. ``wrong``: what was
+    was read at one instant, with its reader. ``left``: what recovery failed to do. ``wrong``: what was
     ratified though its transaction was decided, or had not begun to commit."""
 
     logs: Mapping[str, Mapping[int, bytes]]
@@ -156,15 +156,15 @@ class _Judge:
     def check_deals(self) -> None:
         deals = {deal.token: deal for deal in self.world.deals}
         for token in self.found.keys() - deals.keys():
-            self.blame("X1", f"nobody made {token}, which is in {sorted(self.found[token])}")
+            self.blame("X1", f"no client made {token}, which is in {sorted(self.found[token])}")
         for deal in self.world.deals:
             parts = self.found.get(deal.token)
             if parts is None:
                 if "committed" in deal.told and deal.changes and not deal.in_doubt:
-                    self.blame("X2", f"{deal.token} was told to be committed, and is nowhere")
+                    self.blame("X2", f"{deal.token} was reported as committed, and is nowhere")
                 continue
             if "aborted" in deal.told:
-                self.blame("X2", f"{deal.token} was told to be aborted, and is in {sorted(parts)}")
+                self.blame("X2", f"{deal.token} was reported as aborted, and is in {sorted(parts)}")
             if not deal.complete:
                 self.blame("X2", f"{deal.token} was never finished, and is in {sorted(parts)}")
                 continue

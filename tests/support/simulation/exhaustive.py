@@ -4,8 +4,8 @@
     assert not bad, bad[0]
 
 A schedule is a list of choices: who makes the next call, and whether and how it fails. All lists are tried, in the
-order of their choices: a run repeats the choices that it was given and takes the first one wherever it is asked
-further; the next list raises the last choice that has a next one. So nothing is missed and nothing tried twice.
+order of their choices: a run repeats the given choices and then takes the first one at each further
+choice; the next list raises the last choice that has a next one. So nothing is missed and nothing tried twice.
 
 The writers are real library code on one MemoryStore; their handles are open before. ``max_switches`` bounds how often
 a writer that could go on has to wait for the other (most defects of this kind need one or two such switches);
@@ -171,7 +171,7 @@ class Race:
         return [str(violation) for violation in check(history)]
 
     def _open(self, clients: Sequence[Client]) -> None:
-        """Handles are opened before the race: nobody waits and nothing fails outside a client's turn."""
+        """Handles are opened before the race: no client waits and nothing fails outside a client's turn."""
         self._tables = {}
         for client in clients:
             store = store_for(client, self.shared, self._how)
@@ -209,7 +209,7 @@ class Race:
         read = look("last", self.scheduler.step, table.snapshot(), True)
         record = self._record(client, table)
         if record.outcome != "ok":
-            record.outcome, record.error = "crashed", f"{record.error} with nobody else there"
+            record.outcome, record.error = "crashed", f"{record.error} without other clients"
         return [read]
 
     # ------------------------------------------------------------------------------------------ choices

@@ -24,7 +24,7 @@ from tests.support.simulation.scheduler import Client
 if TYPE_CHECKING:
     from tests.support.simulation.transactions import SimulatedManager, TransactionSimulation
 
-# Jobs take the first that the table has not, so that they meet each other's.
+# Jobs take the first name that is not in the table, so that they collide.
 _PREFIX = "run-"
 _BYTES = b"r"  # as many as an add action of ``file_action`` says
 
@@ -65,7 +65,7 @@ def _attempt(
         manager.delete_objects_on_cancel(transaction.id, name, [VirtualObject(f"{url}/{path}") for path in paths])
         if rng.random() < 0.1:
             _cancel(manager, deal)
-            _write(store, paths)  # late: nobody had told the writer
+            _write(store, paths)  # late: the writer was not informed
             return "failed"
         _write(store, paths)
         end = rng.choice(("commit", "commit", "alone", "cancel", "cancel", "leave"))
@@ -74,7 +74,7 @@ def _attempt(
         if end != "cancel" and _are_there(store, paths):
             return _add(simulation, client, manager, deal, name, paths, end == "alone")
     except (ConcurrentModificationError, CommitConflictError):
-        pass  # somebody else has them, or deletes them
+        pass  # another job has them, or deletes them
     return _cancel(manager, deal)
 
 

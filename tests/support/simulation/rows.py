@@ -2,7 +2,7 @@
 
 As ``deltalog.testing.checker`` it shares no code with the library: commits are JSON, data files are read by pyarrow
 alone, deletion vectors are decoded here. A row is a number that no other row has, with a partition, a value that
-predicates look at and a column that may be renamed or dropped.
+predicates use and a column that may be renamed or dropped.
 
     violations = judge_rows(initial, log, store.get, plans, results)
 
@@ -10,7 +10,7 @@ The invariants, beside those of the checker:
 
 ====  =======================================================================================================
 R1    Serial: the rows of each version are those of the version before, changed as its operation says. At
-      WriteSerializable rows of blind appends that the operation need not have seen may be left as they are, but for
+      WriteSerializable rows of blind appends that the operation need not have read may be left as they are, but for
       a restore. What is restored has the metadata domains of then.
 R2    Rules: no version has a row that breaks a constraint which the version has.
 R3    Row ids: every live row has one that no other has, not above the high-water mark, which never falls. A row keeps
@@ -18,7 +18,7 @@ R3    Row ids: every live row has one that no other has, not above the high-wate
 R4    Changes: those that the change data feed tells of a version make its rows of the rows before, and do not tell
       of rows that were only moved.
 R5    Scans: the library reads the rows that are there.
-R6    Nothing to do: an operation that made no commit had nothing to do at a version it can have seen, nor a run to
+R6    Nothing to do: an operation that made no commit had nothing to do at a version it can have read, nor a run to
       record.
 R7    A commit that calls itself a blind append is one, and one whose operation moves rows changes none.
 ====  =======================================================================================================
@@ -169,7 +169,7 @@ def judge_rows(
     constraints: Mapping[str, Where],
     level: str,
 ) -> tuple[list[Violation], dict[int, Seen]]:
-    """All broken invariants but R4 and R5, and what was seen of each version.
+    """All broken invariants but R4 and R5, and the readings of each version.
 
     The first ``initial`` versions are taken as they are. ``plans`` by token of the operation; ``constraints`` are all
     that any operation may add, by name; ``level`` is the isolation level of the table.
@@ -307,7 +307,7 @@ class _Judge:
         self.blame("R1", f"{what} lost {lost} and has left or made {extra}", version)
 
     def _acknowledged(self, operation: Operation) -> int:
-        """The newest version that the operation must have seen: what was acknowledged before it began."""
+        """The newest version that the operation must have read: what was acknowledged before it began."""
         done = [
             each.version
             for each in self._operations

@@ -31,7 +31,7 @@ from deltalog.environment import Environment, RetryPolicy
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Call, Decider, Fault, FaultyStore, SimulatedKill, no_faults
 
-#: How the next client is chosen. ``random``: all alike. ``sticky``: mostly the same again, which makes long runs
+#: How the next client is chosen. ``random``: all alike. ``sticky``: mostly the same client, which makes long runs
 #: of one client. ``priority``: the highest of random priorities, lowered at a few random steps (the PCT method:
 #: finds bugs that need few but well-placed switches).
 POLICIES = ("random", "sticky", "priority")
@@ -40,7 +40,7 @@ START_MS = 1_760_000_000_000
 
 
 class ScheduleStuckError(Exception):
-    """The schedule did not end within the allowed steps: a client loops for ever."""
+    """The schedule did not end within the allowed steps: a client loops without end."""
 
 
 class SkewedClock:

@@ -276,7 +276,7 @@ class Simulation:
                 self._write(client, number, left)
             finally:
                 if left[0] > 0 and len(self.scheduler.clients) < 12 and self.random.random() < 0.5:
-                    successor = f"{name}'"  # somebody starts the job again
+                    successor = f"{name}'"  # the job is started again
                     self.scheduler.spawn(successor, self._writer(successor, number, left[0]))
 
         return body
@@ -453,7 +453,7 @@ class Simulation:
             self._change_files(client, table, "append")
             last = self.records[-1]
             if last.outcome != "ok":
-                last.error += " (with nobody else there)"
+                last.error += " (without other clients)"
                 last.outcome = "crashed"
 
         scheduler.spawn("last", body)
@@ -492,7 +492,7 @@ def run_schedules(
     """
     totals, bad = Totals(), list[ScheduleResult]()
     if processes > 1:
-        # Small ones, after which a process sees that whoever started it is gone.
+        # Small ones, after which a process notices that its parent has ended.
         shares = [seeds[start : start + _SHARE] for start in range(0, len(seeds), _SHARE)]
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:

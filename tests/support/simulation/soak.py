@@ -1,4 +1,4 @@
-"""``python -m tests.support.simulation.soak --minutes 30``: all simulations for as long as one likes, and a line of it.
+"""``python -m tests.support.simulation.soak --minutes 30``: all simulations for the given time, and one line of output.
 
 The parts that have an end are run first, on all cores: the mutants (all must be found), every failing call of every
 operation, the interleavings of two writers, the state machine, and killed processes. The rest of the time goes to
@@ -29,7 +29,7 @@ from tests.support.simulation.simulation import ScheduleResult, Totals, run_sche
 from tests.support.simulation.sweep_operations import OPERATIONS
 from tests.support.simulation.transactions import run_transactions
 
-CHUNK = 250  # schedules that one process makes before it is asked again
+CHUNK = 250  # schedules that one process makes before it gets more
 _ROW_CHUNK = 50  # the same of those with rows, which take longer
 _TRANSACTION_CHUNKS = 3  # for each minute: 20,000 and more in half an hour
 _MODEL_STEPS = 50

@@ -9,7 +9,7 @@ tells its calls; then once for each call and each fault that this call can have,
 store is out of order altogether, and once for each creation of a file that is not answered before such an end.
 After each run late requests arrive, and then:
 
-- the independent checker judges the log, with what the caller was told;
+- the independent checker judges the log, with the results of the caller;
 - ``CommitStateUnknownError.resolve()`` agrees with the log;
 - a new process reads all rows and can commit; so does the handle that met the fault, unless its process died.
 

@@ -136,7 +136,7 @@ class Bench:
             answer = operation.run(self.table, record.token)
         if isinstance(answer, DeltaTable):
             self.table = answer
-            # The verb tells no more than this, and new tables have no in-commit timestamps unless they are asked for.
+            # The verb tells no more than this, and new tables have no in-commit timestamps by default.
             answer = None if operation.reads else CommitResult(answer.version, 0, None, 1, "")
         if isinstance(answer, CommitResult):
             return answer
@@ -168,7 +168,7 @@ class Bench:
             wrong.append(f"{who} fails: {type(error).__name__}: {error}")
 
     def _commit(self, token: str, run: Callable[[Operation], CommitResult], **facts: Any) -> None:
-        """Another client's commit, with nobody else there."""
+        """Another client's commit, without concurrency."""
         self._now += 1
         record = Operation(token, token, "append", self._now, removes=[], **facts)
         self.records.append(record)
@@ -176,7 +176,7 @@ class Bench:
         self._now += 1
         record.returned = self._now
         if record.outcome == "failed":
-            record.outcome, record.error = "crashed", f"{record.error} with nobody else there"
+            record.outcome, record.error = "crashed", f"{record.error} without other clients"
 
     def _rival(self) -> None:
         environment = seeded_environment(_RIVAL, self._clock_ms)

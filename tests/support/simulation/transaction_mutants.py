@@ -328,7 +328,7 @@ def commits_what_this_process_knows_of(patch: Patch) -> None:
 
 @mutant("X2", kinds={"share": 4, "meddle": 6}, **BUSY)
 def ends_without_changes_what_has_one_by_now(patch: Patch) -> None:
-    """Where it found nothing to commit it ends the transaction, as whoever comes later may find it."""
+    """If it found nothing to commit it ends the transaction, in the state in which a later process may find it."""
 
     def end(self: Any, record: Any) -> Any:
         def ended(latest: Any) -> Any:
@@ -341,7 +341,7 @@ def ends_without_changes_what_has_one_by_now(patch: Patch) -> None:
 
 @mutant("X1", "X2")
 def extends_what_is_over(patch: Patch) -> None:
-    """Whoever finds a transaction over makes it active again."""
+    """A process that finds an ended transaction makes it active again."""
     real = Ledger.current
 
     def current(self: Any, transaction_id: Any) -> Any:

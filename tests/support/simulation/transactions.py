@@ -206,7 +206,7 @@ class Bank:
             names = self.stores[table.url].list_names("_delta_log/_staged_commits")
             dead = [name for name in names if head is not None and int(name[:20]) <= head.version]
             if dead:
-                left.append(f"{table.name}: the staged commits {sorted(dead)} are nobody's")
+                left.append(f"{table.name}: the staged commits {sorted(dead)} have no owner")
         for record in self.coordinator.transactions(frozenset(TransactionStatus)):
             if not record.status.is_final:
                 left.append(f"transaction {record.id} is {record.status.value}")
@@ -222,7 +222,7 @@ class Bank:
         return {url: {path: store.get(path) for path in store.paths()} for url, store in self.stores.items()}
 
     def world(self, **told: Any) -> World:
-        """What the judge is told, at the end."""
+        """The data for the judge, at the end."""
         sightings = {name: self.stores[f"memory://{name}"].sightings for name in self.names}
         logs = {name: self.log(name) for name in self.names}
         return World(
@@ -308,7 +308,7 @@ class TransactionSimulation:
                     self._act(client, manager)
             finally:
                 if left[0] > 0 and len(self.scheduler.clients) < 10:
-                    self._spawn(f"{name}'", left[0])  # somebody starts the job again
+                    self._spawn(f"{name}'", left[0])  # the job is started again
 
         self.scheduler.spawn(name, body)
 
@@ -366,7 +366,7 @@ class TransactionSimulation:
         return self._commit(client, manager, deal, again=(names[0], tables[names[0]]) if end == "commit" else None)
 
     def _share(self, client: Client, manager: SimulatedManager) -> Any:
-        """A transaction that others may end at any time: what it was told to have done before that is part of it."""
+        """A transaction that others may end at any time: its acknowledged changes before that are part of it."""
         transaction = manager.transaction()
         deal = Deal(transaction.id, client.name, complete=True, in_doubt=True)
         self.deals.append(deal)
@@ -514,7 +514,7 @@ class TransactionSimulation:
     # ---------------------------------------------------------------------------------------------- the end
 
     def _finish(self, client: Client) -> None:
-        """When all is quiet: somebody recovers, when whatever was left is overdue."""
+        """When all is quiet: a process recovers, when all leftovers are overdue."""
         passed = [5 * _DAY_MS]
         later = _later(client.environment(), lambda: self.scheduler.time_ms() + sum(passed))
         manager = SimulatedManager(self.bank.coordinator, later, self.bank.stores.__getitem__)

@@ -35,7 +35,7 @@ SCHEMA = pa.schema([pa.field("x", pa.int64())])
 
 @dataclass(frozen=True)
 class Plan:
-    """What the zygote is told: ``clients`` processes of ``kind`` ("append" or "create"), ``rounds`` times each."""
+    """The plan of the zygote: ``clients`` processes of ``kind`` ("append" or "create"), ``rounds`` times each."""
 
     kind: str
     url: str
@@ -87,7 +87,7 @@ def race_for_keys(
     url: str, records: Path, *, clients: int = 32, rounds: int = 500, timeout: float = 600, **options: Any
 ) -> list[str]:
     """Let all clients create the same key at the same moment, ``rounds`` times; what is wrong: a key that not exactly
-    one of them was told to have created, or that holds another's bytes."""
+    one of them was reported to have created, or that has another's bytes."""
     problems = _run(Plan("create", url, str(records), clients, rounds, options), timeout)
     told = {path.name: path.read_text().split() for path in records.iterdir()}
     store = open_store(url, **options)
@@ -100,7 +100,7 @@ def race_for_keys(
         holder = store.get(_key(number)).decode()
         unsure = [name for name, outcomes in told.items() if outcomes[number] == PutOutcome.UNKNOWN.value]
         if holder not in (winners or unsure):
-            problems.append(f"round {number}: {holder} has the key, and {winners or unsure} were told so")
+            problems.append(f"round {number}: {holder} has the key, and {winners or unsure} got success")
     return problems
 
 

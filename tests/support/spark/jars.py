@@ -80,7 +80,7 @@ def require_java() -> int:
 
 
 def uses_ivy() -> bool:
-    """True when Spark's Ivy is to fetch the packages: asked for, or Maven is not installed."""
+    """True when Spark's Ivy fetches the packages: by the environment, or because Maven is not installed."""
     return bool(os.environ.get("DELTALOG_TEST_IVY")) or (shutil.which("mvn") is None and not _cached(cache_dir()))
 
 

@@ -127,7 +127,7 @@ def _claim(kind: str) -> None:
 
     if kind == "delta" and not pyspark.__version__.startswith(SPARK_LINE + "."):
         raise SparkEnvironmentError(
-            f"delta-spark {DELTA_VERSION} is taken for Spark {SPARK_LINE}; pyspark is {pyspark.__version__}"
+            f"delta-spark {DELTA_VERSION} needs Spark {SPARK_LINE}; pyspark is {pyspark.__version__}"
         )
     _sessions[kind] = None
 
