@@ -42,6 +42,7 @@
     │   ├── TransactionCanceledError        start another one; has the conflicts, where these were the reason
     │   │   └── TransactionAbortedError
     │   ├── TransactionCommittedError
+    │   │   └── ChangeAfterCommitError      start another one: the change is not part of the one that is committed
     │   └── TransactionCommitInProgressError
     ├── ConcurrentModificationError         the same call again can succeed; nothing was changed
     │   ├── TransactionContentionError
@@ -426,6 +427,13 @@ class TransactionCommittedError(TransactionStateError):
 
     code = "TRANSACTION_COMMITTED"
     outcome = Outcome.COMMITTED
+
+
+class ChangeAfterCommitError(TransactionCommittedError):
+    """The transaction was committed before this change, which is not part of it. Start another transaction."""
+
+    code = "CHANGE_AFTER_COMMIT"
+    outcome = Outcome.NOTHING_COMMITTED
 
 
 class TransactionCommitInProgressError(TransactionStateError):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from deltalog.errors import (
     CallError,
+    ChangeAfterCommitError,
     ConcurrentModificationError,
     TransactionAbortedError,
     TransactionCanceledError,
@@ -245,7 +246,7 @@ _REFUSALS: Mapping[Call, tuple[_Refusal, _Refusal, _Refusal]] = {
     Call.CANCEL: (_IN_PROGRESS, _COMMITTED, None),
     Call.EXTEND: (_IN_PROGRESS, _COMMITTED, _CANCELED),
     Call.READ: (None, _COMMITTED, _CANCELED),
-    Call.WRITE: (_IN_PROGRESS, _COMMITTED, TransactionAbortedError),
+    Call.WRITE: (_IN_PROGRESS, ChangeAfterCommitError, TransactionAbortedError),
     Call.DELETE_OBJECTS_ON_CANCEL: (ConcurrentModificationError, _COMMITTED, _CANCELED),
 }
 _WRITES = frozenset({Call.WRITE, Call.DELETE_OBJECTS_ON_CANCEL})

@@ -7,8 +7,10 @@ import pytest
 from deltalog.catalog import records
 from deltalog.errors import (
     CallError,
+    ChangeAfterCommitError,
     ConcurrentModificationError,
     EntityNotFoundError,
+    Outcome,
     TransactionAbortedError,
     TransactionCanceledError,
     TransactionCommitInProgressError,
@@ -30,7 +32,7 @@ TABLE = {
         OK, CallError, ConcurrentModificationError, TransactionCommittedError, TransactionCanceledError,
     ),
     "write": (
-        OK, CallError, TransactionCommitInProgressError, TransactionCommittedError, TransactionAbortedError,
+        OK, CallError, TransactionCommitInProgressError, ChangeAfterCommitError, TransactionAbortedError,
     ),
     "read": (OK, OK, OK, TransactionCommittedError, TransactionCanceledError),
 }  # fmt: skip
@@ -100,6 +102,8 @@ def test_every_call_in_every_state(call, state):
             place.call(call, place.id)
         assert type(raised.value) is wanted
         assert place.id in str(raised.value)
+        if call == "write":
+            assert raised.value.outcome is Outcome.NOTHING_COMMITTED
     else:
         assert place.call(call, place.id) == wanted
     after = place.manager.describe_transaction(place.id)
