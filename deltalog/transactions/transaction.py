@@ -9,8 +9,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 
 from deltalog.arguments import checked
@@ -180,7 +182,9 @@ class ManagedTransaction:
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
         reader = LogReader(store)
         latest = Snapshot(load_latest(reader) if branch.prepared else snapshot.log.through(reader))
-        handle = TableHandle(reader, BranchCommitter(branch, keep), self._ledger.environment, latest)
+        # The in-commit timestamps of a branch are made anew, and judged, when the transaction is committed.
+        environment = replace(self._ledger.environment, drift_warning_ms=sys.maxsize)
+        handle = TableHandle(reader, BranchCommitter(branch, keep), environment, latest)
         return DeltaTable(handle), CommitTarget(branch, snapshot.reader, self._tables.store(table))
 
     def _pins(self, record: TransactionRecord) -> Mapping[str, int]:

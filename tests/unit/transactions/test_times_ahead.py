@@ -6,10 +6,12 @@ import datetime
 import json
 import time
 import uuid
+import warnings
 
 import pytest
 
 from deltalog.catalog.sqlite import SQLiteCoordinator
+from deltalog.commit.loop import ClockDriftWarning
 from deltalog.errors import CallError, CoordinatorError, CorruptTableError, TimestampAheadError
 from deltalog.protocol.timestamps import LARGEST_MS
 from deltalog.table import DeltaTable
@@ -95,6 +97,16 @@ def test_a_transaction_does_not_carry_the_time_of_one_table_to_another(manager, 
     assert manager.table(B).snapshot().version == 0
     manager.table(B).append(rows((4, 8)))
     assert manager.table(B).history()[0].timestamp_ms < now_ms() + HOUR_MS
+
+
+def test_only_the_commit_of_a_transaction_judges_its_times(manager):
+    poison(manager, YEAR_2100_MS)
+    transaction = manager.transaction()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClockDriftWarning)
+        transaction.table(A).append(rows((3, 7)))
+    with pytest.raises(TimestampAheadError):
+        transaction.commit()
 
 
 @pytest.mark.parametrize("ict_ms", AHEAD)
