@@ -18,6 +18,7 @@ from deltalog.commit.attempt import Attempt
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Exists, Unknown
 from deltalog.commit.hooks import standing
 from deltalog.errors import (
+    CoordinatorError,
     CorruptTableError,
     DeltaLogError,
     ObjectNotFoundError,
@@ -90,7 +91,10 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
     """
     if store.head(commit_path(version)) is None:
         return
-    head = coordinator.head(table_id)
+    try:
+        head = coordinator.head(table_id)
+    except OperationTimeoutError as error:  # of a read before anything is proposed
+        raise CoordinatorError(f"{error.message} Nothing was committed; try again.", path=error.path) from error
     if head is not None and head.version < version:
         raise behind_log(store, coordinator.url, head.version, f"_delta_log has version {version}")
 

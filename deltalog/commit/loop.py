@@ -31,6 +31,8 @@ from deltalog.environment import Environment
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
     CommitStateUnknownError,
+    DeltaLogError,
+    InvalidCommitError,
     ObjectNotFoundError,
     Outcome,
     StoreError,
@@ -155,12 +157,16 @@ class CommitLoop:
             except ObjectNotFoundError as error:
                 # After EXISTS this is a store that forgot; after UNKNOWN the request has not (yet) arrived.
                 cause = error
-            except StoreError as error:
+            except InvalidCommitError:
+                raise  # another writer's: what this one has sent can be read
+            except DeltaLogError as error:
                 cause = error
                 continue
             try:
                 outcome = self._commit(attempt)
-            except StoreError as error:
+            except CommitStateUnknownError:
+                raise
+            except DeltaLogError as error:
                 cause = error  # definite for this request; an earlier one may still arrive
                 continue
             if isinstance(outcome, Committed):

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from deltalog import CatalogBehindLogError, CoordinatorError, OperationTimeoutError, StoreError
+from deltalog import (
+    CatalogBehindLogError,
+    CommitStateUnknownError,
+    CoordinatorError,
+    OperationTimeoutError,
+    Outcome,
+    StoreError,
+    TimestampAheadError,
+)
 from deltalog.catalog.committer import CatalogCommitter, publish
 from deltalog.catalog.locate import committer_of
 from deltalog.catalog.store import ManagedStore
@@ -15,7 +23,9 @@ from deltalog.commit.committer import Committed, Exists, FileSystemCommitter, Un
 from deltalog.commit.loop import base_of
 from deltalog.commit.prepared import Prepared
 from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY, commit_path
-from tests.support.transactions import START_MS, A, Clock, bank, environment
+from deltalog.testing.coordinators import FaultyCoordinator
+from deltalog.testing.stores import Call, Fault, nth
+from tests.support.transactions import START_MS, A, Clock, bank, content, environment, manager_of, rows
 
 
 @pytest.fixture
@@ -84,6 +94,38 @@ def test_a_refusal_leaves_nothing(manager: Any, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(CoordinatorError, match="no room"):
         committer_at(store).commit(attempt)
     assert staged(store) == [] and store.look().version == attempt.version - 1
+
+
+def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(manager: Any) -> None:
+    """The first request may still arrive, so no file of the commit is deleted."""
+    inner, calls = manager.coordinator, list[str]()
+    bound_ms = inner.most_ahead_ms
+
+    def clock_is_set_back_before_the_second_try(call: Call) -> None:
+        calls.append(call.method)
+        if calls.count("ratify") > 1:
+            inner.most_ahead_ms = -(10**12)
+
+    faulty = FaultyCoordinator(
+        inner, nth(1, Fault.LATE, method="ratify"), before=clock_is_set_back_before_the_second_try
+    )
+    with pytest.raises(CommitStateUnknownError) as raised:
+        manager_of(faulty).table(A).append(rows((3, 7)))
+    assert isinstance(raised.value.__cause__, TimestampAheadError)
+    inner.most_ahead_ms = bound_ms
+    faulty.land()
+    result = raised.value.resolve()
+    assert result is not None and result.version == manager.table(A).snapshot().version == 1
+    assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7)]
+
+
+def test_a_head_that_cannot_be_read_before_a_proposal_is_no_unknown_outcome(manager: Any) -> None:
+    store, attempt = store_of(manager), attempt_on(manager)
+    manager.table(A).append(rows((3, 7)))  # so that the log has the version
+    store.coordinator = FaultyCoordinator(store.coordinator, nth(1, Fault.UNKNOWN_NOT_WRITTEN, method="head"))
+    with pytest.raises(CoordinatorError, match="Nothing was committed") as raised:
+        committer_at(store).commit(attempt)
+    assert raised.value.outcome is Outcome.NOTHING_COMMITTED and staged(store) == []
 
 
 def test_a_log_that_is_ahead_of_the_catalog(manager: Any) -> None:
