@@ -63,8 +63,7 @@
 Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened, where, and
 what to do. What a program may need beside the message is in attributes, given to ``__init__`` by keyword.
 
-Every class has an ``outcome``: whether the change that the call was to make is in the log. It is
-NOTHING_COMMITTED except for
+Every class has an ``outcome``, as ``Outcome`` defines it. It is NOTHING_COMMITTED except for
 
     UNKNOWN     CommitStateUnknownError, OperationTimeoutError, UnansweredRequestError
     COMMITTED   FilesCommittedError, TransactionCommittedError
