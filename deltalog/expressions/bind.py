@@ -253,7 +253,7 @@ class Binder:
         if not isinstance(tree.operand, Name) or tree.others or self._moment(tree.operand) is not None:
             return self._value(tree, self._looked_up(self.node(tree.operand), tree))
         column = self._column(tree.operand)
-        if not all(_is_exact_value(value, column.data_type) for value in _of_kind(float, tree.values)):
+        if not all(_is_exact_value(value, column.data_type) for value in _floats(tree.values)):
             return self._value(tree, self._looked_up(self._column_node(column), tree))
         try:
             values = coerced_values(tree.values, column.data_type, column.name)
@@ -426,8 +426,9 @@ def _is_exact_value(value: float, data_type: DataType, declared: DataType | None
     return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
 
 
-def _of_kind(kind: type, values: Sequence[Any]) -> list[Any]:
-    return [value for value in values if isinstance(value, kind)]
+def _floats(values: Sequence[Any]) -> list[float]:
+    has_floats = any(issubclass(kind, float) for kind in set(map(type, values)))
+    return [value for value in values if isinstance(value, float)] if has_floats else []
 
 
 def _is_naive(value: Any) -> bool:

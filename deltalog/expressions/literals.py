@@ -16,6 +16,9 @@ from deltalog.protocol.schema import DataType, type_to_arrow
 from deltalog.protocol.timestamps import parse_iso
 
 _MOST_DIGITS = 400  # a double has 309
+_PLAIN_MODULES = ("builtins", "datetime", "decimal")
+# The Python type whose values are those of a column's type as they are.
+_OWN_KINDS = {"byte": int, "short": int, "integer": int, "long": int, "string": str, "boolean": bool}
 
 
 def plain(value: Any) -> Any:
@@ -24,7 +27,7 @@ def plain(value: Any) -> Any:
     Raises CallError for a time with a fraction of a microsecond, and for an Arrow scalar that Python cannot hold.
     """
     kind = type(value)
-    if kind.__module__ in ("builtins", "datetime", "decimal"):
+    if kind.__module__ in _PLAIN_MODULES:
         return value
     if isinstance(value, pa.Scalar):
         return _from_arrow(value)
@@ -76,7 +79,10 @@ def plain_values(values: Any) -> tuple[Any, ...]:
             return tuple(values.to_pylist())
         except (ValueError, OverflowError) as error:
             raise CallError(f"The values of isin cannot be compared: {error}.") from None
-    return tuple(map(plain, values))
+    given = tuple(values)
+    if all(kind.__module__ in _PLAIN_MODULES for kind in set(map(type, given))):
+        return given
+    return tuple(map(plain, given))
 
 
 def coerced(value: Any, data_type: DataType, column: str) -> Any:
@@ -97,7 +103,10 @@ def coerced_values(values: Sequence[Any], data_type: DataType, column: str) -> t
     """As ``coerced``, of many values at once."""
     name = str(data_type)
     try:
-        converted = tuple(None if value is None else _coerced(value, name) for value in values)
+        if set(map(type, values)) == {_OWN_KINDS.get(name)}:
+            converted = tuple(values)
+        else:
+            converted = tuple(None if value is None else _coerced(value, name) for value in values)
         if converted.count(None) == values.count(None):
             array_of(converted, comparable_type(data_type))
             return converted
