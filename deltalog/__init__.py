@@ -3,13 +3,9 @@
 import importlib
 import typing
 
-from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.records import Isolation, StatusFilter, TableRecord, TransactionStatus, TransactionType
-from deltalog.catalog.store import CatalogBehindLogWarning
 from deltalog.commit.loop import ClockDriftWarning
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
-from deltalog.dataset import Dataset
 from deltalog.environment import Environment, RetryPolicy
 from deltalog.errors import (
     BlobTableRequiredError,
@@ -91,14 +87,18 @@ from deltalog.read.changes import ChangeFile, Changes
 from deltalog.read.scan import Scan
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
-from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
-from deltalog.storage.dynamodb import DynamoCommit
 from deltalog.storage.registry import open_store
-from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
 from deltalog.table import DeltaTable
 from deltalog.version import VERSION as __version__
 
 if typing.TYPE_CHECKING:
+    from deltalog.catalog.coordinator import Coordinator
+    from deltalog.catalog.records import Isolation, StatusFilter, TableRecord, TransactionStatus, TransactionType
+    from deltalog.catalog.store import CatalogBehindLogWarning
+    from deltalog.dataset import Dataset
+    from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
+    from deltalog.storage.dynamodb import DynamoCommit
+    from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
     from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject
     from deltalog.transactions.resync import Resync
     from deltalog.transactions.resync_plan import TableResync
@@ -240,16 +240,29 @@ __all__ = [
 # Most tables have no catalog, and a tenth of the import would be for those that do: these are imported at first use.
 _LATER = {
     "AddObject": "deltalog.transactions.table_objects",
+    "CatalogBehindLogWarning": "deltalog.catalog.store",
+    "CommitTable": "deltalog.storage.commit_tables",
+    "Coordinator": "deltalog.catalog.coordinator",
+    "Dataset": "deltalog.dataset",
     "DeleteObject": "deltalog.transactions.table_objects",
+    "DynamoCommit": "deltalog.storage.dynamodb",
+    "Isolation": "deltalog.catalog.records",
     "ManagedTransaction": "deltalog.transactions.transaction",
     "ObjectPage": "deltalog.transactions.table_objects",
     "Resync": "deltalog.transactions.resync",
+    "S3DynamoDBCommit": "deltalog.storage.s3_dynamodb",
+    "StatusFilter": "deltalog.catalog.records",
     "TableObject": "deltalog.transactions.table_objects",
+    "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",
     "TransactionDescription": "deltalog.transactions.manager",
     "TransactionManager": "deltalog.transactions.manager",
     "TransactionPage": "deltalog.transactions.manager",
+    "TransactionStatus": "deltalog.catalog.records",
+    "TransactionType": "deltalog.catalog.records",
     "VirtualObject": "deltalog.transactions.manager",
+    "create_commit_table": "deltalog.storage.commit_tables",
+    "describe_commit_table": "deltalog.storage.commit_tables",
 }
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from deltalog.catalog.committer import CatalogCommitter
-from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.records import check_table_name
-from deltalog.catalog.store import ManagedStore
 from deltalog.commit.committer import Committer, FileSystemCommitter
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
@@ -17,6 +13,10 @@ from deltalog.operations.table_handle import TableHandle
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store
+
+if TYPE_CHECKING:
+    from deltalog.catalog.coordinator import Coordinator
+    from deltalog.catalog.store import ManagedStore
 
 _SQLITE = re.compile(r"sqlite:(/*)(.*)", re.S)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -67,8 +67,12 @@ def open_location(url: Location, **options: Any) -> LogStore:
 
 def committer_of(store: LogStore, environment: Environment) -> Committer:
     """What makes the versions of the table at a store. Cost: none."""
-    if isinstance(store, ManagedStore):
-        return CatalogCommitter(store, environment.new_uuid)
+    if store.catalog is not None:
+        from deltalog.catalog.committer import CatalogCommitter
+        from deltalog.catalog.store import ManagedStore
+
+        if isinstance(store, ManagedStore):
+            return CatalogCommitter(store, environment.new_uuid)
     return FileSystemCommitter(store)
 
 
@@ -86,6 +90,9 @@ def is_address(url: object) -> TypeGuard[str]:
 def open_managed(address: str, **options: Any) -> ManagedStore:
     """The store of the table at an address. Raises TableNotFoundError, where there is no such catalog too; CallError.
     Cost: 1 call of the coordinator."""
+    from deltalog.catalog.records import check_table_name
+    from deltalog.catalog.store import ManagedStore
+
     url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
     if not (url and mark):
         raise CallError(f"{address} is not the address of a table: write catalog:<catalog>#<name>.")

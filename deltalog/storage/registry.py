@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from deltalog.arguments import checked
 from deltalog.errors import CallError
 from deltalog.storage.base import LogStore
-from deltalog.storage.dynamodb import DynamoCommit
-from deltalog.storage.dynamodb_client import DynamoTable
 from deltalog.storage.fs import LocalStore, local_root
 from deltalog.storage.memory import named_store
-from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
 from deltalog.storage.secrets import Reopen, Secrets
 
 if TYPE_CHECKING:
     import obstore.store
+
+    from deltalog.storage.dynamodb import DynamoCommit
+    from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
 
 # A string, because obstore need not be installed.
 Location: TypeAlias = "str | os.PathLike[str] | LogStore | obstore.store.ObjectStore"
@@ -104,12 +104,17 @@ def _open_s3(
     if commit is None:
         _refuse({"dynamodb_endpoint_url": ...} if dynamodb_endpoint_url else {}, "S3 without commit=")
         return store
+    from deltalog.storage.dynamodb_client import DynamoTable
+
     protocol = _commit_protocol(commit)
     table = DynamoTable(protocol.table_name, options, endpoint_url=dynamodb_endpoint_url, timing=protocol.timing)
     return protocol.guard(store, table)
 
 
 def _commit_protocol(commit: str | DynamoCommit | S3DynamoDBCommit) -> DynamoCommit | S3DynamoDBCommit:
+    from deltalog.storage.dynamodb import DynamoCommit
+    from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
+
     if isinstance(commit, (DynamoCommit, S3DynamoDBCommit)):
         return commit
     kind = str(commit).partition(":")[0]

@@ -29,22 +29,24 @@ LARGE_CLASSES: set[str] = set()
 START = "each command imports what it needs, so that --help and --version answer at once"
 EXTRA = "the module needs a package that is an extra"
 LAZY_IMPORTS = {
-    "deltalog/catalog/locate.py": "a program that opens one kind of catalog does not import the other",
+    "deltalog/catalog/locate.py": "a program that opens no catalog imports none, and one of one kind not the other",
     "deltalog/cli/catalog.py": START,
     "deltalog/cli/commit_tables.py": START,
     "deltalog/cli/commands.py": START,
     "deltalog/cli/main.py": START,
     "deltalog/cli/views.py": START,
-    "deltalog/storage/registry.py": EXTRA,
+    "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
 }
 TYPE_IMPORTS = {
-    "deltalog/__init__.py": "what only tables in catalogs need is imported at its first use",
+    "deltalog/__init__.py": "names that most programs do not use are imported at their first use",
+    "deltalog/catalog/locate.py": "a program that opens no catalog imports none",
     "deltalog/cli/catalog.py": START,
     "deltalog/cli/commit_tables.py": START,
     "deltalog/cli/commands.py": START,
     "deltalog/cli/timeline.py": START,
     "deltalog/cli/views.py": START,
     "deltalog/storage/dynamodb.py": EXTRA,
+    "deltalog/storage/registry.py": "each kind of store is imported when one is opened",
     "deltalog/storage/s3_dynamodb.py": EXTRA,
 }
 

@@ -74,3 +74,10 @@ def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser(
     code = f"import sys, deltalog; print(sorted(set({heavy!r}) & {{m.split('.')[0] for m in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_import_leaves_out_what_most_programs_do_not_use() -> None:
+    """Start-up: each of these names is imported at its first use, and by nothing that is imported before."""
+    code = "import sys, deltalog; print(*(set(deltalog._LATER.values()) & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []
