@@ -2,7 +2,8 @@
 
 - ``scheduler``, ``simulation``: seeded schedules of several clients, every store call a step.
 - ``row_simulation``, ``rows``: the same for deletes, restores and the like, judged by the rows of every version.
-- ``transactions``, ``jobs``, ``deals``: transactions over several tables by seed; the judge of what they did.
+- ``transactions``, ``bank``, ``client_commits``, ``jobs``: transactions over several tables by seed.
+- ``transaction_judge``: the judge of their logs and of the reported outcomes.
 - ``exhaustive``: every interleaving of two writers.
 - ``sweep``, ``sweep_operations``, ``sweep_bench``: every store call of every operation fails, in every way.
 - ``model``: the library beside a small model, driven by Hypothesis.

@@ -8,7 +8,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from deltalog import table as table_module
 from deltalog.commit import attempt as attempts_module
 from deltalog.commit import conflicts, hooks
 from deltalog.commit import loop as commit_module
@@ -32,7 +31,6 @@ checkpoint: Any = checkpoint_module
 attempts: Any = attempts_module
 commit: Any = commit_module
 transaction: Any = transaction_module
-table: Any = table_module
 # The library as it is, for mutants that change only a part of a call.
 REAL_SETTLE: Any = CommitLoop._settle
 REAL_CHECK_ADDED: Any = conflicts._check_added

@@ -24,7 +24,6 @@ from tests.support.simulation.row_simulation import run_row_schedule
 
 # Of modules whose inside is looked into, which mypy need not follow.
 commit: Any = commit_module
-transaction: Any = transaction_module
 rewrite: Any = rewrite_module
 table: Any = table_module
 scan: Any = scan_module

@@ -108,7 +108,7 @@ def takes_a_time_out_for_a_failure(patch: Patch) -> None:
     patch.setattr(commit, "_is_ratified", is_ratified)
 
 
-@mutant("X2", "X1", "X7", kinds={"deal": 3, "meddle": 4, "recover": 2}, **BUSY)
+@mutant("X2", "X1", "X7", kinds={"transfer": 3, "interfere": 4, "recover": 2}, **BUSY)
 def aborts_what_is_ratified(patch: Patch) -> None:
     """A record is replaced whatever it has become: a sweep ends a commit that was ratified meanwhile."""
 
@@ -119,7 +119,7 @@ def aborts_what_is_ratified(patch: Patch) -> None:
     patch.setattr(MemoryCoordinator, "_replace", replace)
 
 
-@mutant("X2", "X1", "X7", "X4", kinds={"deal": 2, "meddle": 3, "recover": 3}, **{**BUSY, "fault_rate": 0.04})
+@mutant("X2", "X1", "X7", "X4", kinds={"transfer": 2, "interfere": 3, "recover": 3}, **{**BUSY, "fault_rate": 0.04})
 def does_not_ask_whether_the_transaction_is_still_on(patch: Patch) -> None:
     """Its end is not part of what is ratified: a cancelled one is committed all the same."""
     real = MemoryCoordinator.ratify
@@ -142,7 +142,7 @@ def catches_up_without_looking(patch: Patch) -> None:
     patch.setattr(branch, "rebase", lambda prepared, base, winner, file_time, table: base)
 
 
-@mutant("I10", "X3", attempts=1, kinds={"deal": 1, "single": 1}, coins=3, isolation="SNAPSHOT", **BUSY)
+@mutant("I10", "X3", attempts=1, kinds={"transfer": 1, "single": 1}, files_per_table=3, isolation="SNAPSHOT", **BUSY)
 def holds_later_changes_against_later_winners_only(patch: Patch) -> None:
     """After a commit that lost its races a change is compared with what came after that only."""
     real = Branch.add
@@ -160,7 +160,7 @@ def forgets_what_was_only_read(patch: Patch) -> None:
     patch.setattr(Branch, "judged", lambda self: self.prepared)
 
 
-@mutant("X6", isolation="SERIALIZABLE", kinds={"deal": 1, "single": 1}, coins=5, **BUSY)
+@mutant("X6", isolation="SERIALIZABLE", kinds={"transfer": 1, "single": 1}, files_per_table=5, **BUSY)
 def looks_at_the_heads_of_changed_tables_only(patch: Patch) -> None:
     real = commit._stage
 
@@ -178,7 +178,7 @@ def reads_each_table_as_it_is_when_opened(patch: Patch) -> None:
     patch.setattr(ManagedTransaction, "_pins", pins)
 
 
-@mutant("X3", "X8", kinds={"deal": 4, "cut": 6})
+@mutant("X3", "X8", kinds={"transfer": 4, "cut": 6})
 def cuts_each_table_when_it_comes_to_it(patch: Patch) -> None:
     real = ManagedTables.version_at
 
@@ -248,7 +248,7 @@ def notes_as_published_what_is_not_yet(patch: Patch) -> None:
         patch.setattr(module, "publish", publish)
 
 
-@mutant("X4", "X7", "X9", "X3", kinds={"deal": 3, "single": 3, "recover": 3}, policy="random")
+@mutant("X4", "X7", "X9", "X3", kinds={"transfer": 3, "single": 3, "recover": 3}, policy="random")
 def sweeps_staged_commits_that_may_yet_be_ratified(patch: Patch) -> None:
     patch.setattr(recovery, "_staged_version", lambda name: 0)
 
@@ -326,7 +326,7 @@ def commits_what_this_process_knows_of(patch: Patch) -> None:
     patch.setattr(ManagedTransaction, "targets", targets)
 
 
-@mutant("X2", kinds={"share": 4, "meddle": 6}, **BUSY)
+@mutant("X2", kinds={"shared": 4, "interfere": 6}, **BUSY)
 def ends_without_changes_what_has_one_by_now(patch: Patch) -> None:
     """If it found nothing to commit it ends the transaction, in the state in which a later process may find it."""
 

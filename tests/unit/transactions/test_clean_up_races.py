@@ -19,7 +19,7 @@ from deltalog.testing.stores import Fault, FaultyStore, SimulatedKill
 from deltalog.transactions.manager import VirtualObject
 from deltalog.transactions.recovery import LATE_AGE_MS, LATE_LOOKS_MS
 from deltalog.transactions.table_objects import AddObject
-from tests.support.simulation.transactions import SimulatedManager
+from tests.support.simulation.bank import SimulatedManager
 from tests.support.transactions import A, B, Clock, bank, content, environment, manager_of, rows
 
 PATH = "run-1.parquet"

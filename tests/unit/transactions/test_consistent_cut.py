@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from deltalog.errors import EntityNotFoundError, TimestampOutOfRangeError
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.testing.recording import file_action, quiet
-from tests.support.simulation.deals import Cut, Deal, judge
-from tests.support.simulation.transactions import NAMES, Bank, SimulatedManager
+from tests.support.simulation.bank import NAMES, Bank, SimulatedManager
+from tests.support.simulation.transaction_judge import ClientTransaction, Cut, judge
 from tests.support.transactions import A, B, Clock, Meddling, bank, content, environment, manager_of, rows
 
 #: What each transaction does to each table: how many commits (0: nothing), by which clock.
@@ -29,28 +29,28 @@ TRANSACTIONS = st.lists(
 @given(TRANSACTIONS, st.data())
 def test_a_cut_never_splits_a_transaction(transactions, data):
     clock = Clock()
-    world = Bank(MemoryCoordinator(), clock, coins=1)
+    world = Bank(MemoryCoordinator(), clock, files_per_table=1)
     manager = SimulatedManager(world.coordinator, environment(clock), world.stores.__getitem__)
-    deals = []
+    client_transactions = []
     with quiet():
         for commits, jump_ms in transactions:
             clock.now_ms += jump_ms
             transaction = manager.transaction()
-            deal = Deal(transaction.id, "client", complete=True)
+            client_transaction = ClientTransaction(transaction.id, "client", complete=True)
             for name, number in zip(NAMES, commits, strict=True):
                 for part in range(number):
                     with transaction.table(name).transaction() as change:
-                        path = f"coin-0-{len(deals)}.{name}.{part}"
-                        deal.change(name, [path], [])
+                        path = f"amount-0-{len(client_transactions)}.{name}.{part}"
+                        client_transaction.change(name, [path], [])
                         change.add(file_action(path, clock()))
                         change.commit()
             transaction.commit()
-            deals.append(deal)
+            client_transactions.append(client_transaction)
     times = sorted({entry.timestamp_ms for name in NAMES for entry in manager.table(name).history()})
     first = max(min(entry.timestamp_ms for entry in manager.table(name).history()) for name in NAMES)
     at_ms = data.draw(st.integers(first, times[-1] + 2))
     cuts = [Cut(each, manager.consistent_cut(each), final=True) for each in {at_ms, *times[-6:]} if each >= first]
-    assert judge(world.world(deals=deals, cuts=cuts)) == []
+    assert judge(world.world(client_transactions=client_transactions, cuts=cuts)) == []
 
 
 @pytest.fixture

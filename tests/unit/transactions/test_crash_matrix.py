@@ -22,8 +22,8 @@ from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from deltalog.testing.recording import file_action, quiet, seeded_environment
 from deltalog.testing.stores import POSSIBLE_FAULTS, Fault, FaultyStore, SimulatedKill
 from tests.support.s3.dynamodb import new_table
-from tests.support.simulation.deals import Deal, judge, worth
-from tests.support.simulation.transactions import Bank, SimulatedManager, coins_of
+from tests.support.simulation.bank import Bank, SimulatedManager, paths_of
+from tests.support.simulation.transaction_judge import ClientTransaction, judge, total_amount
 
 A, B = NAMES = ("bank.a", "bank.b")
 # On DynamoDB each so many-th step; all of them, in minutes: pytest --long tests/unit/transactions/test_crash_matrix.py
@@ -37,7 +37,7 @@ NEVER = 10**9
 
 @functools.cache
 def prepared() -> Bank:
-    return Bank(MemoryCoordinator(), lambda: 1_750_000_000_000, names=NAMES, coins=2)
+    return Bank(MemoryCoordinator(), lambda: 1_750_000_000_000, names=NAMES, files_per_table=2)
 
 
 class World:
@@ -46,7 +46,7 @@ class World:
     def __init__(self, coordinator) -> None:
         self.now_ms = 1_760_000_000_000
         self.bank = Bank(coordinator, self.time_ms, names=NAMES, like=prepared())
-        self.deals: list[Deal] = []
+        self.client_transactions: list[ClientTransaction] = []
         self.reads: list[tuple[str, dict[str, frozenset[str]]]] = []
         self._numbers = itertools.count()
 
@@ -64,41 +64,43 @@ class World:
     def outsiders(self) -> None:
         """Another transaction over both tables and a writer of one of them, who both commit whatever lies there."""
         manager = self.process().manager
-        self.transfer(manager).told.add("committed")
-        deal = Deal(f"single-{next(self._numbers)}", "outsider", is_transaction=False, complete=True)
-        self.deals.append(deal)
+        self.transfer(manager).outcomes.add("committed")
+        client_transaction = ClientTransaction(
+            f"single-{next(self._numbers)}", "outsider", is_transaction=False, complete=True
+        )
+        self.client_transactions.append(client_transaction)
         table = manager.table(B)
-        coin = min(coins_of(table))
-        self.write(deal, B, table, [worth(frozenset([coin]))], [coin])
-        deal.told.add("committed")
+        path = min(paths_of(table))
+        self.write(client_transaction, B, table, [total_amount(frozenset([path]))], [path])
+        client_transaction.outcomes.add("committed")
 
-    def transfer(self, manager, end="commit", deal=None, parts=1) -> Deal:
+    def transfer(self, manager, end="commit", client_transaction=None, parts=1) -> ClientTransaction:
         transaction = manager.transaction()
-        deal = deal or Deal("", "client")
-        deal.token = transaction.id
-        self.deals.append(deal)
+        client_transaction = client_transaction or ClientTransaction("", "client")
+        client_transaction.token = transaction.id
+        self.client_transactions.append(client_transaction)
         a, b = transaction.table(A), transaction.table(B)
-        coin = max(coins_of(a))
-        self.write(deal, A, a, [worth(frozenset([coin])) - 1], [coin])
+        path = max(paths_of(a))
+        self.write(client_transaction, A, a, [total_amount(frozenset([path])) - 1], [path])
         for _ in range(parts):
-            self.write(deal, B, b, [1] if _ == 0 else [0], [])
-        deal.complete = True
+            self.write(client_transaction, B, b, [1] if _ == 0 else [0], [])
+        client_transaction.complete = True
         getattr(transaction, end)()
-        return deal
+        return client_transaction
 
-    def write(self, deal, name, table, amounts, removes) -> None:
-        adds = [f"coin-{amount}-{next(self._numbers):04d}" for amount in amounts]
-        deal.change(name, adds, removes)
+    def write(self, client_transaction, name, table, amounts, removes) -> None:
+        adds = [f"amount-{amount}-{next(self._numbers):04d}" for amount in amounts]
+        client_transaction.change(name, adds, removes)
         with table.transaction() as transaction:
             transaction.remove(removes)
             transaction.add(*(file_action(path, self.now_ms) for path in adds))
-            transaction.commit(user_metadata=deal.token)
+            transaction.commit(user_metadata=client_transaction.token)
 
     def judged(self) -> list[str]:
         manager = self.process().manager
         with quiet():
             left = self.bank.left(manager)
-        found = judge(self.bank.world(deals=self.deals, reads=self.reads, left=left))
+        found = judge(self.bank.world(client_transactions=self.client_transactions, reads=self.reads, left=left))
         return [str(violation) for violation in found]
 
 
@@ -157,15 +159,15 @@ def every(is_slow, is_long):
 
 def commits(world, process):
     """stage, ratify, publish, and the hooks and the tidying up that follow."""
-    deal = Deal("", "client")
-    world.transfer(process.manager, deal=deal, parts=2)
-    deal.told.add("committed")
+    client_transaction = ClientTransaction("", "client")
+    world.transfer(process.manager, client_transaction=client_transaction, parts=2)
+    client_transaction.outcomes.add("committed")
 
 
 def cancels(world, process):
-    deal = Deal("", "client")
-    world.transfer(process.manager, "cancel", deal)
-    deal.told.add("aborted")
+    client_transaction = ClientTransaction("", "client")
+    world.transfer(process.manager, "cancel", client_transaction)
+    client_transaction.outcomes.add("aborted")
 
 
 def dies(world, number, method="ratify", how=Fault.KILL_AFTER):
@@ -198,19 +200,19 @@ def leave_much_to_do(world):
     dies(world, 2, "put_parts", Fault.KILL_AFTER)  # open, with a part
     dies(world, 5, "put_if_absent", Fault.KILL_BEFORE)  # published by half
     transaction = world.process().manager.transaction()
-    world.deals.append(Deal(transaction.id, "client", complete=False))
-    world.write(world.deals[-1], A, transaction.table(A), [0], [])
+    world.client_transactions.append(ClientTransaction(transaction.id, "client", complete=False))
+    world.write(world.client_transactions[-1], A, transaction.table(A), [0], [])
     world.now_ms += 31 * MINUTE_MS
 
 
 def singles(world, process):
     """A commit of one table."""
     table = process.manager.table(A)
-    deal = Deal("one", "client", is_transaction=False, complete=True)
-    world.deals.append(deal)
-    coin = min(coins_of(table))
-    world.write(deal, A, table, [worth(frozenset([coin]))], [coin])
-    deal.told.add("committed")
+    client_transaction = ClientTransaction("one", "client", is_transaction=False, complete=True)
+    world.client_transactions.append(client_transaction)
+    path = min(paths_of(table))
+    world.write(client_transaction, A, table, [total_amount(frozenset([path]))], [path])
+    client_transaction.outcomes.add("committed")
 
 
 DEEDS = {"commit": commits, "cancel": cancels, "recover": recovers, "single": singles}
@@ -301,13 +303,13 @@ def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordin
 
         for part in process.parts:
             part.decide = at
-        deal = Deal("", "client")
+        client_transaction = ClientTransaction("", "client")
         with quiet():
             try:
-                world.transfer(process.manager, deal=deal, parts=2)
-                deal.told.add("committed")
+                world.transfer(process.manager, client_transaction=client_transaction, parts=2)
+                client_transaction.outcomes.add("committed")
             except TransactionCanceledError:
-                deal.told.add("aborted")
+                client_transaction.outcomes.add("aborted")
             except DeltaLogError as error:
                 raise AssertionError(step) from error
             world.now_ms += 31 * MINUTE_MS

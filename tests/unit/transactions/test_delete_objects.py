@@ -16,7 +16,7 @@ from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, nth
 from deltalog.transactions.manager import VirtualObject
 from deltalog.transactions.table_objects import AddObject, path_below
-from tests.support.simulation.transactions import SimulatedManager
+from tests.support.simulation.bank import SimulatedManager
 from tests.support.transactions import A, B, Clock, Meddling, bank, content, environment, manager_of, rows
 
 

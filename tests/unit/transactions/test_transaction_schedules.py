@@ -1,4 +1,4 @@
-"""Transactions over three tables under fire: money is moved and never made, and nothing is torn.
+"""Transactions over three tables, with faults: amounts are moved, their sum is kept, and no transaction is torn.
 
 DELTALOG_TRANSACTION_SCHEDULES=20000 runs more of them, DELTALOG_FIRST_SEED=100000 others, as
 ``python -m tests.support.simulation.transactions --runs 20000`` does. A failing seed is printed with its trace.
@@ -16,8 +16,8 @@ import pytest
 
 from deltalog.testing.stores import Fault
 from tests.support.simulation import ROOT
-from tests.support.simulation.deals import Cut, Deal, Ratified, World, judge
 from tests.support.simulation.simulation import run_schedules
+from tests.support.simulation.transaction_judge import ClientTransaction, Cut, Ratified, World, judge
 from tests.support.simulation.transactions import JOBS, KINDS, main, run_transactions
 
 SCHEDULES = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", "1000"))
@@ -25,7 +25,7 @@ FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 
 
 @pytest.mark.timeout(300 + SCHEDULES)
-def test_money_is_moved_and_never_made(capsys):
+def test_the_sum_of_all_tables_is_kept(capsys):
     seeds = range(FIRST_SEED, FIRST_SEED + SCHEDULES)
     started = time.monotonic()
     totals, bad = run_schedules(seeds, processes=min(2, os.cpu_count() or 1), run=run_transactions)
@@ -35,7 +35,7 @@ def test_money_is_moved_and_never_made(capsys):
     # What was not tried proves nothing.
     assert totals.schedules == SCHEDULES >= 100
     assert set(KINDS) == set(totals.kinds)
-    assert totals.kinds["deal"] >= SCHEDULES and totals.kinds["sum"] >= SCHEDULES / 4
+    assert totals.kinds["transfer"] >= SCHEDULES and totals.kinds["sum"] >= SCHEDULES / 4
     possible = set(Fault) - {Fault.FAIL_AFTER}
     assert all(totals.faults[fault] for fault in possible)
     assert totals.outcomes["killed"] >= SCHEDULES / 10 and not totals.outcomes["crashed"]
@@ -85,7 +85,7 @@ def log(*commits):
         b'{"commitInfo":{"inCommitTimestamp":1}}\n'
         b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["inCommitTimestamp"]}}\n'
         b'{"metaData":{"id":"t","configuration":{"delta.enableInCommitTimestamps":"true"}}}\n'
-        b'{"add":{"path":"coin-100-x"}}'
+        b'{"add":{"path":"amount-100-x"}}'
     )
     found = {0: first}
     for version, (token, ict_ms, adds, removes) in enumerate(commits, 1):
@@ -97,21 +97,27 @@ def log(*commits):
     return found
 
 
-GIVE, TAKE = ("t", 5, ["coin-60-g"], ["coin-100-x"]), ("t", 5, ["coin-40-t"], [])
+GIVE, TAKE = ("t", 5, ["amount-60-g"], ["amount-100-x"]), ("t", 5, ["amount-40-t"], [])
 
 
-def deal(**changed):
-    made = Deal("t", "c", complete=True, is_serializable=True, opened={"a": 0, "b": 0})
-    made.change("a", ["coin-60-g"], ["coin-100-x"])
-    made.change("b", ["coin-40-t"], [])
+def client_transaction(**changed):
+    made = ClientTransaction("t", "c", complete=True, is_serializable=True, opened={"a": 0, "b": 0})
+    made.change("a", ["amount-60-g"], ["amount-100-x"])
+    made.change("b", ["amount-40-t"], [])
     for name, value in changed.items():
         setattr(made, name, value)
     return made
 
 
-def world(a=(GIVE,), b=(TAKE,), deals=None, **told):
+def world(a=(GIVE,), b=(TAKE,), client_transactions=None, **told):
     logs = {"a": log(*a), "b": log(*b)}
-    return World(logs, {"a": 1, "b": 1}, 200, deals=[deal()] if deals is None else deals, **told)
+    return World(
+        logs,
+        {"a": 1, "b": 1},
+        200,
+        client_transactions=[client_transaction()] if client_transactions is None else client_transactions,
+        **told,
+    )
 
 
 def at_once(a, b, number=1):
@@ -122,31 +128,39 @@ def test_a_good_world_has_no_violation():
     assert judge(world(ratified=[at_once((GIVE,), (TAKE,))], cuts=[Cut(5, {"a": 1, "b": 1}, final=True)])) == []
 
 
-OTHER = ("o", 4, ["coin-0-o"], [])
+OTHER = ("o", 4, ["amount-0-o"], [])
 LATER_GIVE, LATER_TAKE = (("t", 6, *commit[2:]) for commit in (GIVE, TAKE))
 BAD = {
     "half of it is there": ("X1", world(b=())),
-    "with other changes": ("X1", world(b=(("t", 5, ["coin-41-t"], []),))),
-    "twice": ("X1", world(b=(TAKE, ("t", 6, ["coin-0-z"], [])))),
-    "nobody's": ("X1", world(deals=[])),
-    "told and not there": ("X2", world(a=(), b=(), deals=[deal(told={"committed"})])),
-    "told aborted and there": ("X2", world(deals=[deal(told={"aborted"})])),
-    "not finished and there": ("X2", world(deals=[deal(complete=False)])),
+    "with other changes": ("X1", world(b=(("t", 5, ["amount-41-t"], []),))),
+    "twice": ("X1", world(b=(TAKE, ("t", 6, ["amount-0-z"], [])))),
+    "nobody's": ("X1", world(client_transactions=[])),
+    "told and not there": ("X2", world(a=(), b=(), client_transactions=[client_transaction(outcomes={"committed"})])),
+    "told aborted and there": ("X2", world(client_transactions=[client_transaction(outcomes={"aborted"})])),
+    "not finished and there": ("X2", world(client_transactions=[client_transaction(complete=False)])),
     "ratified though it was over": ("X2", world(wrong=["t was ABORTED"])),
-    "money was made": ("X3", world(b=(TAKE, ("o", 6, ["coin-1-o"], [])), deals=[deal(), deal(token="o")])),
-    "a reader saw half of it": ("X3", world(reads=[("r", {"a": frozenset({"coin-60-g"})})])),
-    "published otherwise": ("X4", world(ratified=[at_once((GIVE,), (("t", 5, ["coin-4-t"], []),))])),
+    "the sum grew": (
+        "X3",
+        world(
+            b=(TAKE, ("o", 6, ["amount-1-o"], [])),
+            client_transactions=[client_transaction(), client_transaction(token="o")],
+        ),
+    ),
+    "a reader saw half of it": ("X3", world(reads=[("r", {"a": frozenset({"amount-60-g"})})])),
+    "published otherwise": ("X4", world(ratified=[at_once((GIVE,), (("t", 5, ["amount-4-t"], []),))])),
     "published and not ratified": ("X4", world(ratified=[Ratified(1, {"a": [(1, log(GIVE)[1])]})])),
-    "ends at two times": ("X5", world(b=(("t", 6, ["coin-40-t"], []),))),
-    "a stranger in between": ("X5", world(a=(GIVE, ("o", 6, ["coin-0-o"], []), ("t", 7, ["coin-0-g"], [])))),
+    "ends at two times": ("X5", world(b=(("t", 6, ["amount-40-t"], []),))),
+    "a stranger in between": ("X5", world(a=(GIVE, ("o", 6, ["amount-0-o"], []), ("t", 7, ["amount-0-g"], [])))),
     "what it read had changed": (
         "X6",
         world(
             a=(OTHER, LATER_GIVE),
             b=(LATER_TAKE,),
-            deals=[
-                deal(),
-                Deal("o", "c", False, complete=True, changes={"a": [(frozenset({"coin-0-o"}), frozenset())]}),
+            client_transactions=[
+                client_transaction(),
+                ClientTransaction(
+                    "o", "c", False, complete=True, changes={"a": [(frozenset({"amount-0-o"}), frozenset())]}
+                ),
             ],
             ratified=[
                 Ratified(1, {"a": [(1, log(OTHER)[1])]}),
@@ -159,8 +173,8 @@ BAD = {
     "a cut comes too late": ("X8", world(cuts=[Cut(4, {"a": 1, "b": 1})])),
     "a cut comes too early": ("X8", world(cuts=[Cut(9, {"a": 0, "b": 0}, final=True)])),
     "another error": ("X9", world(crashes=["KeyError"])),
-    "times go back": ("I8", world(a=(OTHER, ("t", 3, ["coin-60-g"], ["coin-100-x"])))),
-    "a coin is spent twice": ("I10", world(a=(GIVE, ("o", 6, [], ["coin-100-x"])))),
+    "times go back": ("I8", world(a=(OTHER, ("t", 3, ["amount-60-g"], ["amount-100-x"])))),
+    "a file is removed twice": ("I10", world(a=(GIVE, ("o", 6, [], ["amount-100-x"])))),
 }
 
 

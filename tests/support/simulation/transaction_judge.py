@@ -1,12 +1,13 @@
 """Judges transactions over several tables by the raw bytes of the logs and by the results of clients.
 
-The tables hold money: each file is a coin, which its name tells the worth of; every deal moves money and makes none.
+The path of each file states an amount (``amount-40-…``). Every transaction of a client moves amounts between tables,
+and keeps their sum.
 As ``deltalog.testing.checker``, whose reading of a log this uses, it shares no code with the library.
 
 ====  =======================================================================================================
 X1    Whole: a transaction is in all of its tables, once, with exactly its changes, or in none.
-X2    Correct results: a deal reported as committed is in the logs; one reported as aborted, or never finished, is not.
-X3    Money: the coins of all tables are worth what they were, at the end and in whatever is read at one instant.
+X2    Correct results: what was reported as committed is in the logs; as aborted, or what was never finished, is not.
+X3    Kept sum: the amounts of all tables have the sum that they had, at the end and in all that is read at one instant.
 X4    Ratified: versions are ratified without a gap, and a published file has the bytes that were ratified.
 X5    In order: the last commits of a transaction have one in-commit timestamp, and its versions lie side by side.
 X6    Serializable: nothing that such a transaction had opened changed before it was ratified.
@@ -34,13 +35,13 @@ Change = tuple[frozenset[str], frozenset[str]]  # what is added, what is removed
 
 
 @dataclass
-class Deal:
+class ClientTransaction:
     """What one client did, in one transaction or in one commit of one table.
 
     ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: by table, in order.
     ``opened``: the version of each table that it read. ``complete``: all that it was to do was done, so that it could
-    be committed. ``in_doubt``: whether its change is part of it is not known. ``told``: what any client heard of how it
-    ended: committed, aborted.
+    be committed. ``in_doubt``: whether its change is part of it is not known. ``outcomes``: how it
+    ended, as reported to any client: committed, aborted.
     """
 
     token: str
@@ -51,7 +52,12 @@ class Deal:
     opened: dict[str, int] = field(default_factory=dict)
     complete: bool = False
     in_doubt: bool = False
-    told: set[str] = field(default_factory=set)
+    outcomes: set[str] = field(default_factory=set)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the logs must have it once it is committed."""
+        return bool(self.changes) and not self.in_doubt
 
     def change(self, table: str, adds: Sequence[str], removes: Sequence[str]) -> None:
         self.changes.setdefault(table, []).append((frozenset(adds), frozenset(removes)))
@@ -76,14 +82,17 @@ class Cut:
 
 @dataclass
 class World:
-    """All that is known at the end. ``initial``: how many versions of each table came before the deals. ``reads``: what
-    was read at one instant, with its reader. ``left``: what recovery failed to do. ``wrong``: what was
-    ratified though its transaction was decided, or had not begun to commit."""
+    """All that is known at the end.
+
+    ``initial``: how many versions of each table came before the clients' transactions. ``reads``: what was read at one
+    instant, with its reader. ``left``: what recovery failed to do. ``wrong``: what was ratified though
+    its transaction was decided, or had not begun to commit.
+    """
 
     logs: Mapping[str, Mapping[int, bytes]]
     initial: Mapping[str, int]
     total: int
-    deals: Sequence[Deal] = ()
+    client_transactions: Sequence[ClientTransaction] = ()
     ratified: Sequence[Ratified] = ()
     sightings: Mapping[str, Sequence[Sighting]] = field(default_factory=dict)
     reads: Sequence[tuple[str, Mapping[str, frozenset[str]]]] = ()
@@ -100,9 +109,9 @@ class _Part:
     ict_ms: int
 
 
-def worth(coins: frozenset[str]) -> int:
-    """What coins are worth together; files that are none are worth nothing."""
-    return sum(int(coin.split("-")[1]) for coin in coins if coin.startswith("coin-"))
+def total_amount(paths: frozenset[str]) -> int:
+    """The sum of the amounts that paths state; other paths state none."""
+    return sum(int(path.split("-")[1]) for path in paths if path.startswith("amount-"))
 
 
 def judge(world: World) -> list[Violation]:
@@ -110,8 +119,8 @@ def judge(world: World) -> list[Violation]:
     judge = _Judge(world)
     judge.check_tables()
     if not judge.violations:  # of logs that are broken the rest need not make sense
-        judge.check_deals()
-        judge.check_money()
+        judge.check_client_transactions()
+        judge.check_sum()
         judge.check_ratified()
         judge.check_serializable()
         judge.check_cuts()
@@ -153,26 +162,26 @@ class _Judge:
 
     # ---------------------------------------------------------------------------------------------- X1, X2, X5
 
-    def check_deals(self) -> None:
-        deals = {deal.token: deal for deal in self.world.deals}
-        for token in self.found.keys() - deals.keys():
+    def check_client_transactions(self) -> None:
+        tokens = {each.token for each in self.world.client_transactions}
+        for token in self.found.keys() - tokens:
             self.blame("X1", f"no client made {token}, which is in {sorted(self.found[token])}")
-        for deal in self.world.deals:
-            parts = self.found.get(deal.token)
+        for client_transaction in self.world.client_transactions:
+            parts = self.found.get(client_transaction.token)
             if parts is None:
-                if "committed" in deal.told and deal.changes and not deal.in_doubt:
-                    self.blame("X2", f"{deal.token} was reported as committed, and is nowhere")
+                if "committed" in client_transaction.outcomes and client_transaction.is_due:
+                    self.blame("X2", f"{client_transaction.token} was reported as committed, and is nowhere")
                 continue
-            if "aborted" in deal.told:
-                self.blame("X2", f"{deal.token} was reported as aborted, and is in {sorted(parts)}")
-            if not deal.complete:
-                self.blame("X2", f"{deal.token} was never finished, and is in {sorted(parts)}")
+            if "aborted" in client_transaction.outcomes:
+                self.blame("X2", f"{client_transaction.token} was reported as aborted, and is in {sorted(parts)}")
+            if not client_transaction.complete:
+                self.blame("X2", f"{client_transaction.token} was never finished, and is in {sorted(parts)}")
                 continue
             landed = {name: [part.change for part in some] for name, some in parts.items()}
-            if landed != deal.changes:
-                self.blame("X1", f"{deal.token} is {landed}, and was to be {deal.changes}")
-            if deal.is_transaction:
-                self._check_order(deal.token, parts)
+            if landed != client_transaction.changes:
+                self.blame("X1", f"{client_transaction.token} is {landed}, and was to be {client_transaction.changes}")
+            if client_transaction.is_transaction:
+                self._check_order(client_transaction.token, parts)
 
     def _check_order(self, token: str, parts: Mapping[str, Sequence[_Part]]) -> None:
         for name, some in parts.items():
@@ -184,12 +193,12 @@ class _Judge:
 
     # ------------------------------------------------------------------------------------------------- X3, X4
 
-    def check_money(self) -> None:
+    def check_sum(self) -> None:
         last = {name: states[max(states)].files for name, states in self.states.items()}
         for who, seen in [("the end", last), *self.world.reads]:
-            money = sum(map(worth, seen.values()))
-            if money != self.world.total:
-                self.blame("X3", f"{who}: {money} instead of {self.world.total} in {sorted(seen)}")
+            amount = sum(map(total_amount, seen.values()))
+            if amount != self.world.total:
+                self.blame("X3", f"{who}: {amount} instead of {self.world.total} in {sorted(seen)}")
 
     def check_ratified(self) -> None:
         next_version = dict(self.world.initial)
@@ -209,12 +218,12 @@ class _Judge:
     # ------------------------------------------------------------------------------------------------- X6, X8
 
     def check_serializable(self) -> None:
-        deals = {deal.token: deal for deal in self.world.deals if deal.is_serializable}
+        serializable = {each.token: each for each in self.world.client_transactions if each.is_serializable}
         heads = {name: number - 1 for name, number in self.world.initial.items()}
         for each in self.world.ratified if not self.violations else ():
             tokens = {str(_token(parse_commit(v, data))) for some in each.commits.values() for v, data in some}
-            for token in tokens & deals.keys():
-                for name, version in deals[token].opened.items():
+            for token in tokens & serializable.keys():
+                for name, version in serializable[token].opened.items():
                     if heads[name] > version:
                         self.blame("X6", f"{token} had read {name} at {version}, and it was at {heads[name]} by then")
             for name, commits in each.commits.items():
