@@ -12,7 +12,7 @@ from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import gone_since, unexpected_version
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.environment import Environment
-from deltalog.errors import CallError, CommitConflictError, VersionNotFoundError
+from deltalog.errors import CallError, CommitConflictError, CommitStateUnknownError, VersionNotFoundError
 from deltalog.expressions.tree import Predicate
 from deltalog.log.loader import load, load_latest
 from deltalog.log.reader import LogReader
@@ -44,6 +44,8 @@ class TableHandle:
         self.committer = committer
         self.environment = environment
         self.latest = latest
+        # By path of a staged file, the commit of it that may yet land: until that is settled it is not deleted.
+        self.unsettled: dict[str, CommitStateUnknownError] = {}
         self._tip: tuple[int, FileMeta] | None = None  # the commit file of ``latest`` at the last HEAD of it
         self._fresh_ms = 0  # when ``latest`` was last known to be the latest version; 0 on a local store
         self._mark_fresh()

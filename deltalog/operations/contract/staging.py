@@ -162,11 +162,13 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
     """Where verbs write: a store, and transactions on the version that is latest when they begin, as options ask.
-    ``forget``: that version may be old, so the next one to begin looks again."""
+    ``forget``: that version may be old, so the next one to begin looks again. ``unsettled``: by path of a staged file,
+    the commit of it that may yet land, whichever copy of the StagedFiles it was given."""
 
     store: LogStore
     begin: Callable[[Options], Transaction]
     forget: Callable[[], None]
+    unsettled: dict[str, CommitStateUnknownError] = field(default_factory=dict)
 
 
 # ------------------------------------------------------------------------------------------------------ staging
@@ -197,7 +199,8 @@ class StagedFiles:
         """As text, for another process."""
         body = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         actions = {"files": [file.to_json() for file in self.files], "table": self.table.to_json()}
-        return json.dumps({**body, **actions}, separators=(",", ":"))
+        doubts = [{"message": each.message, **each.facts} for each in self.unsettled]
+        return json.dumps({**body, **actions, **({"unsettled": doubts} if doubts else {})}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> StagedFiles:
@@ -206,7 +209,10 @@ class StagedFiles:
             body = json.loads(text)
             plain = msgspec.convert({name: body[name] for name in _PLAIN_FIELDS if name in body}, _PlainFields)
             files = tuple(AddFile.from_json(file) for file in body["files"])
-            return cls(files, table=Metadata.from_json(body["table"]), **msgspec.structs.asdict(plain))
+            doubts = msgspec.convert(body.get("unsettled", []), list[_Doubt])
+            unsettled = [CommitStateUnknownError(**msgspec.structs.asdict(each)) for each in doubts]
+            table = Metadata.from_json(body["table"])
+            return cls(files, table=table, **msgspec.structs.asdict(plain), unsettled=unsettled)
         except (ValueError, TypeError, KeyError, DeltaLogError) as error:
             raise CallError(f"This is not a description of staged files: {error}.") from None
 
@@ -217,6 +223,14 @@ class _PlainFields(msgspec.Struct):
     first_us: Long | None
     last_us: Long | None
     version: Long | None = None
+
+
+class _Doubt(msgspec.Struct):
+    """A CommitStateUnknownError."""
+
+    message: str
+    version: Long
+    txn_id: str
 
 
 _PLAIN_FIELDS = _PlainFields.__struct_fields__
@@ -230,7 +244,7 @@ def target_of(handle: TableHandle) -> WriteTarget:
         parent = handle.recent() if may_be_recent else handle.refresh()
         return handle.following(parent, options.environment(handle.environment, parent.version, handle.url))
 
-    return WriteTarget(handle.reader.store, begin, handle.expire)
+    return WriteTarget(handle.reader.store, begin, handle.expire, handle.unsettled)
 
 
 def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
@@ -335,12 +349,19 @@ def commit_staged(
         committed = commit_one(target, add_files, annotations, options)
     except CommitStateUnknownError as error:
         if target.store.base_version is None:
+            target.unsettled.update(dict.fromkeys(_paths(staged), error))
             for each in staged:
                 each.unsettled.append(error)
         raise
     for each in staged:
         each.unsettled.clear()
+    for path in _paths(staged) if target.unsettled else ():
+        target.unsettled.pop(path, None)
     return committed
+
+
+def _paths(staged: Iterable[StagedFiles]) -> list[str]:
+    return [file.path for each in staged for file in each.files]
 
 
 def _shared_version(snapshot: Snapshot) -> int:
@@ -375,10 +396,14 @@ def discard_staged(target: WriteTarget, staged: Iterable[StagedFiles]) -> list[E
         snapshot = transaction.snapshot
         for each in given:
             _check_is_new(each, snapshot, "Nothing was deleted.")
-    for error in (error for each in given for error in each.unsettled):
+    paths = _paths(given)
+    known = (target.unsettled[path] for path in paths if path in target.unsettled)
+    for error in (*known, *(error for each in given for error in each.unsettled)):
         if snapshot is None or snapshot.version < error.version:
             raise error
-    return discard(target.store, [file.path for each in given for file in each.files])
+    for path in paths if target.unsettled else ():
+        target.unsettled.pop(path, None)
+    return discard(target.store, paths)
 
 
 def commit_one(

@@ -27,7 +27,7 @@ from deltalog.environment import RetryPolicy
 from deltalog.operations import committed_files
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import commit_path
-from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
+from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, nth
 from tests.support.core import SCHEMA, environment, ids, memory, objects, overtaken, rows
 from tests.support.transactions import A, bank, content
 from tests.support.transactions import rows as accounts
@@ -184,6 +184,31 @@ def test_another_handle_does_not_delete_files_of_a_commit_that_may_yet_land() ->
     for each in (staged, pickle.loads(pickle.dumps(staged))):
         with pytest.raises(CommitStateUnknownError):
             DeltaTable.open(inner).discard_staged([each])
+    store.land()
+    assert ids(DeltaTable.open(inner)) == [0, 1]
+
+
+def test_no_copy_from_json_deletes_files_of_a_commit_that_may_yet_land() -> None:
+    inner = memory()
+    create(inner)
+
+    def commits_are_late(call: Call) -> Fault | None:
+        return Fault.LATE if call.method == "put_if_absent" and call.path.endswith(".json") else None
+
+    store = FaultyStore(inner, commits_are_late)
+    table = DeltaTable.open(store, environment=UNSETTLED)
+    staged = table.stage(rows(1))
+    before = staged.to_json()  # as a task sent it to the process that commits
+    with pytest.raises(CommitStateUnknownError) as raised:
+        table.commit_staged([StagedFiles.from_json(before)])
+    with pytest.raises(CommitStateUnknownError):
+        table.discard_staged([StagedFiles.from_json(before)])
+    with pytest.raises(CommitStateUnknownError):
+        table.commit_staged([staged])
+    after = StagedFiles.from_json(staged.to_json())
+    with pytest.raises(CommitStateUnknownError) as again:
+        DeltaTable.open(inner).discard_staged([after])
+    assert after == staged and again.value.txn_id != raised.value.txn_id
     store.land()
     assert ids(DeltaTable.open(inner)) == [0, 1]
 
