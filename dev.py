@@ -3,6 +3,8 @@
 
     python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
     python3 dev.py test      every test and check; --long takes all cases of what is else sampled
+                             --quick: no JVM, no servers, and neither needs to be installed
+                             --lowest: the quick tests on the lowest versions that pyproject.toml allows
     python3 dev.py bench     the benchmarks beside deltalake and delta-spark
 
 What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/log`.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -33,6 +36,17 @@ LANES = [
     [[f"tests/{name}" for name in _MIXED], ["tests/spark_connect"], ["tests/demo"]],
 ]
 
+# For each extra those that install at least as much.
+WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
+# What runs without a JVM, servers and the packages of either, in a few minutes.
+QUICK = [
+    "tests/house", "tests/unit/test_errors.py", "tests/unit/test_parallel.py",
+    "tests/unit/test_table.py", "tests/simulation/test_checker.py",
+    *(f"tests/unit/{name}" for name in ("commit", "expressions", "log", "operations", "parquet", "protocol", "read")),
+    "tests/unit/storage/test_local.py", "tests/unit/storage/test_memory.py",
+    "tests/unit/catalog/test_memory_coordinator.py",
+]  # fmt: skip
+
 
 def main(arguments: list[str]) -> int:
     tasks = {"demo": demo, "test": test, "bench": bench}
@@ -43,26 +57,53 @@ def main(arguments: list[str]) -> int:
         found = ".".join(map(str, sys.version_info[:2]))
         print(f"deltalog needs Python 3.10 or newer; this is {found} ({sys.executable}).", file=sys.stderr)
         return 1
-    extra = "demo" if arguments[0] == "demo" else "test"
-    install(extra)
+    if arguments[:2] == ["test", "--lowest"]:
+        return test_lowest(arguments[2:])
+    if arguments[:2] == ["test", "--quick"]:
+        install("test-core")
+        return run_pytest([*QUICK, *arguments[2:]])
+    install("demo" if arguments[0] == "demo" else "test")
     return tasks[arguments[0]](arguments[1:])
 
 
 def install(extra: str) -> None:
-    """Make the virtual environment and install the project, unless that was done for this pyproject.toml."""
-    stamp = VENV / f".deltalog-{extra}"
+    """Install the project into the virtual environment, unless that was done for this pyproject.toml."""
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
+    stamps = [VENV / f".deltalog-{name}" for name in WIDER[extra]]
+    if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
         return
-    if not PYTHON.exists():
-        print(f"Making a virtual environment in {VENV} …", flush=True)
-        if subprocess.run([sys.executable, "-m", "venv", str(VENV)]).returncode:
+    install_into(VENV, PYTHON, extra)
+    stamps[0].write_text(wanted)
+
+
+def install_into(venv: Path, python: Path, extra: str, *options: str) -> None:
+    """Make a virtual environment where there is none, and install the project into it; ``options`` are pip's."""
+    if not python.exists():
+        print(f"Making a virtual environment in {venv} …", flush=True)
+        if subprocess.run([sys.executable, "-m", "venv", str(venv)]).returncode:
             sys.exit("Python's venv module is not complete here; on Debian and Ubuntu: apt-get install python3-venv.")
     print(f"Installing deltalog[{extra}] …", flush=True)
-    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options]
     if subprocess.run([*pip, "--editable", f".[{extra}]"], cwd=ROOT).returncode:
         sys.exit("The installation failed; pip said why above.")
-    stamp.write_text(wanted)
+
+
+def test_lowest(arguments: list[str]) -> int:
+    """The quick tests but the checks of the sources, in a virtual environment of their own."""
+    venv = ROOT / ".venv-lowest"
+    python = venv / PYTHON.relative_to(VENV)
+    venv.mkdir(exist_ok=True)
+    constraints = venv / "constraints.txt"
+    constraints.write_text("\n".join(lowest_versions((ROOT / "pyproject.toml").read_text())) + "\n")
+    install_into(venv, python, "test-core", "--constraint", str(constraints))
+    suites = [suite for suite in QUICK if suite != "tests/house"]
+    return subprocess.run([str(python), "-m", "pytest", *suites, *arguments], cwd=ROOT).returncode
+
+
+def lowest_versions(pyproject: str) -> list[str]:
+    """``name==version`` for the lower bound of each mandatory dependency and of those of the command line."""
+    lists = re.findall(r"^(?:dependencies|cli) = \[(.*?)\]", pyproject, re.M | re.S)
+    return [f"{name}=={version}" for each in lists for name, version in re.findall(r'"([\w-]+)>=([\w.]+)', each)]
 
 
 def demo(arguments: list[str]) -> int:
