@@ -95,6 +95,15 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_readme_names_files_and_does_not_link_to_them() -> None:
+    """It is the package's page too, where a relative link leads nowhere: paths are code, and exist."""
+    text = FENCE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert [link for link in re.findall(r"\]\(\s*([^)\s]*)", text) if not re.match(r"https?:", link)] == []
+    paths = re.findall(r"`((?:[\w-]+/)*[\w-]+\.md)`", text)
+    assert "docs/architecture.md" in paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def test_some_example_runs() -> None:
     """The pages have examples at all, and the fences are found."""
     assert sum(1 for page in PAGES for _, mark, _ in fences(page) if not mark) >= 3
