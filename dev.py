@@ -38,14 +38,20 @@ LANES = [
 
 # For each extra those that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
-# What runs without a JVM, servers and the packages of either, in a few minutes.
+# What runs without a JVM, servers and the packages of either, in a few minutes and two lanes.
 QUICK = [
-    "tests/house", "tests/unit/test_errors.py", "tests/unit/test_parallel.py",
-    "tests/unit/test_table.py", "tests/simulation/test_checker.py",
-    *(f"tests/unit/{name}" for name in ("commit", "expressions", "log", "operations", "parquet", "protocol", "read")),
-    "tests/unit/storage/test_local.py", "tests/unit/storage/test_memory.py",
-    "tests/unit/catalog/test_memory_coordinator.py",
+    [
+        "tests/house", "tests/simulation/test_checker.py", "tests/simulation/test_schedules.py",
+        "tests/unit/catalog/test_memory_coordinator.py", "tests/unit/catalog/test_sqlite_coordinator.py",
+        "tests/unit/cli/test_main.py", "tests/unit/cli/test_commands.py", "tests/unit/storage/test_local.py",
+        "tests/unit/storage/test_memory.py", "tests/unit/protocol", "tests/unit/parquet",
+    ],
+    [
+        "tests/unit/test_errors.py", "tests/unit/test_parallel.py", "tests/unit/test_table.py",
+        "tests/unit/commit", "tests/unit/expressions", "tests/unit/log", "tests/unit/operations", "tests/unit/read",
+    ],
 ]  # fmt: skip
+QUICK_SCHEDULES = "1000"
 
 
 def main(arguments: list[str]) -> int:
@@ -61,7 +67,7 @@ def main(arguments: list[str]) -> int:
         return test_lowest(arguments[2:])
     if arguments[:2] == ["test", "--quick"]:
         install("test-core")
-        return run_pytest([*QUICK, *arguments[2:]])
+        return test_quick(arguments[2:])
     install("demo" if arguments[0] == "demo" else "test")
     return tasks[arguments[0]](arguments[1:])
 
@@ -88,6 +94,11 @@ def install_into(venv: Path, python: Path, extra: str, *options: str) -> None:
         sys.exit("The installation failed; pip said why above.")
 
 
+def test_quick(arguments: list[str]) -> int:
+    os.environ.setdefault("DELTALOG_SCHEDULES", QUICK_SCHEDULES)
+    return run_lanes([[["-m", "not slow", *suites, *arguments]] for suites in QUICK])
+
+
 def test_lowest(arguments: list[str]) -> int:
     """The quick tests but the checks of the sources, in a virtual environment of their own."""
     venv = ROOT / ".venv-lowest"
@@ -96,8 +107,10 @@ def test_lowest(arguments: list[str]) -> int:
     constraints = venv / "constraints.txt"
     constraints.write_text("\n".join(lowest_versions((ROOT / "pyproject.toml").read_text())) + "\n")
     install_into(venv, python, "test-core", "--constraint", str(constraints))
-    suites = [suite for suite in QUICK if suite != "tests/house"]
-    return subprocess.run([str(python), "-m", "pytest", *suites, *arguments], cwd=ROOT).returncode
+    os.environ.setdefault("DELTALOG_SCHEDULES", QUICK_SCHEDULES)
+    suites = [suite for lane in QUICK for suite in lane if suite != "tests/house"]
+    command = [str(python), "-m", "pytest", "-m", "not slow", *suites, *arguments]
+    return subprocess.run(command, cwd=ROOT).returncode
 
 
 def lowest_versions(pyproject: str) -> list[str]:
@@ -115,15 +128,21 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything in three lanes side by side: those of LANES, whose output comes at the end, and the rest."""
+    """Everything in three lanes: those of LANES, and the rest."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
+    elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
+    rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
+    return run_lanes([[[*arguments, *suites] for suites in lane] for lane in [[rest], *LANES]])
+
+
+def run_lanes(lanes: list[list[list[str]]]) -> int:
+    """Lanes of pytest runs side by side; the first prints as it goes, the output of the others comes at the end."""
     started = time.monotonic()
-    beside = [Lane([[*arguments, *suites] for suites in lane]) for lane in LANES]
+    first, beside = lanes[0], [Lane(runs) for runs in lanes[1:]]
     for lane in beside:
         lane.start()
-    elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
-    codes = [run_pytest([*arguments, "tests", *(f"--ignore={suite}" for suite in elsewhere)])]
+    codes = [run_pytest(arguments) for arguments in first]
     for lane in beside:
         lane.join()
         print("\n".join(lane.outputs))

@@ -78,6 +78,7 @@ def test_a_list_is_what_its_values_are_one_by_one(name: str, number: int) -> Non
         assert [v is True for v in kept] == [v is not True for v in expected], chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_files_are_left_out_only_where_no_row_matches(tmp_path: Path, seed: int, partitioned: bool) -> None:

@@ -404,6 +404,7 @@ def test_a_limit_of_the_history() -> None:
 # ------------------------------------------------------------------------------------------------ a reference
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_log_against_looking_at_every_commit(data: st.DataObject) -> None:

@@ -96,6 +96,7 @@ def _keyed(table: pa.Table) -> dict[str, dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(_history(), st.integers(0, 6), st.integers(-1, 200))
 def test_replay_agrees_with_one_action_after_the_other(

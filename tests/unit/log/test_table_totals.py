@@ -52,6 +52,7 @@ def _commit(version: int, adds: list[AddFile], removes: list[RemoveFile]) -> Com
     return CommitActions(version, None, False, None, None, adds, removes, [], [])
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data())
 def test_from_commit_to_commit_as_by_counting(data: st.DataObject) -> None:

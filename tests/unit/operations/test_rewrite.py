@@ -544,6 +544,7 @@ def test_partitions_of_several_columns_are_replaced_together() -> None:
     assert ids(table) == [1, 4, 5, 6, 7, 8, 10, 11]
 
 
+@pytest.mark.slow
 def test_thousands_of_partitions_are_replaced() -> None:
     schema = pa.schema([("id", pa.int64()), ("k", pa.int32())])
     table = DeltaTable.create(memory(), schema, partition_by=["k"], environment=environment())
@@ -685,6 +686,7 @@ def rank(value: Any) -> Any:
 numbers = itertools.count()
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.lists(ROWS, min_size=1, max_size=3), st.lists(PREDICATES, min_size=1, max_size=2),

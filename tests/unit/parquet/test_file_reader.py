@@ -214,6 +214,7 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
     return st.none() | each
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_nested_values_of_any_shape_and_slice_stay_what_they_are(data: st.DataObject) -> None:

@@ -215,6 +215,7 @@ def test_dates(drawn: list[datetime.date | None]) -> None:
     assert limits == ((min(present).isoformat(), max(present).isoformat()) if present else None)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.data())
 def test_decimals(data: st.DataObject) -> None:
@@ -296,6 +297,7 @@ NESTED = pa.schema(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(_values, min_size=1))
 def test_structs(drawn: list[dict[str, Any]]) -> None:
     found = statistics(pa.Table.from_pylist(drawn, schema=NESTED), row_group_size=3)

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +94,7 @@ def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases(), st.sampled_from(FORMS))
 def test_rows_after_skipping_are_those_of_brute_force(
@@ -113,6 +115,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_files_that_hold_matching_rows_only_are_known_as_such(

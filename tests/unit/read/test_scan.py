@@ -288,6 +288,7 @@ print(table.snapshot().scan(where="id = 2").to_arrow().num_rows)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stats",
     [

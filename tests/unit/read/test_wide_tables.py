@@ -34,6 +34,7 @@ def operations(path: Path, columns: int, mode: str) -> dict[str, Callable[[], ob
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["none", "id"])
 def test_the_steps_grow_with_the_columns_and_no_faster(tmp_path: Path, mode: str) -> None:
     few = {name: steps(work) for name, work in operations(tmp_path / "few", FEW, mode).items()}

@@ -319,6 +319,7 @@ def test_it_takes_both_the_policy_and_the_feature(policy: str, features: tuple[s
     assert store.head(checkpoint_path(0)) is not None
 
 
+@pytest.mark.slow
 def test_a_failure_at_any_call_leaves_nothing_that_is_taken_for_a_checkpoint() -> None:
     methods = {"open_output": "*_sidecars*", "put_if_absent": "*.checkpoint.*", "open_input": "*", "put": "*_last*"}
     for form in FORMS.values():
@@ -413,6 +414,7 @@ print(pa.default_memory_pool().max_memory())
 """
 
 
+@pytest.mark.slow
 def test_the_memory_that_it_takes_is_not_that_of_the_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The peak of Arrow's memory in a process of its own, beside what it takes to hold the list of files whole."""
     monkeypatch.setattr(livefiles, "ROW_GROUP", 20_000)  # the base is read in these, whoever wrote it
