@@ -6,11 +6,11 @@ and ``sql.parse`` from text. Two trees are equal when they are written alike: 1,
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 from typing import Literal as OneOf
+
+import msgspec
 
 from deltalog.errors import CallError
 from deltalog.protocol.schema import DataType
@@ -21,16 +21,12 @@ MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-class Expression:
+class Expression(msgspec.Struct, frozen=True):
     """A value of each row."""
 
-    __slots__ = ()
 
-
-class Predicate(Expression):
+class Predicate(Expression, frozen=True):
     """A condition on a row. Combine with ``&``, ``|`` and ``~``."""
-
-    __slots__ = ()
 
     def __and__(self, other: Expression) -> Predicate:
         return And(self, other)
@@ -48,16 +44,20 @@ class Predicate(Expression):
 # -------------------------------------------------------------------------------------------------- values
 
 
-@dataclass(frozen=True, slots=True)
-class Name(Expression):
+class Name(Expression, frozen=True):
     """A column by its path of names, up to case; ``is_quoted``: in backquotes, so that it is no function."""
 
     path: tuple[str, ...]
-    is_quoted: bool = field(default=False, compare=False)
+    is_quoted: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Name) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Literal(Expression):
+class Literal(Expression, frozen=True):
     """A value. ``data_type`` where the text names one, as 5L and TIMESTAMP '…' do; else it follows from the value, or
     from the column that the value is compared with."""
 
@@ -78,8 +78,7 @@ def written_alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or one != one) and repr(one) == repr(other)
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic(Expression):
+class Arithmetic(Expression, frozen=True):
     """An operator between two values; ``||`` concatenates text."""
 
     operator: ArithmeticOperator
@@ -87,27 +86,23 @@ class Arithmetic(Expression):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Negative(Expression):
+class Negative(Expression, frozen=True):
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Expression):
+class Call(Expression, frozen=True):
     """A function by its name in SQL."""
 
     name: str
     arguments: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Cast(Expression):
+class Cast(Expression, frozen=True):
     operand: Expression
     data_type: DataType
 
 
-@dataclass(frozen=True, slots=True)
-class Case(Expression):
+class Case(Expression, frozen=True):
     """``branches``: conditions, or values that ``subject`` is compared with, each with its result."""
 
     subject: Expression | None
@@ -118,28 +113,24 @@ class Case(Expression):
 # ---------------------------------------------------------------------------------------------- conditions
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison(Predicate):
+class Comparison(Predicate, frozen=True):
     operator: Operator
     left: Expression
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull(Predicate):
+class IsNull(Predicate, frozen=True):
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class IsBoolean(Predicate):
+class IsBoolean(Predicate, frozen=True):
     """IS TRUE, IS FALSE: never unknown."""
 
     operand: Expression
     wanted: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class In(Predicate):
+class In(Predicate, frozen=True):
     """``values``: literals without a type of their own, of any number; ``others``: any expressions."""
 
     operand: Expression
@@ -158,41 +149,35 @@ class In(Predicate):
         return hash((self.operand, len(self.values), self.others))
 
 
-@dataclass(frozen=True, slots=True)
-class Between(Predicate):
+class Between(Predicate, frozen=True):
     operand: Expression
     low: Expression
     high: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Like(Predicate):
+class Like(Predicate, frozen=True):
     """``pattern``: with ``%`` for any text and ``_`` for one character, without escapes."""
 
     operand: Expression
     pattern: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class StartsWith(Predicate):
+class StartsWith(Predicate, frozen=True):
     operand: Expression
     prefix: str
 
 
-@dataclass(frozen=True, slots=True)
-class And(Predicate):
+class And(Predicate, frozen=True):
     left: Expression
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Or(Predicate):
+class Or(Predicate, frozen=True):
     left: Expression
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Not(Predicate):
+class Not(Predicate, frozen=True):
     operand: Expression
 
 
@@ -208,9 +193,8 @@ def renamed(expression: Expression, rename: Callable[[Name], Name]) -> Expressio
             return renamed(part, rename)
         return tuple(map(inside, part)) if isinstance(part, tuple) else part
 
-    assert dataclasses.is_dataclass(expression)
     changed = {name: inside(part) for name, part in _parts(expression)}
-    return dataclasses.replace(expression, **changed)
+    return msgspec.structs.replace(expression, **changed)
 
 
 def walked(expression: Expression) -> Iterator[Expression]:
@@ -227,5 +211,5 @@ def walked(expression: Expression) -> Iterator[Expression]:
 
 def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
     """The operands of an expression by the names of their fields."""
-    names = (each.name for each in dataclasses.fields(expression))
+    names = expression.__struct_fields__
     return ((name, getattr(expression, name)) for name in names if name not in ("value", "values", "path"))
