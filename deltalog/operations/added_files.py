@@ -1,4 +1,4 @@
-"""Parquet files that others wrote below the table: their add actions, and checks of their rows.
+"""Parquet files that other programs wrote below the table: their add actions, and checks of their rows.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics, #add-file-and-remove-file.
 """
@@ -24,12 +24,12 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
 _FOOTER_THREADS = 8
-Examine = Callable[[str, Any], None]  # of a file's path, and its footer (pyarrow.parquet.FileMetaData)
+Examine = Callable[[str, Any], None]  # takes a file's path and its footer (pyarrow.parquet.FileMetaData)
 
 
 def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout) -> None:
-    """Whether the rows of Parquet files keep to the rules of a layout. Raises ConstraintViolationError,
-    InvalidDataFileError. Cost: the GETs of the columns that the rules use; memory is bounded."""
+    """Check the rows of Parquet files by the rules of a layout. Raises ConstraintViolationError, InvalidDataFileError.
+    Cost: the GETs of the columns that the rules use; memory is bounded."""
     if not layout.rules:
         return
     schema = StructType(tuple(layout.schema.field(name) for name in layout.rules.columns))
@@ -49,10 +49,10 @@ def describe_files(
 ) -> list[AddFile]:
     """Add actions for Parquet files that lie below the table, from their footers.
 
-    ``files``: (relative path, not percent-encoded; partition values as the log has them). The files are made
-    durable. ``num_rows``: how many rows they must have together. ``examine`` is called for each file, in threads.
-    Cost: for each 1 HEAD and 1 or 2 ranged GETs, in threads. Raises InvalidDataFileError, RowCountError, and
-    what ``examine`` does.
+    ``files``: pairs of a relative path, not percent-encoded, and the partition values as the log has them. The files
+    are made durable. ``num_rows``: the number of rows that they must have together. ``examine`` is called for each
+    file, in threads. Raises InvalidDataFileError, RowCountError, and what ``examine`` raises. Cost: for each file 1
+    HEAD and 1 or 2 ranged GETs, in threads.
     """
     listed = list(files)
     data_schema = layout.file_columns.stored
@@ -101,8 +101,8 @@ def describe_files(
 
 
 def _check_readable(source: Any, footer: Any) -> None:
-    """Raises OSError for a file with encrypted columns below a footer that is not: looking at one of these ends the
-    process. Behind such a footer comes its signature, which counts as a part of it."""
+    """Raise OSError for a file with a plaintext footer and encrypted columns: reading such a column's metadata in
+    pyarrow ends the process. The footer of such a file is signed, and the signature counts in its length."""
     source.seek(-8, 2)
     if int.from_bytes(source.read(8)[:4], "little") != footer.serialized_size:
         raise OSError("it has encrypted columns: its footer is signed")
@@ -113,7 +113,7 @@ def _check_rows(url: str, written: int | None, found: list[int]) -> None:
         return
     fault = "Rows are missing" if written > sum(found) else "Rows are duplicated"
     raise RowCountError(
-        f"{url}: {written} rows were written, and the {len(found)} files found hold {sum(found)}. {fault}, "
+        f"{url}: {written} rows were written, and the {len(found)} files hold {sum(found)}. {fault}, "
         "and nothing was committed. Check that the writer's processes and this one have the table's storage under the "
         "same path, and that nothing else deletes or copies files there; then write again.",
         written=written,
@@ -122,9 +122,10 @@ def _check_rows(url: str, written: int | None, found: list[int]) -> None:
 
 
 def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:
-    """A column that a file has by its physical name and not by its id."""
+    """The dotted path of the first column that a file has by its physical name but without its id; None: there is
+    none."""
 
-    def look(schema: StructType, stored: Iterable[pa.Field]) -> str | None:
+    def in_struct(schema: StructType, stored: Iterable[pa.Field]) -> str | None:
         by_name = {field.name: field for field in stored}
         for column in schema:
             field = by_name.get(column_mapping.physical_name(column, layout.mapping))
@@ -133,18 +134,18 @@ def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:
             wanted = column_mapping.parquet_id(column, layout.mapping) or {}
             if not wanted.items() <= (field.metadata or {}).items():
                 return str(field.name)
-            found = inside(column.data_type, field.type)
-            if found is not None:
-                return f"{field.name}.{found}"
+            nested = in_type(column.data_type, field.type)
+            if nested is not None:
+                return f"{field.name}.{nested}"
         return None
 
-    def inside(data_type: DataType, have: pa.DataType) -> str | None:
-        if isinstance(data_type, StructType) and pa.types.is_struct(have):
-            return look(data_type, have.fields)
-        if isinstance(data_type, ArrayType) and pa.types.is_list(have):
-            return inside(data_type.element_type, have.value_type)
-        if isinstance(data_type, MapType) and pa.types.is_map(have):
-            return inside(data_type.key_type, have.key_type) or inside(data_type.value_type, have.item_type)
+    def in_type(data_type: DataType, stored: pa.DataType) -> str | None:
+        if isinstance(data_type, StructType) and pa.types.is_struct(stored):
+            return in_struct(data_type, stored.fields)
+        if isinstance(data_type, ArrayType) and pa.types.is_list(stored):
+            return in_type(data_type.element_type, stored.value_type)
+        if isinstance(data_type, MapType) and pa.types.is_map(stored):
+            return in_type(data_type.key_type, stored.key_type) or in_type(data_type.value_type, stored.item_type)
         return None
 
-    return look(layout.file_columns.columns, stored)
+    return in_struct(layout.file_columns.columns, stored)

@@ -1,4 +1,4 @@
-"""Changes of a table's columns, name and metadata domains: what each stages, and how it signs the commit.
+"""Changes of a table's columns, name and metadata domains: what each stages, and what it records in commitInfo.
 
 Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata. Operations are named as delta-spark names them.
 """
@@ -27,7 +27,7 @@ from deltalog.protocol.schema import DataType, StructField, StructType, columns_
 
 ColumnPath = str | Sequence[str]
 NewColumns: TypeAlias = StructType | pa.Schema | Iterable[StructField]
-# What a column cannot be added with: rows that are there would have to be given values.
+# Metadata that a new column cannot have: existing rows would need values.
 _NEEDS_VALUES = {
     GENERATION_KEY: "a generation expression",
     DEFAULT_KEY: "a default",
@@ -74,7 +74,7 @@ def _check_addable(column: StructField) -> None:
 def rename_column(
     transaction: Transaction, path: ColumnPath, new_name: str, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit another name for a column. Data files stay as they are."""
+    """Commit another name for a column. Data files do not change."""
     old = parse_path(path)
     new = (*old[:-1], new_name)
     _check_mapped(transaction.metadata, "Renaming")
@@ -93,7 +93,9 @@ def rename_column(
 
 
 def drop_columns(transaction: Transaction, paths: Sequence[ColumnPath], user_metadata: UserMetadata) -> CommitResult:
-    """Commit that columns are gone. Their values stay in the data files, where no reader finds them."""
+    """Commit that columns are dropped. Their values stay in the data files, where no reader returns them."""
+    if isinstance(paths, str):
+        raise CallError(f"drop_columns takes a list of columns: drop_columns([{paths!r}]).")
     dropped = [parse_path(path) for path in paths]
     if not dropped:
         raise CallError("drop_columns was given no column.")
@@ -122,7 +124,7 @@ def set_column(
     data_type: DataType | pa.DataType | None,
     user_metadata: UserMetadata,
 ) -> CommitResult:
-    """Commit changes of one column: nulls allowed, a comment ("": none), a wider type. None: as it is."""
+    """Commit changes of one column: nulls allowed, a comment ("" removes it), a wider type. None: unchanged."""
     where = parse_path(path)
     column = column_paths.find(transaction.schema, where)
     changed = column
@@ -171,13 +173,13 @@ def _delta_type(data_type: DataType | pa.DataType) -> DataType:
 
 
 def _described(path: Sequence[str], column: StructField) -> dict[str, Any]:
-    # The type's kind only, as delta-spark has it: the schema says the rest.
+    # Only the kind of the type, as delta-spark writes it; the schema has the rest.
     kind = json.loads(StructType((column,)).to_json())["fields"][0]["type"]
     name = kind["type"] if isinstance(kind, dict) else kind
     return {"name": path_text(path), "type": name, "nullable": column.nullable, "metadata": dict(column.metadata)}
 
 
-# -------------------------------------------------------------------------------- what stands in the way
+# ------------------------------------------------------------------------------------------------- refusals
 
 
 def _check_mapped(metadata: Metadata, what: str) -> None:
@@ -196,7 +198,7 @@ def _check_not_clustering(transaction: Transaction, path: Path) -> None:
 
 
 def _check_independent(metadata: Metadata, path: Path, what: str) -> None:
-    """Refuse a change of a column that an expression of the table speaks of."""
+    """Refuse a change of a column that an expression of the table uses."""
     for owner, text in _expressions(metadata):
         names = _names_in(text)
         if names is None or path[0].lower() in names:
@@ -225,7 +227,7 @@ def _invariant(text: Any) -> str:
 
 
 def _names_in(text: str) -> frozenset[str] | None:
-    """The names in an expression, in lower case; None when it cannot be read, and may then have any."""
+    """The names in an expression, in lower case; None when it cannot be parsed, and may use any column."""
     from sqlglot import exp
 
     try:
@@ -240,7 +242,8 @@ def _is_below(path: Sequence[str], above: Path) -> bool:
 
 
 def _rewrite_stats_columns(transaction: Transaction, change: Callable[[Path], Path | None]) -> None:
-    """Keep the property that names columns by their paths in step with them; None: the column is gone."""
+    """Update the paths in delta.dataSkippingStatsColumns. ``change``: from an old path to the new one; None: the column
+    is dropped."""
     text = transaction.metadata.configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)
     if text is None:
         return
@@ -255,7 +258,7 @@ def _rewrite_stats_columns(transaction: Transaction, change: Callable[[Path], Pa
 def set_table(
     transaction: Transaction, name: str | None, description: str | None, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit another name or description of the table. None: as it is."""
+    """Commit another name or description of the table. None: unchanged."""
     given = {key: value for key, value in (("name", name), ("description", description)) if value is not None}
     before = transaction.metadata
     if all(getattr(before, key) == value for key, value in given.items()):
@@ -267,7 +270,7 @@ def set_table(
 def set_domain_metadata(
     transaction: Transaction, domain: str, configuration: str | Mapping[str, Any], user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit the text of a metadata domain of the user's; a mapping is written as JSON."""
+    """Commit the configuration of a custom metadata domain; a mapping is written as JSON."""
     if not isinstance(configuration, (str, Mapping)):
         raise CallError(f"The configuration of a metadata domain is text or a mapping; got {configuration!r}.")
     text = configuration if isinstance(configuration, str) else canonical_json(dict(configuration))
@@ -276,7 +279,7 @@ def set_domain_metadata(
 
 
 def remove_domain_metadata(transaction: Transaction, domain: str, user_metadata: UserMetadata) -> CommitResult:
-    """Commit that a metadata domain of the user's is gone; nothing is done when it is not there."""
+    """Commit the removal of a custom metadata domain. Without such a domain nothing is committed."""
     assert transaction.snapshot is not None
     transaction.remove_domain_metadata(domain)
     if all(each.domain != domain for each in transaction.snapshot.domain_metadata):

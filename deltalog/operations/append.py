@@ -16,7 +16,7 @@ def append(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> CommitResult:
-    """Stage and commit rows added to the table."""
+    """Stage and commit new rows. ``data``: as for ``DeltaTable.append``."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
     reader = writes.fitting(transaction, data, merge_schema)

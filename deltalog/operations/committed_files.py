@@ -1,4 +1,4 @@
-"""Checks whether a version of a table has added some files: these must not be added again, and not be deleted."""
+"""Refuses files that a version of the table has added: they must be neither added again nor deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW_COMMITS = 100
 
 
 def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
-    """Those of these paths, as in the store, that are live files, with the numbers of their rows in ``files``."""
+    """Those of these paths, as in the store, that are live files, with their row numbers in ``Snapshot.files``."""
     names = snapshot.files()["path"]
     if are_ordinary(paths) and are_ordinary(names.to_pylist()):
         rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()
@@ -28,18 +28,19 @@ def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int
 
 
 def check_not_live(snapshot: Snapshot, paths: Sequence[str]) -> None:
-    """Raises FilesCommittedError when one of these paths, as they are in the store, is a live file. Cost: as
+    """Raise FilesCommittedError when one of these paths, as they are in the store, is a live file. Cost: as
     ``Snapshot.files``."""
     for path in live_file_rows(snapshot, paths):
         raise _committed(snapshot, path, None, "Nothing was committed.")
 
 
 def check_never_committed(snapshot: Snapshot, since: int | None, names: Collection[str], outcome: str) -> None:
-    """Raises FilesCommittedError when a commit after the version ``since`` (None: any) has added one of these files,
-    named as in the log, whether it is live still or was removed. ``outcome``: what the error says was not done.
+    """Raise FilesCommittedError when a commit after the version ``since`` (None: any commit) has added one of these
+    files, named as in the log, whether it is still live or was removed. ``outcome``: a sentence for the message, on
+    what was not done.
 
-    Cost: 1 GET for each version since; where these are more than a hundred, or gone from the log, as ``Snapshot.files``
-    and ``FileCache.tombstones``, which do not know of files that were removed long ago.
+    Cost: 1 GET for each version since; where these are more than 100, or deleted from the log, as ``Snapshot.files``
+    and ``FileCache.tombstones``: files whose tombstones have expired are not detected then.
     """
     wanted = set(names)
     if since is not None and snapshot.version - since <= _FEW_COMMITS:

@@ -20,7 +20,8 @@ from deltalog.protocol.properties import CONSTRAINT_PREFIX
 def add_constraint(
     transaction: Transaction, name: str, expression: str, user_metadata: UserMetadata = None
 ) -> CommitResult:
-    """Commit a constraint that every row of the table keeps, having read them all."""
+    """Commit a constraint after checking every row of the table. Raises CallError, ConstraintViolationError. Cost: a
+    scan of the columns that the constraint uses."""
     key = _key(name)
     url = transaction.reader.store.url
     existing = _find(transaction.metadata.configuration, key)
@@ -40,7 +41,7 @@ def add_constraint(
 def drop_constraint(
     transaction: Transaction, name: str, if_exists: bool, user_metadata: UserMetadata = None
 ) -> CommitResult:
-    """Commit that a constraint is gone."""
+    """Commit the removal of a constraint. Raises CallError when the table has none of this name."""
     configuration = transaction.metadata.configuration
     found = _find(configuration, _key(name))
     if found is None:
@@ -56,7 +57,7 @@ def drop_constraint(
 
 
 def _key(name: str) -> str:
-    """The property of a constraint; names are the same up to case."""
+    """The table property of a constraint; names are case-insensitive."""
     if not (isinstance(name, str) and name.strip()):
         raise CallError(f"A constraint has a name, not {name!r}.")
     return f"{CONSTRAINT_PREFIX}{name.lower()}"

@@ -51,7 +51,7 @@ def initial_state(
 
 
 def table_schema(schema: object) -> StructType:
-    """The columns that a caller gives a new table. Raises CallError, SchemaMismatchError."""
+    """The schema of a new table, as deltalog's type. Raises CallError, SchemaMismatchError."""
     if isinstance(schema, StructType):
         return schema
     if isinstance(schema, pa.Schema):
@@ -63,7 +63,7 @@ def table_schema(schema: object) -> StructType:
 
 
 def check_is_empty(reader: LogReader) -> None:
-    """Raises TableExistsError where a log is. Cost: 1 LIST."""
+    """Raise TableExistsError where a log exists. Cost: 1 LIST."""
     if not reader.list_from().is_empty:
         raise TableExistsError(
             f"There is a table at {reader.store.url} already. Open it with DeltaTable.open, or choose another location."
@@ -79,7 +79,7 @@ def first_transaction(
 
 
 def create(transaction: Transaction, data: Any) -> CommitResult:
-    """Commit version 0, with the rows of ``data`` if there are any."""
+    """Commit version 0, with the rows of ``data`` unless it is None."""
     metadata = transaction.metadata
     parameters: dict[str, Any] = {
         "partitionBy": canonical_json(list(metadata.partition_columns)),

@@ -39,12 +39,13 @@ CHANGES_DIRECTORY = "_change_data"
 
 @dataclass(frozen=True)
 class WriteLayout:
-    """What decides how files are written: the table's schema, its partition columns, its indexed leaves, under
-    which names files hold the columns, and the length of random prefixes of paths (0: Hive directories).
+    """How data files are written.
 
-    ``rules``: what is checked and filled in; none for rows that the table has already, which are only moved.
-    ``extra_columns``: columns of the files that are none of the table, such as ids of rows that were moved; they come
-    last and have no statistics. ``as_changes``: files are change files. ``checksum``: the hash kept of each.
+    ``indexed_columns``: the number of leaf columns with statistics. ``mapping``: which names and ids the files have
+    for the columns. ``prefix_length``: of the random prefix of a path, in characters (0: Hive directories).
+    ``rules``: what is checked and filled in; empty for existing rows that are only moved.
+    ``extra_columns``: columns of the files that are not in the table, such as the row ids of moved rows; they come
+    last and have no statistics. ``as_changes``: files are change files. ``checksum``: the hash recorded for each.
     """
 
     schema: StructType
@@ -62,7 +63,7 @@ class WriteLayout:
         """The layout of a table. Raises CorruptTableError, InvalidPropertyError."""
         configuration = metadata.configuration
         mapping = column_mapping.mode_of(configuration)
-        # Renamed columns leave Hive directories with names that mean nothing, or something else.
+        # After a column is renamed, the name in a Hive directory would mean no column, or another one.
         prefixed = mapping != "none" or RANDOMIZE_FILE_PREFIXES.read(configuration)
         return cls(
             metadata.schema,
@@ -74,18 +75,18 @@ class WriteLayout:
 
     @functools.cached_property
     def row_schema(self) -> StructType:
-        """The columns that rows have when they come."""
+        """The columns of the rows to be written."""
         return StructType((*self.schema.fields, *self.extra_columns))
 
     @functools.cached_property
     def file_columns(self) -> FileColumns:
-        """What files hold: all columns but those that partition the table."""
+        """The columns of the files: all but the partition columns."""
         columns = StructType(tuple(f for f in self.schema if f.name not in self.partition_columns))
         return FileColumns(columns, self.indexed_columns, self.mapping, self.extra_columns)
 
     def path(self, values: Mapping[str, str | None], unique: str) -> str:
-        """Where a new file lies: below a random prefix, or in the Hive directory of its partition values. Change files
-        lie all in one directory."""
+        """The relative path of a new file: below a random prefix, or in the Hive directory of its partition values. All
+        change files are in one directory."""
         if self.as_changes:
             return f"{CHANGES_DIRECTORY}/cdc-{unique}.snappy.parquet"
         name = f"part-{unique}.snappy.parquet"
@@ -98,7 +99,7 @@ class WriteLayout:
 def write_rows(
     store: LogStore, reader: pa.RecordBatchReader, layout: WriteLayout, new_uuid: Callable[[], str], clock_ms: int
 ) -> tuple[list[AddFile], int]:
-    """Write a stream into new files, durable when this returns. The add actions and the number of rows.
+    """Write a stream into new files, durable when this returns. Returns the add actions and the number of rows.
 
     On any error the files written so far are removed, best effort. Memory: about BUFFER_BYTES. Raises
     SchemaMismatchError when the rows do not fit the schema. Cost: 1 PUT for each file.
@@ -128,13 +129,13 @@ def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
 
 
 def with_change_type(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows as change files have them: with the kind of change as their last column."""
+    """Rows of change files: with the change type as their last column."""
     for batch in as_batches(batches):
         yield batch.append_column(CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
 
 
 def change_file(add: AddFile) -> AddCDCFile:
-    """A file that ``write_rows`` made, as a change file."""
+    """The cdc action of a file that ``write_rows`` wrote."""
     return AddCDCFile(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
 
 
@@ -207,7 +208,7 @@ def _by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[s
         return
     names = list(layout.partition_columns)
     logged = [column_mapping.physical_name(layout.schema.field(n), layout.mapping) for n in names]
-    # Arrow takes a name such as ".x" for a path, so that the columns are grouped under numbers.
+    # Arrow parses a name such as ".x" as a path, so the columns are grouped under numbers.
     keys = [str(number) for number in range(len(names))]
     columns = [table.column(name) for name in names]
     indexed = pa.table([*columns, pa.array(range(table.num_rows), pa.int64())], names=[*keys, "row"])

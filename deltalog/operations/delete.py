@@ -13,7 +13,7 @@ from deltalog.protocol.codec import canonical_json
 def delete(
     transaction: Transaction, where: Predicate | str | None, user_metadata: UserMetadata, txn: tuple[str, int] | None
 ) -> CommitResult:
-    """Stage and commit the deletion of the rows for which ``where`` is true (None: of all)."""
+    """Stage and commit the deletion of the rows for which ``where`` is true (None: of all rows)."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
     deletion = rewrite.plan(transaction, where)

@@ -1,4 +1,4 @@
-"""Deletion vectors of files that lose rows: into the log where they are small, else into files below the table.
+"""Writes deletion vectors: into the log where they are small, else into files below the table.
 
 Spec: PROTOCOL.md#deletion-vectors, #deletion-vector-file-storage-format.
 """
@@ -14,7 +14,7 @@ from deltalog.protocol import deletion_vectors
 from deltalog.protocol.actions import DeletionVector
 from deltalog.storage.base import LogStore
 
-# Readers fetch a file of vectors whole, for each of its vectors.
+# Some readers fetch the whole file for each vector in it, so files are kept small.
 FILE_BYTES = 2 << 20
 
 
@@ -25,11 +25,11 @@ def write_deletion_vectors(
     prefix_length: int,
     written: Callable[[str], None],
 ) -> list[DeletionVector]:
-    """Store sets of row positions, durable when this returns; their descriptors, in order.
+    """Store sets of row positions, durable when this returns. Returns their descriptors, in order.
 
-    ``prefix_length``: of the random directory of a file, 0 for none. ``written`` is called with the path of each
-    file before it is made. Raises InvalidActionError for a vector over the cap, StoreError. Cost: 1 PUT for each
-    FILE_BYTES of vectors that are not small enough for the log.
+    ``prefix_length``: of the random directory of a file, in characters; 0: no directory. ``written`` is called with the
+    path of each file before it is written. Raises InvalidActionError for a vector over the cap, StoreError. Cost: 1 PUT
+    for each FILE_BYTES of vectors that are not small enough for the log.
     """
     encoded = [deletion_vectors.encode(positions) for positions in vectors]
     found: dict[int, DeletionVector] = {}
@@ -53,7 +53,7 @@ def write_deletion_vectors(
 
 
 def _packed(numbers: Sequence[int], encoded: Sequence[bytes]) -> Iterator[list[int]]:
-    """The vectors in groups of FILE_BYTES or less, unless one alone has more."""
+    """The vectors in groups of at most FILE_BYTES; a larger vector is a group by itself."""
     group: list[int] = []
     size = 0
     for number in numbers:

@@ -1,7 +1,6 @@
-"""The data of callers as Arrow streams. What can be read only once is refused a second time: it would be a write
-without its rows.
+"""The input data of callers as Arrow streams. A stream that was already read is refused: its rows would be missing.
 
-Arrow cannot distinguish a stream that is at its end from one without rows, so streams that were read are remembered.
+Arrow cannot distinguish an exhausted stream from an empty one, so streams that were read are remembered.
 """
 
 from __future__ import annotations
@@ -20,15 +19,16 @@ from deltalog.errors import CallError
 
 T = TypeVar("T")
 
-# Iterators that cannot be referred to weakly, as of map or zip: the last few are kept.
-_FEW = 8
+# Iterators without weak references, such as map and zip, are kept alive to be recognised: this number of the latest.
+_MAX_STRONG = 8
 _lock = threading.Lock()
-_begun: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_kept: deque[Any] = deque(maxlen=_FEW)
+_read: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_read_strong: deque[Any] = deque(maxlen=_MAX_STRONG)
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:
-    """A stream of batches of anything that speaks Arrow. Raises CallError, for a stream that was read before too."""
+    """Data with the Arrow C stream interface, or a record batch, as a reader. Raises CallError, also for a stream that
+    was read before."""
     if isinstance(data, pa.RecordBatchReader):
         check_unread(data)
         return data
@@ -49,7 +49,8 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
 
 
 def as_batches(data: Any) -> Iterator[pa.RecordBatch]:
-    """What speaks Arrow as batches, or batches one by one as they are. Raises CallError, as ``read_once`` too."""
+    """Data with the Arrow C stream interface, or an iterable of record batches, as batches. Raises CallError, also for
+    a stream that was read before."""
     if hasattr(data, "__arrow_c_stream__"):
         return read_once(as_reader(data))
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
@@ -64,32 +65,32 @@ def _batch(batch: Any) -> pa.RecordBatch:
 
 
 def check_unread(data: object) -> None:
-    """Raises CallError for a stream of Arrow, or an iterator, that was read here before."""
+    """Raise CallError for an Arrow stream, or an iterator, that was read here before."""
     with _lock:
         if _was_read(data):
             raise _read_before(data)
 
 
 def read_once(data: Iterable[T], *, is_callers: bool = False) -> Iterator[T]:
-    """What is in ``data``, from its beginning. ``is_callers``: it comes from outside, so iterators that cannot be
-    referred to weakly are remembered too. Raises CallError as ``check_unread``."""
+    """An iterator over ``data`` from its beginning. ``is_callers``: a caller made it, so iterators without weak
+    references are remembered too. Raises CallError as ``check_unread``."""
     iterator = iter(data)
     if iterator is data or isinstance(data, pa.RecordBatchReader):
         with _lock:
             if _was_read(data):
                 raise _read_before(data)
             try:
-                _begun[id(data)] = data
+                _read[id(data)] = data
             except TypeError:
                 if is_callers:
-                    _kept.append(data)
+                    _read_strong.append(data)
     return iterator
 
 
 def _was_read(data: object) -> bool:
     if inspect.isgenerator(data) and inspect.getgeneratorstate(data) == inspect.GEN_CLOSED:
-        return True  # by whomever
-    return _begun.get(id(data)) is data or any(each is data for each in _kept)
+        return True
+    return _read.get(id(data)) is data or any(each is data for each in _read_strong)
 
 
 def _read_before(data: object) -> CallError:

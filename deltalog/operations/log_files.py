@@ -1,4 +1,4 @@
-"""The files of the log that a user asks for: a checkpoint, a log compaction, and the clean-up of what expired."""
+"""Log maintenance on request: a checkpoint, a log compaction file, log clean-up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> N
 
 
 def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:
-    """Write a log compaction file; the first and the last version in it, None where there are less than two."""
+    """Write a log compaction file. Returns the first and the last version in it; None: there are fewer than two."""
     snapshot = handle.writable()
     start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
     end = snapshot.version if to_version is None else to_version

@@ -1,4 +1,4 @@
-"""What a transaction changes of protocol, metadata and metadata domains, on top of what the version that it read has.
+"""The changes of protocol, metadata and metadata domains that a transaction makes to its base version.
 
 Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata.
 """
@@ -24,15 +24,15 @@ from deltalog.read.snapshot import Snapshot
 class MetadataChanges:
     """Protocol and metadata as a transaction will leave them, and the metadata domains that it changes.
 
-    ``base``: the version that they are changes of; None where the table is created. Each change brings with it what
-    it needs: features, ids and physical names of columns. Actions are as readers of the log will have them;
-    InvalidActionError for what cannot be read back.
+    ``base``: the version that is changed; None where the table is created. Each change includes what it requires:
+    features, ids and physical names of columns. Actions are normalised to what readers of the log will decode;
+    InvalidActionError where that fails.
     """
 
     def __init__(
         self, base: Snapshot | None, protocol: Protocol | None, metadata: Metadata | None, new_uuid: Callable[[], str]
     ) -> None:
-        """``protocol`` and ``metadata``: where they are changed from the start; both for a new table."""
+        """``protocol`` and ``metadata``: the initial changes; both are required for a new table."""
         self.base = base
         self.new_uuid = new_uuid
         self._protocol = None if protocol is None else as_read_back(protocol, Protocol)
@@ -75,25 +75,26 @@ class MetadataChanges:
 
     @property
     def depends_on_metadata(self) -> bool:
-        """Whether metadata was set. Setting it to what it is writes nothing, and still asserts that it is so."""
+        """Whether metadata was set. Setting it to its current value writes nothing, but conflicts with a change of
+        it."""
         return self._metadata is not None
 
     @property
     def depends_on_files(self) -> bool:
-        """Whether a change holds for the files of the base only: any that another writer adds is a conflict."""
+        """Whether a change is valid for the files of the base only: a file that another writer adds is a conflict."""
         return self._depends_on_files
 
     # -------------------------------------------------------------------------------------------------- changes
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
-        """Another schema, and partition columns where given. As ``Transaction.set_schema``."""
+        """Replace the schema, and the partition columns where given. As ``Transaction.set_schema``."""
         schema_string = schema.to_json()
         check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
         columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
         self._replace(schema_string=schema_string, partition_columns=check_partition_columns(schema, columns))
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Table properties. As ``Transaction.set_properties``."""
+        """Set table properties. As ``Transaction.set_properties``."""
         check_assignment(dict(properties))
         named, kept = features.split_feature_properties(properties)
         tracked = ENABLE_ROW_TRACKING.read(self.metadata.configuration)
@@ -109,27 +110,28 @@ class MetadataChanges:
         self._replace_configuration({k: v for k, v in self.metadata.configuration.items() if k not in removed})
 
     def set_constraint(self, name: str, expression: str | None) -> None:
-        """A CHECK constraint, or with None that it is dropped. Rows that the table has are not checked."""
+        """Add a CHECK constraint; None drops it. Existing rows are not checked."""
         key = f"{CONSTRAINT_PREFIX}{name.lower()}"
         others = {k: v for k, v in self.metadata.configuration.items() if k.lower() != key}
         self._replace_configuration(others if expression is None else {**others, key: expression})
 
     def set_description(self, name: str | None, description: str | None) -> None:
-        """The name and the description of the table; None leaves them as they are."""
+        """Set the name and the description of the table; None leaves them unchanged."""
         given = {"name": name, "description": description}
         self._replace(**{key: value for key, value in given.items() if value is not None})
 
     def set_protocol(self, protocol: Protocol) -> None:
-        """Another protocol. Nothing that the table needs may be missing from it."""
+        """Replace the protocol. It must have every feature that the table needs."""
         self._set_protocol(protocol)
 
     def set_state(self, protocol: Protocol, metadata: Metadata) -> None:
-        """Protocol and metadata as they are, ids and names of columns included. Not checked before commit."""
+        """Replace protocol and metadata verbatim, ids and physical names of columns included. They are checked at
+        commit."""
         self._set_protocol(protocol)
         self._metadata = as_read_back(metadata, Metadata)
 
     def set_domain(self, domain: str, configuration: str) -> None:
-        """The configuration of a user's domain. Raises CallError for names that belong to Delta."""
+        """Set the configuration of a custom domain. Raises CallError for names that are reserved for Delta."""
         _check_user_domain(domain, configuration)
         self.stage_domain(DomainMetadata(domain=domain, configuration=configuration, removed=False))
 
@@ -141,7 +143,7 @@ class MetadataChanges:
                 self.stage_domain(msgspec.structs.replace(existing, removed=True))
 
     def stage_domain(self, action: DomainMetadata) -> None:
-        """A domainMetadata action, of Delta's own domains too; the last one for a domain counts."""
+        """Stage a domainMetadata action, also of a system domain; the last one for a domain wins."""
         action = as_read_back(action, DomainMetadata)
         self._domains = [*(each for each in self._domains if each.domain != action.domain), action]
         self._set_protocol(features.with_features(self.protocol, ["domainMetadata"]))
@@ -160,7 +162,8 @@ class MetadataChanges:
         self._replace(configuration=self.metadata.with_configuration(configuration).configuration)
 
     def _check_row_ids(self, base: Snapshot) -> None:
-        """Refuse to turn row tracking on while files have no row ids; none may come in meanwhile."""
+        """Refuse to turn row tracking on while files have no row ids. A file that another writer adds before the commit
+        is a conflict."""
         without = base.files(["base_row_id"])["base_row_id"].null_count
         if without:
             raise InvalidPropertyError(
@@ -175,4 +178,6 @@ def _check_user_domain(domain: str, configuration: str) -> None:
     if not (isinstance(domain, str) and domain and isinstance(configuration, str)):
         raise CallError(f"A metadata domain has a name and a configuration as text; got {domain!r}.")
     if domain.startswith("delta."):
-        raise CallError(f"The metadata domain {domain!r} belongs to Delta: choose a name without the prefix delta.")
+        raise CallError(
+            f"The metadata domain {domain!r} is reserved for Delta: choose a name without the prefix delta."
+        )

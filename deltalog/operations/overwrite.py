@@ -1,4 +1,4 @@
-"""The verbs that replace rows: all, those for which a condition is true, or those of whole partitions."""
+"""The verbs that replace rows: all, those for which a condition is true, or those of partitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def replacing(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> Callable[[Transaction], CommitResult]:
-    """The one of these verbs that the arguments of ``DeltaTable.overwrite`` select. Raises CallError."""
+    """The verb that the arguments of ``DeltaTable.overwrite`` select, to be called with a transaction. Raises
+    CallError."""
     if (where is not None) + (partitions is not None) + overwrite_schema > 1:
         raise CallError("where=, partitions= and overwrite_schema= exclude each other: give at most one.")
     if partitions not in (None, "dynamic"):
@@ -45,7 +46,7 @@ def overwrite(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> CommitResult:
-    """Stage and commit rows that take the place of all others."""
+    """Stage and commit rows that replace all rows."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
     if overwrite_schema:
@@ -65,7 +66,7 @@ def replace_where(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> CommitResult:
-    """Stage and commit rows that take the place of those for which ``where`` is true."""
+    """Stage and commit rows that replace those for which ``where`` is true."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
     reader = writes.fitting(transaction, data)
@@ -93,7 +94,7 @@ def replace_where(
 def replace_partitions(
     transaction: Transaction, data: Any, user_metadata: UserMetadata, txn: tuple[str, int] | None
 ) -> CommitResult:
-    """Stage and commit rows that take the place of all others in the partitions that they lie in."""
+    """Stage and commit rows that replace all rows of the partitions that they belong to."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
     rewrite.check_replaces_partitions(transaction)
@@ -107,6 +108,6 @@ def replace_partitions(
 
 
 def _removed_rows(transaction: Transaction) -> dict[str, str]:
-    """The metric of an overwrite that removes whole files; none where a file has no statistics."""
+    """The metric numDeletedRows of an overwrite that removes whole files; empty where a file has no statistics."""
     rows = transaction.staged.removed_rows
     return {} if rows is None else {"numDeletedRows": str(rows)}

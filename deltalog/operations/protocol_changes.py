@@ -48,7 +48,7 @@ _COMMITS_AT_ONCE = 256
 
 
 def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata) -> CommitResult:
-    """Commit a protocol that names a feature, and those that it requires; nothing is done when it does already."""
+    """Commit a protocol that names a feature and those that it requires. Nothing is committed when it does already."""
     feature = features.feature(name)
     if feature.writes is features.Writes.NO:
         raise UnsupportedFeatureError(
@@ -63,15 +63,16 @@ def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata
 
 
 def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: UserMetadata) -> CommitResult:
-    """Commit that a feature is no longer used, where properties say so, and then that the protocol is without it.
+    """Drop a table feature in at most two commits: the first unsets the properties that use it, the second removes it
+    from the protocol.
 
-    The second commit is refused with an error that says what to do while the table, or for features of readers the
-    log, holds traces of it; the first one stands then.
+    The second one is refused with a CallError that says what to do while the table, or for reader features the log,
+    holds traces of the feature; the first one stays committed then.
     """
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
     if removal is None:
-        why = _STAYS.get(name, "the rows would have to be rewritten. Copy them into a new table")
+        why = _PERMANENT.get(name, "the rows would have to be rewritten. Copy them into a new table")
         raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
     with begin() as transaction:
         if name not in features.writer_features(transaction.protocol):
@@ -89,7 +90,7 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
         obstacle = removal.obstacle(snapshot) or (_traces(snapshot, removal) if feature.reader else None)
         if obstacle is not None:
             raise CallError(f"{snapshot.url}: the table feature {name} cannot be dropped yet: {obstacle}")
-        # Metadata as it was found, files as they were found: what comes in between may use the feature.
+        # A concurrent commit may use the feature again, so every change of metadata or files is a conflict.
         transaction.unset_properties(removal.unset_with_it)
         transaction.read_whole_table()
         if name == row_tracking.FEATURE:
@@ -106,7 +107,7 @@ def _check_not_required(transaction: Transaction, name: str) -> None:
 
 
 def _forget_row_ids(transaction: Transaction, snapshot: Snapshot) -> None:
-    """Take the ids from the files: with them, a later return of row tracking would give ids out twice."""
+    """Remove the row ids of all files: if row tracking was turned on again later, ids would be assigned twice."""
     files = snapshot.files()
     tracked = files.filter(pc.or_(files["base_row_id"].is_valid(), files["default_row_commit_version"].is_valid()))
     for add in add_actions(tracked):
@@ -116,7 +117,7 @@ def _forget_row_ids(transaction: Transaction, snapshot: Snapshot) -> None:
             transaction.metadata_changes.stage_domain(msgspec.structs.replace(domain, removed=True))
 
 
-# -------------------------------------------------------------------------------------- what holds a feature
+# ------------------------------------------------------------------------------------- traces of a feature
 
 
 def _nothing(snapshot: Snapshot) -> str | None:
@@ -129,9 +130,12 @@ def _no_metadata(metadata: Metadata) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """``properties``: unset first; ``unset_with_it``: in the commit that drops the feature. ``obstacle``: what the
-    table still holds of it, in words, with what to do. ``uses`` and ``vectors``: what the log must not hold any more,
-    for features that readers honour."""
+    """How a feature is dropped.
+
+    ``properties``: those that are unset first; ``unset_with_it``: those that are unset in the commit that drops the
+    feature. ``obstacle``: why the table still needs the feature, and what to do, as text; None: it does not. For reader
+    features, no version of the log may have metadata for which ``uses`` is true, or with ``vectors`` a deletion vector.
+    """
 
     properties: tuple[str, ...] = ()
     unset_with_it: tuple[str, ...] = ()
@@ -227,7 +231,7 @@ def _v2_checkpoints(snapshot: Snapshot) -> str | None:
 def _is_v2(reader: LogReader, checkpoint: Checkpoint) -> bool:
     if checkpoint.kind is not LogFileKind.CLASSIC_CHECKPOINT:
         return checkpoint.kind is LogFileKind.UUID_CHECKPOINT
-    # A classic name may hold one too; only V2 has this column.
+    # A V2 checkpoint may have a classic name; only V2 has this column.
     with pq.ParquetFile(reader.store.open_input(log_path(checkpoint.names[0]))) as file:
         return "checkpointMetadata" in file.schema_arrow.names
 
@@ -258,10 +262,10 @@ _WIDENING = Removal(
     obstacle=_fields_with(TYPE_CHANGES_KEY, "columns were widened; copy the rows into a new table"),
     uses=lambda metadata: _is_true(ENABLE_TYPE_WIDENING)(metadata) or _has_field(TYPE_CHANGES_KEY)(metadata),
 )
-# Why some are never dropped.
-_STAYS = {
+# Features that are never dropped, and why.
+_PERMANENT = {
     features.CATALOG_MANAGED: (
-        "those who know the table by its catalog would go on there. A copy of its rows is a table of its own"
+        "clients that open the table through its catalog would continue to commit there. Copy its rows into a new table"
     )
 }
 _REMOVALS = {

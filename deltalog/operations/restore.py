@@ -1,10 +1,10 @@
-"""A table brought back to an earlier version, by a new commit on top of the latest one.
+"""Restores an earlier version of a table, by a new commit on top of the latest one.
 
-Files that were live then and are not now are added again, those that are live now and were not are removed. Schema,
-partitioning, properties and metadata domains become those of then; what must never go back stays: in-commit
-timestamps, table features, the highest column id, the row ids given out, the progress of applications.
+Files that are live only in the earlier version are added again, files that are live only now are removed. Schema,
+partitioning, properties and metadata domains become those of the earlier version. What must never decrease is kept:
+in-commit timestamps, table features, the highest column id, the row id high-water mark, application versions (txn).
 
-Spec: PROTOCOL.md leaves restoring to writers; #row-tracking, #column-mapping, #in-commit-timestamps say what stays.
+Spec: PROTOCOL.md leaves restoring to writers; #row-tracking, #column-mapping, #in-commit-timestamps say what is kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from deltalog.read.snapshot import Snapshot
 from deltalog.storage.table_files import TableFiles
 
 _HEAD_THREADS, _HEADS_AT_ONCE = 16, 32
-# Kept as they are now: the history of timestamps goes on, whatever the table looked like.
+# Properties that a restore does not change: the enablement of in-commit timestamps, and the catalog.
 _KEPT_PROPERTIES = (
     ENABLE_IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY, CATALOG_ID_KEY,
 )  # fmt: skip
@@ -61,23 +61,23 @@ class RestoreResult:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the table was already as it was then."""
+        """Whether the table is already equal to the restored version."""
         return not (self.added_files or self.removed_files or self.changes_metadata)
 
 
 def restore(
     transaction: Transaction,
     target: Snapshot,
-    timestamp: str | None,
+    timestamp_ms: int | None,
     ignore_missing_files: bool,
     dry_run: bool,
     user_metadata: UserMetadata,
 ) -> RestoreResult:
-    """Stage and commit that the table is as at ``target`` again; with ``dry_run`` only say what that would be.
+    """Stage and commit the restore of ``target``; with ``dry_run`` only return what it would change.
 
-    ``timestamp``: the point in time from which the target was resolved; it is recorded. Raises InvalidDataFileError
-    when files are gone, before anything is staged. Cost: the files of both versions, 1 HEAD for each file to be
-    added and for its deletion vector, in threads, and a commit.
+    ``timestamp_ms``: the point in time that was resolved to the target, in ms since the Unix epoch; it is recorded in
+    commitInfo. Raises InvalidDataFileError when files are missing, before anything is staged. Cost: the files of both
+    versions, 1 HEAD for each file to be added and for its deletion vector, in threads, and a commit.
     """
     current = transaction.snapshot
     assert current is not None
@@ -105,7 +105,10 @@ def restore(
     for domain in domains:
         transaction.metadata_changes.stage_domain(domain)
     transaction.metadata_changes.set_state(protocol, metadata)
-    parameters = {"version": None if timestamp is not None else target.version, "timestamp": timestamp}
+    parameters = {
+        "version": target.version if timestamp_ms is None else None,
+        "timestamp": None if timestamp_ms is None else timestamps.to_iso(timestamp_ms),
+    }
     metrics = {**_metrics(result), **_rows_metrics(_without(to_add, lost), gone)}
     commit = transaction.commit("RESTORE", parameters, metrics, user_metadata)
     return replace(result, commit=commit)
@@ -115,7 +118,7 @@ def restore(
 
 
 def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
-    """The files of the target that are not live, and those that have lost their row ids since."""
+    """The files of the target that are not live, and the live ones that have lost their row ids since."""
     absent = files_without(target, current)
     had_ids = target.filter(target["base_row_id"].is_valid())
     without_ids = current.filter(current["base_row_id"].is_null())
@@ -123,7 +126,8 @@ def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
 
 
 def _missing(files: TableFiles, adds: Sequence[AddFile]) -> tuple[str, ...]:
-    """The paths of files that are not in the store, or whose deletion vector is not."""
+    """The paths of files that are not in the store, or whose deletion vector is not. Cost: 1 HEAD for each file and
+    each deletion vector file, in threads."""
 
     def missing(some: Sequence[AddFile]) -> list[str]:
         return [add.path for add in some if any(_is_absent(files, name) for name in _names(add))]
@@ -159,25 +163,25 @@ def _files_are_gone(target: Snapshot, missing: Sequence[str]) -> InvalidDataFile
 
 
 def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) -> tuple[Protocol, Metadata]:
-    """Protocol and metadata of the target, with what must not go back as it is now."""
+    """Protocol and metadata of the target, with the current value of what must not decrease."""
     now, then = current.metadata, target.metadata
     kept = {key: value for key, value in now.configuration.items() if key in _KEPT_PROPERTIES}
     others = {key: value for key, value in then.configuration.items() if key not in _KEPT_PROPERTIES}
     restored = msgspec.structs.replace(then, id=now.id, created_time=now.created_time, configuration={**others, **kept})
     metadata = _mapped_as_now(restored, now, transaction)
-    # In-commit timestamps stay as they are now, and so does their feature.
+    # In-commit timestamps, and so their feature, are not restored.
     returning = [name for name in features.writer_features(target.protocol) if name != timestamps.FEATURE]
     wanted = [*returning, *features.features_for(metadata, metadata.schema)]
     return features.with_features(current.protocol, wanted), metadata
 
 
 def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> Metadata:
-    """The metadata with column mapping left on where it is, and maxColumnId kept."""
+    """The metadata with column mapping left on where it is on now, and maxColumnId kept."""
     before = column_mapping.with_kept_max_column_id(then, now)
     mode = column_mapping.mode_of(now.configuration)
     if mode == "none" or column_mapping.mode_of(then.configuration) != "none":
         return before
-    # It was turned on later: the files of then have the names of then.
+    # Column mapping was turned on later: the earlier files have the logical names of their time.
     after = _with(before, {column_mapping.MODE_KEY: mode})
     return metadata_update.complete(before, after, transaction.protocol, transaction.metadata_changes.new_uuid)[1]
 
@@ -187,7 +191,7 @@ def _with(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:
 
 
 def _domains_after(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
-    """What must be said of domains for them to be as then; the row ids that are given out stay given out."""
+    """The domainMetadata actions that restore the domains of the target; the row id high-water mark is kept."""
     now = {each.domain: each for each in current.domain_metadata}
     then = {each.domain: each for each in target.domain_metadata}
     if row_tracking.DOMAIN in now:
@@ -196,7 +200,7 @@ def _domains_after(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
     return [*removed, *(each for name, each in then.items() if now.get(name) != each)]
 
 
-# ------------------------------------------------------------------------------------------------ account
+# ------------------------------------------------------------------------------------------------ result
 
 
 def _without(files: pa.Table, paths: Set[str]) -> pa.Table:
@@ -226,8 +230,8 @@ def _bytes(files: pa.Table) -> int:
 
 
 def _rows_metrics(back: pa.Table, gone: pa.Table) -> dict[str, int]:
-    """Rows that come back and rows that go, of a file whose deletion vector changes only the difference; nothing where
-    a file has no statistics. delta-spark counts no rows here, so the names are those of its writes."""
+    """The numbers of rows that are added and deleted; of a file whose deletion vector changes only the difference.
+    Empty where a file has no statistics. delta-spark counts no rows here, so the names are those of its writes."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, gone)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

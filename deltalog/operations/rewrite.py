@@ -1,4 +1,4 @@
-"""Rows taken out of existing files: which files go whole, which lose rows, and how those rows are taken out.
+"""Deletes rows of existing files: which files are removed whole, which in part, and how the rows are deleted.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.
 """
@@ -53,8 +53,12 @@ _METRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A file of which rows match, by position in the Parquet file: ``deleted`` before, ``matched`` of the others."""
+class FileMatch:
+    """The rows of a file that match a condition.
+
+    ``rows``: the number of rows in the Parquet file. ``deleted``: positions of rows that were deleted before;
+    ``matched``: positions of the other rows that match.
+    """
 
     file: AddFile
     rows: int
@@ -63,7 +67,7 @@ class Hit:
 
     @property
     def kept(self) -> BitMap64:
-        """What is left of the file."""
+        """The positions of the rows that stay live."""
         positions = BitMap64()
         positions.add_range(0, self.rows)
         return positions - self.deleted - self.matched
@@ -71,17 +75,17 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What a condition means for a version.
+    """The files and rows of a version that a condition deletes.
 
-    ``whole`` and ``partly`` are files (schema FILES) of which all rows match, and some; ``hits`` has for each of
-    ``partly`` which. ``rows``: how many match, None where a file has no statistics. ``by_vectors``: rows are masked,
-    not moved. ``as_changes``: the commit must list its changes in change files, since rows that are moved would look
-    deleted and inserted.
+    ``whole`` and ``partly`` are files (schema FILES) of which all rows match, and some; ``matches`` has the matching
+    rows of each file of ``partly``. ``rows``: the number of rows that match, None where a file has no statistics.
+    ``by_vectors``: rows are deleted by deletion vectors, not by moving the others. ``as_changes``: the commit must have
+    change files, since change readers would report moved rows as deleted and inserted.
     """
 
     whole: pa.Table
     partly: pa.Table
-    hits: Sequence[Hit]
+    matches: Sequence[FileMatch]
     rows: int | None
     by_vectors: bool
     as_changes: bool
@@ -89,14 +93,14 @@ class Deletion:
     @property
     def is_empty(self) -> bool:
         """Whether no row matches."""
-        return not self.hits and self.whole.num_rows == 0
+        return not self.matches and self.whole.num_rows == 0
 
 
 def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
-    """Find the rows for which ``where`` is true (None: all rows), and declare that they were looked for.
+    """Find the rows for which ``where`` is true (None: all rows), and declare them as read.
 
-    Files are judged by partition values and statistics first; only those that both leave open are read, by threads,
-    and of them only the columns that ``where`` uses. Memory: the positions that match, compressed. Raises
+    Partition values and statistics decide first; only files that they leave open are read, by threads, and of these
+    only the columns that ``where`` uses. Memory: the positions that match, compressed. Raises
     CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as
     ``Snapshot.files``, and the GETs of these columns.
     """
@@ -109,19 +113,19 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     bound = bind(predicate, snapshot.schema)
     mapping = column_mapping.mode_of(snapshot.metadata.configuration)
     proven, open_files = split(files, bound, snapshot.schema, snapshot.partition_columns, mapping)
-    found = list(in_order(_searches(snapshot, open_files, bound)))
-    whole = pa.concat_tables([proven, open_files.filter(_mask(bool(h.matched) and not h.kept for h in found))])
-    partly = open_files.filter(_mask(bool(h.matched) and bool(h.kept) for h in found))
-    hits = tuple(hit for hit in found if hit.matched and hit.kept)
+    searched = list(in_order(_searches(snapshot, open_files, bound)))
+    whole = pa.concat_tables([proven, open_files.filter(_mask(bool(f.matched) and not f.kept for f in searched))])
+    partly = open_files.filter(_mask(bool(f.matched) and bool(f.kept) for f in searched))
+    partial_matches = tuple(each for each in searched if each.matched and each.kept)
     known = live_rows(proven)
-    rows = None if known is None else known + sum(len(hit.matched) for hit in found)
-    as_changes = bool(hits) and not by_vectors and _tells_changes(transaction)
-    return Deletion(whole, partly, hits, rows, by_vectors, as_changes)
+    rows = None if known is None else known + sum(len(each.matched) for each in searched)
+    as_changes = bool(partial_matches) and not by_vectors and _has_change_data_feed(transaction)
+    return Deletion(whole, partly, partial_matches, rows, by_vectors, as_changes)
 
 
 def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
-    """Stage a deletion: whole files are removed, and rows of others by deletion vectors or by moving the rows that
-    are left into new files. The operation metrics, as delta-spark names them.
+    """Stage a deletion: whole files are removed; rows of other files are deleted by deletion vectors, or by moving the
+    remaining rows into new files. Returns the operation metrics, as delta-spark names them.
 
     Moved rows keep their values, and their ids where the table tracks them. Memory: as Transaction.write. Cost: the
     GETs of what is moved and 1 PUT for each new file; with deletion vectors at most 1 PUT for each 2 MiB of them.
@@ -135,13 +139,13 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
     if deletion.rows is not None:
         metrics["numDeletedRows"] = deletion.rows
     transaction.remove_files(removed)
-    if deletion.hits and deletion.by_vectors:
+    if deletion.matches and deletion.by_vectors:
         _stage_vectors(transaction, deletion, metrics)
-    elif deletion.hits:
-        adds = transaction.row_writer.write_copies(_kept_rows(snapshot, deletion.hits))
+    elif deletion.matches:
+        adds = transaction.row_writer.write_copies(_kept_rows(snapshot, deletion.matches))
         transaction.staged.add_written(adds)
         metrics["numAddedFiles"], metrics["numAddedBytes"] = len(adds), sum(add.size for add in adds)
-        metrics["numCopiedRows"] = sum(len(hit.kept) for hit in deletion.hits)
+        metrics["numCopiedRows"] = sum(len(each.kept) for each in deletion.matches)
     if deletion.as_changes:
         change_files = transaction.row_writer.write_changes(_deleted_rows(snapshot, deletion))
         transaction.staged.add_change_files(change_files)
@@ -150,15 +154,14 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
 
 
 def _stage_vectors(transaction: Transaction, deletion: Deletion, metrics: dict[str, int]) -> None:
-    hits = deletion.hits
-    vectors = transaction.row_writer.write_deletion_vectors([hit.deleted | hit.matched for hit in hits])
+    vectors = transaction.row_writer.write_deletion_vectors([each.deleted | each.matched for each in deletion.matches])
     transaction.remove_files(deletion.partly)
-    for hit, vector in zip(hits, vectors, strict=True):
-        stats = masked_statistics(hit.file.stats, hit.rows)
-        masked = msgspec.structs.replace(hit.file, deletion_vector=vector, stats=stats, data_change=True)
+    for each, vector in zip(deletion.matches, vectors, strict=True):
+        stats = masked_statistics(each.file.stats, each.rows)
+        masked = msgspec.structs.replace(each.file, deletion_vector=vector, stats=stats, data_change=True)
         transaction.add(masked, known=True)
-    updated = sum(hit.file.deletion_vector is not None for hit in hits)
-    metrics["numDeletionVectorsAdded"] = len(hits)
+    updated = sum(each.file.deletion_vector is not None for each in deletion.matches)
+    metrics["numDeletionVectorsAdded"] = len(deletion.matches)
     metrics["numDeletionVectorsUpdated"] = updated
     metrics["numDeletionVectorsRemoved"] += updated
 
@@ -173,9 +176,10 @@ def check_replaces_partitions(transaction: Transaction) -> None:
 def matching(
     transaction: Transaction, reader: Iterable[pa.RecordBatch], where: Predicate | str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a stream, in the types of the table, when ``where`` is true for each.
+    """The rows of a stream, in the types of the table, provided that ``where`` is true for all of them.
 
-    Raises SchemaMismatchError at the first that it is not true for, with the number of all of them.
+    After the first row for which it is not true, no further rows are returned; the rest is read, and then a
+    SchemaMismatchError with the number of such rows is raised.
     """
     schema = transaction.schema
     predicate = as_predicate(where)
@@ -188,8 +192,8 @@ def matching(
         outside = pc.invert(pc.fill_null(matches(bound, table), FALSE))
         count = pc.sum(outside).as_py() or 0
         if count and example is None:
-            looked_at = list(dict.fromkeys(column.path[0] for column in columns_of(bound)))
-            example = table.filter(outside).select(looked_at).slice(0, 1).to_pylist()[0]
+            names = list(dict.fromkeys(column.path[0] for column in columns_of(bound)))
+            example = table.filter(outside).select(names).slice(0, 1).to_pylist()[0]
         wrong += count
         if not wrong:
             yield from table.to_batches()
@@ -204,7 +208,7 @@ def matching(
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def _searches(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[Callable[[], Iterator[Hit]]]:
+def _searches(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[Callable[[], Iterator[FileMatch]]]:
     names = dict.fromkeys(column.path[0] for column in columns_of(bound))
     layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
     for batch in files.to_batches(max_chunksize=1000):
@@ -212,7 +216,7 @@ def _searches(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[Cal
             yield partial(_search, snapshot, file, layout, bound)
 
 
-def _search(snapshot: Snapshot, file: AddFile, layout: FileLayout, bound: Bound) -> Iterator[Hit]:
+def _search(snapshot: Snapshot, file: AddFile, layout: FileLayout, bound: Bound) -> Iterator[FileMatch]:
     files, vector = snapshot.reader.files, file.deletion_vector
     deleted = BitMap64() if vector is None else read_vector(files, vector)
     matched, rows = BitMap64(), 0
@@ -221,7 +225,7 @@ def _search(snapshot: Snapshot, file: AddFile, layout: FileLayout, bound: Bound)
         verdict = pc.fill_null(matches(bound, table), FALSE)
         matched |= _positions(verdict, rows)
         rows += batch.num_rows
-    yield Hit(file, rows, deleted, matched - deleted)
+    yield FileMatch(file, rows, deleted, matched - deleted)
 
 
 def _positions(verdict: pa.Array, start: int) -> BitMap64:
@@ -236,24 +240,24 @@ def _positions(verdict: pa.Array, start: int) -> BitMap64:
     return BitMap64(values)
 
 
-def _kept_rows(snapshot: Snapshot, hits: Iterable[Hit]) -> Iterator[pa.RecordBatch]:
+def _kept_rows(snapshot: Snapshot, files: Iterable[FileMatch]) -> Iterator[pa.RecordBatch]:
     tracking = row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
     layout = _layout(snapshot, snapshot.schema, tracking)
-    # Neighbours share partitions: the fewer files are made of them.
-    ordered = sorted(hits, key=lambda hit: sorted((k, v or "") for k, v in hit.file.partition_values.items()))
-    return in_order(partial(_read, snapshot, hit.file, layout, hit.kept) for hit in ordered)
+    # Ordered by partition, so that fewer new files are written.
+    ordered = sorted(files, key=lambda each: sorted((k, v or "") for k, v in each.file.partition_values.items()))
+    return in_order(partial(_read, snapshot, each.file, layout, each.kept) for each in ordered)
 
 
 def _deleted_rows(snapshot: Snapshot, deletion: Deletion) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of a deletion, as rows of change files."""
     layout = _layout(snapshot, snapshot.schema)
     whole = (partial(_read, snapshot, file, layout, None) for file in add_actions(deletion.whole))
-    partly = (partial(_read, snapshot, hit.file, layout, hit.matched) for hit in deletion.hits)
+    partly = (partial(_read, snapshot, each.file, layout, each.matched) for each in deletion.matches)
     return (("delete", batch) for batch in in_order(itertools.chain(whole, partly)))
 
 
 def _read(snapshot: Snapshot, file: AddFile, layout: FileLayout, only: BitMap64 | None) -> Iterator[pa.RecordBatch]:
-    """Rows of a live file: all, or those at positions that are known to be live."""
+    """Rows of a live file: all live ones, or those at the positions ``only``, which must be live."""
     data_file = DataFile(
         file.path,
         file.partition_values,
@@ -294,7 +298,7 @@ def _has_vectors(transaction: Transaction) -> bool:
     return _is_on(transaction, "deletionVectors", ENABLE_DELETION_VECTORS)
 
 
-def _tells_changes(transaction: Transaction) -> bool:
+def _has_change_data_feed(transaction: Transaction) -> bool:
     return _is_on(transaction, "changeDataFeed", ENABLE_CHANGE_DATA_FEED)
 
 

@@ -35,8 +35,8 @@ from deltalog.read.changes import CHANGE_TYPE_FIELD
 class RowWriter:
     """Writes the rows of one transaction, and owns the files that it wrote until they are committed or released.
 
-    Rows are written as the table will be after the transaction: its columns, layout and rules. Every method that
-    writes raises SchemaMismatchError for rows that do not fit, and leaves no file of its own behind when it fails.
+    Columns, layout and rules are those of the table after the transaction. Every method that writes raises
+    SchemaMismatchError for rows that do not fit, and removes the files that it wrote when it fails, best effort.
     """
 
     def __init__(self, reader: LogReader, environment: Environment, changes: MetadataChanges) -> None:
@@ -45,7 +45,7 @@ class RowWriter:
         self._changes = changes
         self._written_paths: list[str] = []
         self._applied_rules: TableRules | None = None  # those that written rows were checked by
-        self._rules_are_of: tuple[Metadata, Protocol] | None = None
+        self._rules_source: tuple[Metadata, Protocol] | None = None  # of the applied rules
 
     @property
     def written_paths(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class RowWriter:
         return self._environment.new_uuid()
 
     def own(self, paths: Iterable[str]) -> None:
-        """Take over files, as the log names them, that others wrote for this transaction alone."""
+        """Take ownership of files, named as in the log, that were written for this transaction only."""
         self._written_paths.extend(paths)
 
     def release(self) -> None:
@@ -71,17 +71,17 @@ class RowWriter:
     # ------------------------------------------------------------------------------------------------ rules
 
     def rules(self) -> TableRules:
-        """What the table demands of new rows, as the transaction will leave it. Raises UnsupportedFeatureError, by
-        name, where that cannot be honoured."""
+        """The rules for new rows of the table after the transaction. Raises UnsupportedFeatureError, which names the
+        rule, where one is not supported."""
         changes = self._changes
         return rules_of(changes.metadata, changes.protocol, self._reader.store.url, self._environment.clock_ms)
 
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
-        """Check the rows of ``unchecked`` files by the rules, and those of all files among ``adds`` that were written
-        here where the rules have changed since. Raises ConstraintViolationError, InvalidDataFileError. Cost: none
-        without rules, else the GETs of the columns that they use."""
+        """Check the rows of ``unchecked`` files by the rules, and if the rules have changed since the last write, those
+        of the files among ``adds`` that were written here. Raises ConstraintViolationError, InvalidDataFileError. Cost:
+        none without rules, else the GETs of the columns that they use."""
         changes = self._changes
-        if not unchecked and self._rules_are_of in (None, (changes.metadata, changes.protocol)):
+        if not unchecked and self._rules_source in (None, (changes.metadata, changes.protocol)):
             return
         layout = replace(self._layout(), rules=self.rules())
         if not layout.rules:
@@ -95,32 +95,32 @@ class RowWriter:
     # ------------------------------------------------------------------------------------------------ rows
 
     def write(self, rows: Any, checksum: Checksum | None = None) -> tuple[list[AddFile], int]:
-        """Write new rows, a stream of Arrow batches: the add actions and the number of rows. Columns that are absent
-        are generated or get their default where the table says so, else they are null.
+        """Write new rows, a stream of Arrow batches. Returns the add actions and the number of rows. Absent columns are
+        generated or get their default where the table defines one, else they are null.
 
         Raises ConstraintViolationError, UnsupportedFeatureError as ``rules``. Cost: 1 PUT for each file.
         """
         return self._write(rows, replace(self._layout_of_new_rows(), checksum=checksum))
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
-        """As ``write``, for a commit that has change files: each file says itself that its rows are inserted, and is to
+        """As ``write``, for a commit that has change files: each file has the change type insert in each row, and must
         be staged as a change file too (``change_file``)."""
         layout = replace(self._layout_of_new_rows(), extra_columns=(CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
     def write_copies(self, rows: Iterable[Any]) -> list[AddFile]:
-        """Write rows that the table has already and that are moved: batches with the columns of
-        ``row_tracking.kept_columns`` after the table's own, so that rows keep their ids."""
+        """Write existing rows that are moved: batches with the columns of ``row_tracking.kept_columns`` after those of
+        the table, so that rows keep their ids."""
         kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
         extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
         return self._write(rows, replace(self._layout(), extra_columns=extra))[0]
 
     def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
-        """Write change files: batches with the table's columns, each with the kind of its rows: insert, delete,
-        update_preimage or update_postimage.
+        """Write change files: pairs of a change type (insert, delete, update_preimage, update_postimage) and a batch
+        with the table's columns.
 
-        Once a commit has one, change readers read nothing else of it, so it must have every change. Cost: 1 PUT for
-        each file.
+        Change readers read only the change files of a commit that has any, so these must have every change. Cost: 1
+        PUT for each file.
         """
         batches = (batch for kind, each in changes for batch in with_change_type(kind, (each,)))
         adds, _ = self._write(batches, replace(self._layout(), extra_columns=(CHANGE_TYPE_FIELD,), as_changes=True))
@@ -139,7 +139,7 @@ class RowWriter:
         num_rows: int | None,
         examine: Examine | None,
     ) -> list[AddFile]:
-        """Add actions for Parquet files that others wrote. As ``Transaction.add_parquet_files``."""
+        """Add actions for Parquet files that other programs wrote. As ``Transaction.add_parquet_files``."""
         adds = describe_files(self._reader.store, files, self._layout(), num_rows, examine)
         if not tags:
             return adds
@@ -153,7 +153,7 @@ class RowWriter:
 
     def _layout_of_new_rows(self) -> WriteLayout:
         layout = replace(self._layout(), rules=self.rules())
-        self._applied_rules, self._rules_are_of = layout.rules, (self._changes.metadata, self._changes.protocol)
+        self._applied_rules, self._rules_source = layout.rules, (self._changes.metadata, self._changes.protocol)
         return layout
 
     def _write(self, rows: Iterable[Any], layout: WriteLayout) -> tuple[list[AddFile], int]:

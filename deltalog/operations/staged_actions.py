@@ -1,5 +1,5 @@
-"""What a transaction has staged: files to add and to remove, change files, progress of applications, and what of the
-table this depends on. Values only: no request is made here.
+"""The staged actions of a transaction: files to add and to remove, change files, application versions (txn), and the
+reads that they depend on. No store is called here.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #transaction-identifiers.
 """
@@ -24,9 +24,9 @@ _MANY = 1000
 
 
 class StagedActions:
-    """The actions that a transaction commits besides those that change protocol and metadata, and what it has read.
+    """The actions that a transaction commits besides those that change protocol and metadata, and its reads.
 
-    Actions are staged as readers of the log will have them; InvalidActionError for one that cannot be read back.
+    Actions are normalised to what readers of the log will decode; InvalidActionError where that fails.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class StagedActions:
     # ------------------------------------------------------------------------------------------- staging
 
     def add(self, files: Sequence[AddFile], *, is_checked: bool) -> list[AddFile]:
-        """Stage add actions; they are returned as readers will have them. ``is_checked``: their rows keep to the rules
-        of the table as it is, and are checked again only where these change."""
+        """Stage add actions, and return them as readers will decode them. ``is_checked``: their rows satisfy the
+        current rules of the table, and are checked again only if these change."""
         lines, adds = adds_as_read_back(files)
         if len(adds) >= _MANY and lines is not None:
             self._encoded = adds, lines
@@ -63,14 +63,14 @@ class StagedActions:
         self._adds.extend(files)
 
     def note_callers_paths(self, paths: Mapping[str, str]) -> None:
-        """Note which staged files were the caller's before, as the log names them, and their paths in the store: no
-        version may have them already."""
+        """Record which staged files the caller owned before, from their names in the log to their paths in the store:
+        they must not be live already."""
         self._callers_paths.update(paths)
 
     def keep_for_caller(self, paths: Iterable[str]) -> None:
-        """Note files, named as in the log, that the caller wrote for this commit alone. When it fails they are still
-        the caller's, for another attempt or to be deleted; a transaction over several tables that has taken the commit
-        up deletes them when it is cancelled."""
+        """Record files, named as in the log, that the caller wrote for this commit only. If it fails, the caller still
+        owns them and may commit or delete them. A transaction over several tables that contains the commit deletes
+        them when it is cancelled."""
         self._files_of_caller.extend(paths)
 
     def add_change_files(self, files: Iterable[AddCDCFile]) -> None:
@@ -78,8 +78,8 @@ class StagedActions:
         self._cdc.extend(as_read_back(file, AddCDCFile) for file in files)
 
     def remove(self, files: pa.Table, clock_ms: int, data_change: bool = True) -> int:
-        """Stage the removal of live files, given as rows of ``Snapshot.files``: their number. Counts as having read
-        them. ``data_change=False``: their rows are in files that are staged too."""
+        """Stage the removal of live files, given as rows of ``Snapshot.files``. Returns their number. Counts as having
+        read them. ``data_change=False``: their rows are in files that are staged too."""
         if not (isinstance(files, pa.Table) and files.schema.equals(FILES)):
             raise CallError("Files to be removed are rows of Snapshot.files(), with all of its columns.")
         removes = remove_actions(files, clock_ms, data_change)
@@ -89,7 +89,7 @@ class StagedActions:
         return len(removes)
 
     def set_transaction(self, app_id: str, version: int, clock_ms: int) -> None:
-        """Stage the progress of an application. Raises CallError."""
+        """Stage the version of an application (txn). Raises CallError."""
         if not (isinstance(app_id, str) and app_id and isinstance(version, int) and 0 <= version < 2**63):
             raise CallError(f"An application id is text, its version a number from 0 on; got {app_id!r}, {version!r}.")
         action = SetTransaction(app_id=app_id, version=version, last_updated=clock_ms)
@@ -98,29 +98,29 @@ class StagedActions:
     # --------------------------------------------------------------------------------------------- reads
 
     def read_whole_table(self) -> None:
-        """Any file that another writer adds or removes is a conflict."""
+        """Declare a read: any file that another writer adds or removes is a conflict."""
         self._whole_table = True
 
     def read_rows(self, where: Bound, paths: Iterable[str]) -> None:
-        """Rows for which a bound predicate is true, and removals of the files that may hold such, are a conflict."""
+        """Declare a read: added rows for which the predicate is true, and removals of these files, are a conflict."""
         self._predicates.append(where)
         self._read_files.update(paths)
 
     def read_all_domains(self) -> None:
-        """Any change of a metadata domain is a conflict."""
+        """Declare a read: any change of a metadata domain is a conflict."""
         self._all_domains = True
 
     def require_serializable(self) -> None:
-        """Check conflicts at ``Serializable``, whatever the level of the table: no rows may be added concurrently."""
+        """Check conflicts at ``Serializable``, regardless of the table's isolation level."""
         self._is_serializable = True
 
     @property
     def is_serializable(self) -> bool:
-        """Whether the level of isolation is that, whatever the level of the table."""
+        """Whether ``require_serializable`` was called."""
         return self._is_serializable
 
     def reads(self, depends_on_metadata: bool, depends_on_files: bool) -> Reads:
-        """What the commit depends on, with what the changes of metadata depend on."""
+        """The reads that the commit depends on; the arguments are those of the metadata changes."""
         return Reads(
             self._whole_table or depends_on_files,
             tuple(self._predicates),
@@ -139,7 +139,7 @@ class StagedActions:
 
     @property
     def add_lines(self) -> bytes | None:
-        """The lines of the adds in a commit, where these are just those that were encoded when they were staged."""
+        """The encoded lines of the adds, if all of them were encoded when they were staged; else None."""
         if self._encoded is None or len(self._encoded[0]) != len(self._adds):
             return None
         return self._encoded[1] if all(map(operator.is_, self._encoded[0], self._adds)) else None
@@ -151,13 +151,13 @@ class StagedActions:
 
     @property
     def files_of_caller(self) -> tuple[str, ...]:
-        """The paths that ``keep_for_caller`` was given."""
+        """The paths that were given to ``keep_for_caller``."""
         return tuple(self._files_of_caller)
 
     @property
     def new_paths(self) -> list[str]:
-        """The paths in the store of the caller's files that no version may have yet: those that do not take the place
-        of themselves."""
+        """The paths in the store of the caller's files that must not be live: those that are not removed in the same
+        commit."""
         removed = {remove.path for remove in self._removes} if self._callers_paths else ()
         return [path for name, path in self._callers_paths.items() if name not in removed]
 
@@ -168,8 +168,8 @@ class StagedActions:
 
     @property
     def removed_rows(self) -> int | None:
-        """How many rows the files have that are to be removed, by their statistics; None where one has none. Rows that
-        added files hold again are counted too. Cost: none; the statistics are parsed."""
+        """The number of rows in the files to be removed, by their statistics; None where a file has none. Rows that
+        are moved into added files are included. Cost: no store calls; the statistics are parsed."""
         counts = [live_rows(files) for files in self._removed_files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
@@ -180,11 +180,11 @@ class StagedActions:
 
     @property
     def transactions(self) -> tuple[SetTransaction, ...]:
-        """The progress of applications."""
+        """The versions of applications (txn)."""
         return tuple(self._transactions)
 
     def metrics(self) -> dict[str, str]:
-        """The operation metrics that follow: numbers and bytes of files."""
+        """The operation metrics of what is staged: numbers of files and their bytes."""
         metrics = {"numFiles": str(len(self._adds)), "numOutputBytes": str(sum(a.size for a in self._adds))}
         if self._removes:
             metrics["numRemovedFiles"] = str(len(self._removes))

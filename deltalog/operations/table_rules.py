@@ -1,8 +1,8 @@
-"""What a table demands of its rows beside their types, and what it fills in. Pure.
+"""The rules of a table for the values of its rows, and the columns that it fills in. Pure.
 
-CHECK constraints, column invariants and generated columns are checked on every new row, columns that the rows lack are
-generated or given their default, char(n) and varchar(n) are kept to their length. A row passes when its condition is
-true: null is a violation, as PROTOCOL.md has it for both constraints and invariants.
+CHECK constraints, column invariants and generated columns are checked on every new row; absent columns are generated or
+get their default; char(n) and varchar(n) are padded and limited to their length. A row satisfies a condition when it is
+true: null is a violation, as PROTOCOL.md defines for both constraints and invariants.
 Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns.
 """
 
@@ -27,15 +27,15 @@ from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, INVAR
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
 
-_SHOWN = 100
+_MAX_SHOWN = 100  # characters of an expression or a value in a message
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition on every row, and what it is called in messages.
+    """A condition on every row, and its name in messages.
 
-    ``generates``: the column that must be what ``text`` says; empty where ``text`` is the condition itself.
+    ``generates``: the column that must be equal to the expression ``text``; empty where ``text`` is the condition.
     """
 
     name: str
@@ -46,7 +46,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """What a table demands of new rows. False where that is nothing."""
+    """The rules for new rows of a table; false when there are none. ``fillings``: the expressions of columns that are
+    filled in when they are absent. ``lengths``: of char and varchar columns."""
 
     table: str = ""
     checks: tuple[Check, ...] = ()
@@ -58,18 +59,18 @@ class TableRules:
 
     @property
     def demands(self) -> tuple[frozenset[tuple[str, str]], Mapping[str, Length]]:
-        """What is equal when the same rows pass."""
+        """A value that is equal for rules that the same rows satisfy."""
         return frozenset((check.name, check.text) for check in self.checks), self.lengths
 
     @property
     def columns(self) -> list[str]:
-        """The top-level columns that decide whether rows pass."""
+        """The top-level columns that the rules read."""
         found = dict.fromkeys(path[0] for check in self.checks for path in check.condition.columns)
         return list({**found, **dict.fromkeys(self.lengths)})
 
     def applied(self, rows: pa.Table, absent: Collection[str]) -> pa.Table:
-        """Rows of the table's types with the columns filled in that were absent (and are null until then), values cut
-        and padded, all checked. Raises ConstraintViolationError."""
+        """The rows with ``absent`` columns (null in ``rows``) filled in, char and varchar values cut and padded, and
+        all rules checked. ``rows`` have the table's types. Raises ConstraintViolationError."""
         rows = self._sized(rows, [name for name in self.lengths if name not in absent])
         # Defaults come first, as generated columns may use them.
         for name, expression in self.fillings.items():
@@ -91,8 +92,8 @@ class TableRules:
         self.check_all((rows,))
 
     def check_all(self, tables: Iterable[pa.Table]) -> None:
-        """As ``check``, of the rows of several tables, without lengths; all that violate the first condition that is
-        violated are counted."""
+        """As ``check`` for several tables, without lengths. The error counts all rows that violate the first condition
+        that is violated."""
         broken_check, total, example = None, 0, ""
         for rows in tables:
             for check in self.checks if broken_check is None else (broken_check,):
@@ -167,23 +168,23 @@ def _shown(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 # ------------------------------------------------------------------------------------ from table metadata
 
 
-# A table whose schema and properties have none of these words has no rules.
-_WORDS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
+# A table without constraints whose schema string has none of these keys has no rules.
+_RULE_KEYS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
 
 
 def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> TableRules:
-    """The rules of a table. The clock, in ms since the Unix epoch, is what CURRENT_TIMESTAMP means in a default.
+    """The rules of a table. ``clock_ms``: the value of CURRENT_TIMESTAMP in a default, in ms since the Unix epoch.
 
     Raises UnsupportedFeatureError, naming column or constraint, for an expression that is not supported.
     """
     constrained = any(key.startswith(CONSTRAINT_PREFIX) for key in metadata.configuration)
-    if not constrained and not any(word in metadata.schema_string for word in _WORDS):
+    if not constrained and not any(key in metadata.schema_string for key in _RULE_KEYS):
         return NO_RULES
     schema = metadata.schema
     supported = features.writer_features(protocol)
@@ -208,7 +209,7 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
 
 
 def constraint(name: str, text: str, schema: StructType) -> Check:
-    """A CHECK constraint. Raises CallError where the expression is not supported or no condition."""
+    """A CHECK constraint. Raises CallError where the expression is not supported or not a condition."""
     condition = compile_expression(text, schema)
     if str(condition.data_type) != "boolean":
         raise CallError(f"The constraint {name} ({_short(text)}) is {condition.data_type}, not a condition.")
@@ -217,7 +218,7 @@ def constraint(name: str, text: str, schema: StructType) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """An expression as metadata has it: of which feature, where, and its text."""
+    """An expression in a table's metadata: its feature, its name in messages, its text."""
 
     feature: str
     name: str
@@ -261,7 +262,7 @@ def _invariants(schema: StructType, table: str) -> Iterator[Check]:
 
 
 def expression_of_invariant(text: Any) -> str:
-    """What the metadata of a column has as its invariant. Raises CallError."""
+    """The SQL text of a column's invariant, from the column's metadata. Raises CallError."""
     try:
         return str(json.loads(text)["expression"]["expression"])
     except (ValueError, KeyError, TypeError):

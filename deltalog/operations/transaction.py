@@ -62,7 +62,7 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import in_partitions, split
 from deltalog.read.snapshot import Snapshot
 
-# Text, or JSON values that are kept as text.
+# Text, or JSON values that are written as text.
 UserMetadata = str | Mapping[str, Any] | None
 
 
@@ -128,8 +128,8 @@ class Transaction:
                 keep_cleanup_errors(error, failures)
 
     def abort(self) -> list[Exception]:
-        """Give up: the data files that ``write`` made are removed, best effort; what kept some from being removed is
-        returned. Not possible after ``commit``."""
+        """End without a commit. The data files that ``write`` wrote are deleted, best effort; the failures are
+        returned. Raises CallError after ``commit``."""
         self._check_open()
         self._finished = True
         return self._row_writer.discard()
@@ -141,7 +141,7 @@ class Transaction:
 
     @property
     def txn_id(self) -> str:
-        """The id that commitInfo will carry, in at most one version."""
+        """The txnId in the commitInfo of the version that this transaction becomes; no other version has it."""
         return self._txn_id
 
     @property
@@ -163,13 +163,13 @@ class Transaction:
 
     @property
     def staged(self) -> StagedActions:
-        """The actions that are staged, and what they depend on. Raises CallError when this has ended."""
+        """The staged actions and the reads that they depend on. Raises CallError when this has ended."""
         self._check_open()
         return self._staged
 
     @property
     def row_writer(self) -> RowWriter:
-        """Writes rows as the table will be. What it writes is not staged by itself. Raises CallError when this has
+        """Writes rows for the table after this transaction; the caller stages the files. Raises CallError when this has
         ended."""
         self._check_open()
         return self._row_writer
@@ -183,7 +183,7 @@ class Transaction:
     # ---------------------------------------------------------------------------------------------- rows
 
     def add(self, *files: AddFile, known: bool = False) -> None:
-        """Stage add actions for files that lie below the table already. Raises InvalidActionError.
+        """Stage add actions for files that exist below the table. Raises InvalidActionError.
 
         Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them;
         ``known``: they are rows of this version or an earlier one, and are not checked again. That no version has
@@ -201,15 +201,17 @@ class Transaction:
         num_rows: int | None = None,
         examine: Examine | None = None,
     ) -> list[AddFile]:
-        """Stage Parquet files that lie below the table: (relative path, not percent-encoded; partition values
-        as the log has them). Statistics come from the footers; the files are made durable.
+        """Stage Parquet files that exist below the table, and return their add actions. ``files``: pairs of a relative
+        path, not percent-encoded, and the partition values as the log has them. Statistics come from the footers; the
+        files are made durable.
 
         Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them,
         unless the writer of the files has ``checked`` them. Files that are ``owned`` were written for this transaction
         only; they are deleted when this fails. For others ``commit`` raises FilesCommittedError if one is live already.
         ``tags``: those of the files, by path.
 
-        ``num_rows``: how many rows their writer wrote into all of them; RowCountError where they do not hold as many.
+        ``num_rows``: the number of rows that their writer wrote into all of them; RowCountError where they hold
+        another number.
         ``examine`` is called with the path and the footer (pyarrow.parquet.FileMetaData) of each file, in threads,
         and may refuse one by raising.
 
@@ -226,14 +228,14 @@ class Transaction:
         return adds
 
     def add_cdc(self, *files: AddCDCFile) -> None:
-        """Stage change data files, which have for readers of changes what adds and removes do not say."""
+        """Stage change data files: readers of the change data feed read them instead of the adds and removes."""
         self.staged.add_change_files(files)
 
     def write(self, reader: Any, *, checksum: Checksum | None = None) -> int:
-        """Write a stream of Arrow batches into new files and stage them. The number of rows.
+        """Write a stream of Arrow batches into new files and stage them. Returns the number of rows.
 
         ``checksum="sha256"`` hashes each file while it is written, into its tag ``deltalog.sha256``.
-        Columns that are absent are generated or get their default where the table says so, else they are null.
+        Absent columns are generated or get their default where the table defines one, else they are null.
         Raises SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for a constraint that is not
         supported. Cost: 1 PUT for each file.
         """
@@ -242,7 +244,7 @@ class Transaction:
         return rows
 
     def remove(self, paths: Iterable[str]) -> int:
-        """Stage the removal of live files, by path as in the log. The number of files.
+        """Stage the removal of live files, by path as in the log. Returns their number.
 
         Raises InvalidActionError when a path is not live. Counts as having read these files.
         """
@@ -259,16 +261,16 @@ class Transaction:
 
     def remove_all_files(self) -> int:
         """Stage the removal of every live file. Counts as having read the whole table: any file that another
-        writer adds or removes meanwhile is a conflict. The number of files."""
+        writer adds or removes concurrently is a conflict. Returns the number of files."""
         return self.remove_files(self.find_files())
 
     def find_files(self, where: Predicate | str | None = None) -> pa.Table:
         """The live files that may hold a row for which ``where`` is true, as rows of ``Snapshot.files``; None: all.
 
-        Declares the read: rows of the predicate that another writer adds meanwhile, and these files when another
-        writer removes one, are a conflict. Raises CallError, SchemaMismatchError. Cost: as ``Scan.files``.
+        Declares the read: if another writer concurrently adds rows for which ``where`` is true, or removes one of these
+        files, that is a conflict. Raises CallError, SchemaMismatchError. Cost: as ``Scan.files``.
         """
-        snapshot = self._existing("look for files")
+        snapshot = self._existing("find files")
         scan = snapshot.scan(where=where)
         files = scan.files()
         if scan.where is None:
@@ -278,17 +280,16 @@ class Transaction:
         return files
 
     def remove_files(self, files: pa.Table, data_change: bool = True) -> int:
-        """Stage the removal of live files, given as rows of ``Snapshot.files``. The number of files.
+        """Stage the removal of live files, given as rows of ``Snapshot.files``. Returns their number.
 
-        ``data_change=False`` says that their rows are in files that this transaction adds. Counts as having read
-        these files.
+        ``data_change=False``: their rows are in files that this transaction adds. Counts as having read these files.
         """
         self._existing("remove files")
         return self._staged.remove(files, self._environment.clock_ms(), data_change)
 
     def replace_partitions(self) -> int:
-        """Stage the removal of all live files in the partitions that the staged files lie in: dynamic partition
-        overwrite. The number of files. Declares that only these partitions were read. Cost: as ``find_files``."""
+        """Stage the removal of all live files in the partitions of the staged files: dynamic partition overwrite.
+        Returns their number. Declares that only these partitions were read. Cost: as ``find_files``."""
         self._existing("replace partitions")
         mapping = column_mapping.mode_of(self.metadata.configuration)
         columns = [self.schema.field(name) for name in self.metadata.partition_columns]
@@ -299,11 +300,11 @@ class Transaction:
         return self.remove_files(self.find_files(in_partitions(list(values), columns)))
 
     def replace_where(self, where: Predicate | str) -> int:
-        """Stage the removal of the live files in the partitions for which ``where`` is true. The number of files.
+        """Stage the removal of the live files in the partitions for which ``where`` is true. Returns their number.
 
         For files that are staged already: ``DeltaTable.overwrite`` takes rows, and conditions on any columns. Raises
-        CallError for a condition on other columns than those that partition the table, SchemaMismatchError when a
-        staged file lies in another partition. Cost: as ``find_files``.
+        CallError for a condition on other columns than partition columns, SchemaMismatchError when a staged file
+        belongs to another partition. Cost: as ``find_files``.
         """
         snapshot = self._existing("replace partitions")
         predicate = as_predicate(where)
@@ -326,12 +327,12 @@ class Transaction:
         return self.remove_files(self.find_files(predicate))
 
     def read_whole_table(self) -> None:
-        """Declare that what is staged depends on every row of the snapshot."""
+        """Declare that the staged actions depend on every row of the snapshot."""
         self._existing("declare a read")
         self._staged.read_whole_table()
 
     def declare_read(self, where: Predicate | str | None) -> None:
-        """Declare that what is staged depends on the rows for which ``where`` is true; None: on all."""
+        """Declare that the staged actions depend on the rows for which ``where`` is true; None: on all rows."""
         if where is None:
             self.read_whole_table()
         else:
@@ -342,16 +343,16 @@ class Transaction:
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
         """Stage another schema, and partition columns where given. Columns are checked, rows are not.
 
-        With column mapping, a column is the one that had its id at that place, else the one of its name and type; any
-        other is new and gets an id. Raises SchemaMismatchError.
+        With column mapping, a column is matched with the existing one at the same place by its id, else by name and
+        type; any other is new and gets an id. Raises SchemaMismatchError.
         """
         self.metadata_changes.set_schema(schema, partition_by)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Stage table properties; in-commit timestamps are enabled and disabled this way too.
+        """Stage table properties, also those that enable and disable in-commit timestamps.
 
-        Raises InvalidPropertyError for values that cannot be read and for the enablement pair, which the
-        writer keeps. Features that a property needs are added to the protocol.
+        Raises InvalidPropertyError for values that cannot be parsed, and for the enablement pair, which only the commit
+        sets. Features that a property requires are added to the protocol.
         """
         self.metadata_changes.set_properties(properties)
 
@@ -360,13 +361,13 @@ class Transaction:
         self.metadata_changes.unset_properties(keys)
 
     def set_metadata(self, *, name: str | None = None, description: str | None = None) -> None:
-        """Stage the name or the description of the table; what is not given stays."""
+        """Stage the name or the description of the table; None: unchanged."""
         self.metadata_changes.set_description(name, description)
 
     def set_domain_metadata(self, domain: str, configuration: str) -> None:
-        """Stage the configuration of a metadata domain of your own: a JSON document, or any text.
+        """Stage the configuration of a custom metadata domain: a JSON document, or any text.
 
-        Names that begin with ``delta.`` belong to Delta: CallError. Adds the feature domainMetadata.
+        Raises CallError for names that begin with ``delta.``, which are reserved. Adds the feature domainMetadata.
         """
         self.metadata_changes.set_domain(domain, configuration)
 
@@ -376,11 +377,11 @@ class Transaction:
         self._metadata_changes.remove_domain(domain)
 
     def set_transaction(self, app_id: str, version: int) -> None:
-        """Stage the progress of an application, so that a repeated run is recognised."""
+        """Stage the version of an application (txn), so that a repeated run is recognised. Raises CallError."""
         self.staged.set_transaction(app_id, version, self._environment.clock_ms())
 
     def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:
-        """Set what commitInfo holds under ``deltalog`` besides the parent version: JSON values only. Raises
+        """Set the entries of ``deltalog`` in commitInfo besides the parent version: JSON values only. Raises
         CallError."""
         self._check_open()
         self._annotations = json.loads(json_text(annotations))
@@ -398,7 +399,7 @@ class Transaction:
 
         Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
         Raises with nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError,
-        StoreError. Raises with the outcome open: CommitStateUnknownError, and then no file is removed.
+        StoreError. Raises with the outcome unknown: CommitStateUnknownError; no file is deleted then.
         Cost: 1 PUT and the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
         """
         self._check_open()
@@ -419,13 +420,13 @@ class Transaction:
         return committed.result
 
     def check_conflicts(self) -> None:
-        """Raise now the CommitConflictError that ``commit`` would raise for what is read and staged so far, where this
-        began on an earlier version than the latest one. Cost: 1 GET for each version in between."""
+        """Raise the CommitConflictError that ``commit`` would raise for the reads and actions so far, where this began
+        on an earlier version than the latest one. Cost: 1 GET for each version in between."""
         self._check_open()
         self._after_others(self._prepare("READ", {}, {}, None))
 
     def _after_others(self, prepared: Prepared) -> tuple[Base, list[CommitActions]]:
-        """The base of the first attempt, and the commits of others between it and the version that was read."""
+        """The base of the first attempt, and the commits between it and the version that was read."""
         base, passed = self._base(), list[CommitActions]()
         if self.latest is None or self.latest.version <= base.version:
             return base, passed
@@ -441,8 +442,8 @@ class Transaction:
             raise gone_since(read, latest, self.reader.store.url) from error
 
     def _follow(self, committed: Landed) -> None:
-        """What comes after the commit. Whatever happens here, ``committed`` is its version and the handle knows it;
-        if its snapshot cannot be built, it is read at the next use."""
+        """Build the snapshot of the commit, run the hooks and update the handle. Nothing here raises. If the snapshot
+        cannot be built, it is read from the log at its first use."""
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
         snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version))
         try:
@@ -459,7 +460,7 @@ class Transaction:
         try:
             return self._loop(prepared, base).run()
         except (MetadataChangedError, ProtocolChangedError):
-            # An append that began on what its handle remembered may be older than the winner it lost to.
+            # A blind append begins on a version that may be stale; it is repeated once on the latest one.
             if self._refresh is None or not prepared.is_blind_append:
                 raise
             assert self.snapshot is not None
@@ -513,7 +514,7 @@ class Transaction:
         return base_of(snapshot, self.reader.file_time_ms(snapshot.version) if enables else None)
 
     def _following(self, committed: Landed) -> Snapshot:
-        """The snapshot of the commit, from ours and the winners in between. Cost: none."""
+        """The snapshot of the commit, from the base snapshot and the winners in between. Cost: none."""
         actions, ict_ms = committed.attempt.actions, committed.attempt.in_commit_timestamp_ms
         if self.snapshot is None:
             return Snapshot(LogSnapshot.created(self.reader, actions, ict_ms))
@@ -532,7 +533,7 @@ class Transaction:
             features.check_stays_managed(self.snapshot.metadata, self.protocol, self.metadata, url)
 
     def _check_new_paths(self) -> None:
-        """Files of the caller's are new, or take the place of themselves."""
+        """Raise FilesCommittedError for a file of the caller that is live, unless the same commit removes it."""
         paths = self._staged.new_paths
         if paths and self.snapshot is not None:
             check_not_live(self.snapshot, paths)

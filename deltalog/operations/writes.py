@@ -1,4 +1,4 @@
-"""What the verbs that write rows share: fitting rows to the table, runs that are recorded, the form of a WRITE."""
+"""Steps that the verbs that write rows share: schema checks, the check of recorded txn pairs, the WRITE commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltalog.protocol.schema_enforcement import check_writable, merge_schemas
 
 
 def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
-    """Whether the table has this version of an application, or a later one. Raises CallError."""
+    """Whether the table has recorded this version of an application (txn), or a later one. Raises CallError."""
     if txn is None or transaction.snapshot is None:
         return False
     if not (isinstance(txn, (tuple, list)) and len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
@@ -30,7 +30,8 @@ def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
 
 
 def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
-    """The rows as a stream whose columns fit the table's; with ``merge`` the table grows by those that it lacks."""
+    """The rows as a stream whose columns fit the table's; with ``merge``, columns not in the table are added to it.
+    Raises CallError, SchemaMismatchError."""
     reader = as_reader(data)
     given, table = StructType.from_arrow(reader.schema), transaction.schema
     if merge:
@@ -44,7 +45,7 @@ def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.Reco
 
 
 def write(transaction: Transaction, reader: pa.RecordBatchReader) -> dict[str, str]:
-    """Write rows and stage their files; the metrics."""
+    """Write rows and stage their files. Returns the operation metrics."""
     rows = transaction.write(reader)
     return {"numOutputRows": str(rows), **transaction.staged.metrics()}
 
@@ -57,7 +58,7 @@ def commit_write(
     txn: tuple[str, int] | None,
     **more: Any,
 ) -> CommitResult:
-    """Commit what is staged as a WRITE, and the run of an application where that is given."""
+    """Commit what is staged as a WRITE, with ``txn`` where it is given."""
     if txn is not None:
         transaction.set_transaction(*txn)
     partition_by = canonical_json(list(transaction.metadata.partition_columns))

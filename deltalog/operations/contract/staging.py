@@ -1,8 +1,8 @@
-"""Rows written into files that no version names yet, and the commit that makes them a version, as the write contract
-(docs/contracts/write.md) has it: one version whose parent is named, with its author's metadata in it.
+"""Staged files and their commit, as the write contract (docs/contracts/write.md) defines them: rows in files that no
+version names yet, and one version with a named parent and the metadata of its author.
 
-Files are written first; then a transaction begins on the version that is latest then, and becomes the one after it or
-nothing. So what others commit while a long stream is written is no conflict.
+Files are written first. Then a transaction begins on the latest version, and is committed right after it or not at all.
+So commits of other writers during a long stream are not conflicts.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -57,11 +57,11 @@ BLOBS_PROPERTY = "deltalog.blobs"
 class WriteOptions(TypedDict, total=False):
     """The options of every verb of the write contract, besides its data and metadata.
 
-    ``expected_parent``: the version that must be latest; VersionConflictError otherwise. None: the one that is when
-    the files are written. ``retry_count`` (0): how often the commit, and only that, is made again on top of another
-    writer's, after waits that grow from ``retry_base_delay_ms`` (10) to ``retry_max_delay_ms`` (2000), of which the
-    share ``retry_jitter`` (1.0) is left to chance. ``checksum="sha256"``: kept of each file. ``timestamp_column``: of
-    which the smallest and the largest value are kept.
+    ``expected_parent``: the version that must be the latest at the commit, else VersionConflictError; None: the latest
+    one after the files are written. ``retry_count`` (0): the number of times that the commit, and only the commit, is
+    repeated on top of another writer's, after waits that grow from ``retry_base_delay_ms`` (10) to
+    ``retry_max_delay_ms`` (2000), of which the share ``retry_jitter`` (1.0) is random. ``checksum="sha256"``: the hash
+    that is recorded for each file. ``timestamp_column``: the column whose smallest and largest value are recorded.
     """
 
     expected_parent: int | None
@@ -101,9 +101,9 @@ class Options:
             raise CallError(f"timestamp_column is the name of a column or None; got {self.timestamp_column!r}.")
 
     def environment(self, environment: Environment, parent: int | None, table: str) -> Environment:
-        """The environment of a commit that is to follow ``parent`` (None: version 0).
+        """The environment of a commit after ``parent`` (None: of version 0), with the retries of these options.
 
-        Raises VersionConflictError when that is not the parent that was expected, and no retry may take it.
+        Raises VersionConflictError when ``parent`` is not the expected one and ``retry_count`` is 0.
         """
         tries = 1 + self.retry_count
         if self.expected_parent is not None and self.expected_parent != parent:
@@ -124,7 +124,7 @@ class Options:
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
-    """Raises CallError for names that are no options, and for values that are none."""
+    """The options, checked. Raises CallError for unknown names and invalid values."""
     unknown = given.keys() - WriteOptions.__annotations__.keys()
     if unknown:
         known = ", ".join(WriteOptions.__annotations__)
@@ -141,29 +141,30 @@ def _is_amount(value: object) -> bool:
 
 
 def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of the metadata of a write; None is empty. Raises CallError unless it is the same after JSON."""
+    """A copy of the metadata of a write; None is empty. Raises CallError unless it is unchanged by JSON."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         raise CallError(f"The metadata of a write is a mapping or None; got {type(given).__name__}.")
-    asked = dict(given)
+    metadata = dict(given)
     try:
-        kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asked))
+        decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(metadata))
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise CallError(f"The metadata of a write cannot be written as JSON: {error}.") from None
-    if kept != asked:
+    if decoded != metadata:
         raise CallError(
             "The metadata of a write would change when it is read back. It may hold dict with text as keys, list, str, "
             "int, finite float, bool and None, at every depth."
         )
-    return kept
+    return decoded
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """Where verbs write: a store, and transactions on the version that is latest when they begin, as options ask.
-    ``forget``: that version may be old, so the next one to begin looks again. ``unsettled``: by path of a staged file,
-    the commit of it that may yet land, whichever copy of the StagedFiles it was given."""
+    """Where verbs write: a store; ``begin``, which begins a transaction on the latest version under some options; and
+    ``forget``, after which the next transaction reads the log again, since the known version may be stale.
+    ``unsettled``: by path of a staged file, the commit of it whose outcome is unknown, for all copies of StagedFiles.
+    """
 
     store: LogStore
     begin: Callable[[Options], Transaction]
@@ -177,12 +178,12 @@ class WriteTarget:
 @checked
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
-    """Files below a table that no version names yet. ``DeltaTable.commit_staged`` makes them one, of any number of
-    these together; made by threads, or by other processes and brought here by pickle or as JSON.
+    """Files below a table that no version names yet. ``DeltaTable.commit_staged`` commits any number of these together,
+    once. Threads or other processes may stage them, and send them by pickle or as JSON.
 
-    They become part of one version, once. ``table``: the table's metadata when they were written, and ``version`` its
-    latest one then (-1: there was no table; None: not known). ``first_us`` and ``last_us``: the smallest and the
-    largest value of the column ``timestamp_column``, in microseconds since 1970.
+    ``table``: the table's metadata when they were written, and ``version`` its latest version then (-1: there was no
+    table; None: not known). ``first_us`` and ``last_us``: the smallest and the largest value of the column
+    ``timestamp_column``, in microseconds since 1970 UTC.
     """
 
     files: tuple[AddFile, ...]
@@ -192,11 +193,11 @@ class StagedFiles:
     first_us: int | None = None
     last_us: int | None = None
     version: int | None = None
-    # Commits of these files that may yet land: the files are not deleted before these are settled.
+    # Commits of these files whose outcome is unknown: the files are not deleted before these are settled.
     unsettled: list[CommitStateUnknownError] = field(default_factory=list, compare=False, repr=False)
 
     def to_json(self) -> str:
-        """As text, for another process."""
+        """These files as JSON text, for another process."""
         body = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         actions = {"files": [file.to_json() for file in self.files], "table": self.table.to_json()}
         doubts = [{"message": each.message, **each.facts} for each in self.unsettled]
@@ -204,7 +205,7 @@ class StagedFiles:
 
     @classmethod
     def from_json(cls, text: str) -> StagedFiles:
-        """What ``to_json`` has written. Raises CallError."""
+        """The files that ``to_json`` has written. Raises CallError."""
         try:
             body = json.loads(text)
             plain = msgspec.convert({name: body[name] for name in _PLAIN_FIELDS if name in body}, _PlainFields)
@@ -237,7 +238,7 @@ _PLAIN_FIELDS = _PlainFields.__struct_fields__
 
 
 def target_of(handle: TableHandle) -> WriteTarget:
-    """Where verbs write to a table that exists."""
+    """The target for verbs on an existing table."""
 
     def begin(options: Options) -> Transaction:
         may_be_recent = options.expected_parent in (None, handle.latest.version)
@@ -250,7 +251,7 @@ def target_of(handle: TableHandle) -> WriteTarget:
 def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
     """Write rows into files that no version names yet.
 
-    On any error, none of them stays. Raises as DeltaTable.append. Cost: 1 PUT for each file.
+    On any error the files are deleted, best effort. Raises as DeltaTable.append. Cost: 1 PUT for each file.
     """
     with target.begin(options) as transaction:
         _check_has_rows(transaction.metadata, "rows")
@@ -258,7 +259,7 @@ def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
 
 
 def stage_records(target: WriteTarget, records: Records | None, options: Options) -> StagedFiles:
-    """As ``stage``, of records pulled one by one."""
+    """As ``stage``, for records that are read one by one."""
     if records is None:
         raise MissingRecordsError("There are no records: None was given. An empty list is a write without rows.")
     with target.begin(options) as transaction:
@@ -282,7 +283,7 @@ def _staged(transaction: Transaction, batches: Iterable[pa.RecordBatch], options
 
 
 class _Span:
-    """The smallest and the largest value of a declared column, as rows pass by."""
+    """The smallest and the largest value of a declared column, collected while rows are written."""
 
     def __init__(self, schema: StructType, name: str | None) -> None:
         self.first_us: int | None = None
@@ -292,16 +293,16 @@ class _Span:
             raise CallError(f"timestamp_column names a column of timestamps; {name} is {self._column.data_type}.")
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches as they are."""
+        """The batches, unchanged; their values are included in the span."""
         for batch in read_once(batches):
             if self._column is not None:
-                self._look_at(batch, self._column)
+                self._include_batch(batch, self._column)
             yield batch
 
-    def _look_at(self, batch: pa.RecordBatch, column: StructField) -> None:
+    def _include_batch(self, batch: pa.RecordBatch, column: StructField) -> None:
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             if name.lower() == column.name.lower():
-                # What does not fit is refused where the rows are written.
+                # Values that do not fit are refused where the rows are written.
                 with contextlib.suppress(pa.ArrowException):
                     found = pc.min_max(conform(values, column.data_type, EXACT).cast(pa.int64())).as_py()
                     self._include(found["min"], found["max"])
@@ -323,12 +324,12 @@ def commit_staged(
     *,
     owned: bool = False,
 ) -> Snapshot:
-    """Make staged files one version. They stay when it fails, to be committed again or given to ``discard_staged``.
-    Those that a version has named before are refused: FilesCommittedError.
+    """Commit staged files as one version. When it fails the files are kept, to be committed again or given to
+    ``discard_staged``. Raises FilesCommittedError for a file that a version has named before.
 
-    They stay, too, when it is part of a transaction over several tables that is cancelled: their owner may
-    commit them in another one. Those that are ``owned`` were staged for this commit alone, and go then. Cost: as the
-    commit, and unless they are ``owned`` as ``check_never_committed``.
+    They are also kept when a transaction over several tables that contains the commit is cancelled: their owner may
+    commit them in another one. Files that are ``owned`` were staged for this commit only, and are deleted then. Cost:
+    as the commit, and unless they are ``owned`` as ``check_never_committed``.
     """
     annotations = {"metadata": as_metadata(metadata), **_times(staged)}
     rows = sum(each.row_count for each in staged)
@@ -365,29 +366,29 @@ def _paths(staged: Iterable[StagedFiles]) -> list[str]:
 
 
 def _shared_version(snapshot: Snapshot) -> int:
-    """The version, as others have it: that which a transaction over several tables is on top of."""
+    """The version as other processes number it: in a transaction over several tables, the base of its branch."""
     base = snapshot.reader.store.base_version
     return snapshot.version if base is None else base
 
 
 def _check_is_new(staged: StagedFiles, snapshot: Snapshot | None, outcome: str) -> None:
-    """Whether no version has named these files. Raises FilesCommittedError."""
+    """Raise FilesCommittedError when a version has named one of these files."""
     if snapshot is not None:
         since = None if staged.version is None else min(staged.version, _shared_version(snapshot))
         check_never_committed(snapshot, since, [file.path for file in staged.files], outcome)
 
 
 def _check_is_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> None:
-    """Raises CallError for files that were staged for a table of another id."""
+    """Raise CallError for files that were staged for a table with another id."""
     if any(each.table.id != table.id for each in staged):
         raise CallError(f"Some of these files were staged for another table than the one at {url}. Stage them there.")
 
 
 def discard_staged(target: WriteTarget, staged: Iterable[StagedFiles]) -> list[Exception]:
-    """Delete staged files, best effort; what could not be deleted, and why, is returned.
+    """Delete staged files, best effort. Returns the failures.
 
     Raises FilesCommittedError when a version has named one of them, and the CommitStateUnknownError of a commit of them
-    that may yet land; nothing is deleted then. Cost: as a snapshot and ``check_never_committed``, 1 DELETE for each
+    that is not settled; nothing is deleted then. Cost: as a snapshot and ``check_never_committed``, 1 DELETE for each
     file.
     """
     given = list(staged)
@@ -412,7 +413,7 @@ def commit_one(
     annotations: Mapping[str, Any],
     options: Options,
 ) -> Snapshot:
-    """What ``stage_on`` stages, as one version; it gives the metrics. Raises as Transaction.commit."""
+    """Commit the actions that ``stage_on`` stages; it returns the metrics. Raises as Transaction.commit."""
     try:
         with target.begin(options) as transaction:
             metrics = stage_on(transaction)
@@ -422,14 +423,14 @@ def commit_one(
     except CommitConflictError:
         target.forget()
         raise
-    except TableExistsError:  # another writer's first version came before ours: follow it, if that may be
+    except TableExistsError:  # another writer created the table: follow its version, if a retry is left
         return commit_one(target, stage_on, annotations, replace(options, retry_count=options.retry_count - 1))
     assert transaction.committed is not None
     return transaction.committed
 
 
 def _check_fits(staged: StagedFiles, transaction: Transaction) -> None:
-    """Whether files written for the table as it was are files of the table as it is."""
+    """Raise MetadataChangedError when staged files do not fit the current metadata of the table."""
     _check_has_rows(transaction.metadata, "rows")
     if not files_still_fit(staged.table, transaction.metadata):
         version = -1 if transaction.snapshot is None else transaction.snapshot.version

@@ -1,5 +1,5 @@
-"""The verbs of the write contract (docs/contracts/write.md) that leave nothing behind when they fail: rows, streams of
-records, and streams of bytes into a table of blobs.
+"""The verbs of the write contract (docs/contracts/write.md) that write and commit in one call, and delete their files
+when they fail: rows, streams of records, and streams of bytes into a table of blobs.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 def write(target: WriteTarget, data: Any, metadata: Mapping[str, Any] | None, options: Options) -> Snapshot:
-    """One version of rows; or of bytes, in a table of blobs."""
+    """Write rows, or in a table of blobs bytes, and commit them as one version."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         with StreamWriter(target, metadata, options) as writer:
             writer.write(data)
@@ -69,7 +69,7 @@ def write(target: WriteTarget, data: Any, metadata: Mapping[str, Any] | None, op
 def write_records(
     target: WriteTarget, records: Records | None, metadata: Mapping[str, Any] | None, options: Options
 ) -> Snapshot:
-    """One version of all records of a stream."""
+    """Write all records of a stream and commit them as one version."""
     as_metadata(metadata)
     return _commit_or_discard(target, stage_records(target, records, options), metadata, options)
 
@@ -87,7 +87,7 @@ def _commit_or_discard(
 
 @checked
 class StreamWriter:
-    """One run of bytes on its way to be a version of a table of blobs; made by ``DeltaTable.stream_write``.
+    """Writes one blob in pieces, and commits it as one version of a table of blobs; see ``Dataset.stream_write``.
 
     The bytes are written once, in pieces, to their final path. No reader sees them before ``commit``; ``close``, or
     leaving the ``with`` block, is ``abort``. Memory: one piece, and what the store collects of a part (S3: 16 MiB).
@@ -114,7 +114,7 @@ class StreamWriter:
         self._is_sent = False
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Send a piece; its length. Raises StoreError, and then the bytes are given up and gone."""
+        """Write a piece. Returns its length in bytes. Raises StoreError; the blob is aborted then."""
         self._check_open()
         try:
             view = memoryview(data).cast("B")
@@ -123,7 +123,7 @@ class StreamWriter:
         try:
             self._file.write(view)
         except BaseException as error:
-            cause = self._give_up(error)
+            cause = self._abort_with(error)
             if cause is error:
                 raise
             raise cause from error
@@ -131,35 +131,35 @@ class StreamWriter:
         return len(view)
 
     def commit(self) -> Snapshot:
-        """Make the bytes the next version, of one row.
+        """Commit the blob: the next version adds one row.
 
-        On an error, none of them stays, unless its outcome is unknown. Raises VersionConflictError and as
-        Transaction.commit. Cost: 1 PUT of the row, and the commit.
+        On an error the bytes are deleted, best effort, unless its outcome is unknown. Raises VersionConflictError and
+        as Transaction.commit. Cost: 1 PUT of the row, and the commit.
         """
         self._check_open()
         try:
             self._sending.close()
             self._is_sent = True
-            self._state = "unsettled"  # as it is when an error of another kind comes while the commit is under way
+            self._state = "unsettled"  # stays so when the commit is interrupted by an error of another kind
             snapshot = commit_one(
                 self._target, self._add_row, {**self._annotations, "blob": self._blob()}, self._options
             )
         except (DeltaLogError, ClockDriftWarning) as error:
             if error.outcome is not Outcome.UNKNOWN:
-                self._give_up(error)
+                self._abort_with(error)
             raise
         self._state = "committed"
         return snapshot
 
     def abort(self) -> None:
-        """Give the bytes up: they are removed, best effort, and what went wrong then is in ``cleanup_errors``. A second
-        time has no effect; after ``commit`` it is a CallError."""
+        """End without a commit. The bytes are deleted, best effort; the failures are in ``cleanup_errors``. Idempotent.
+        Raises CallError after ``commit``."""
         if self._state != "aborted":
             self._check_open()
-            self._give_up(None)
+            self._abort_with(None)
 
     def close(self) -> None:
-        """End: what is not committed is aborted. Any number of times."""
+        """Abort the stream unless it is committed. Idempotent."""
         if self._state == "open":
             self.abort()
 
@@ -170,7 +170,7 @@ class StreamWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._state == "open":
-            self._give_up(error)
+            self._abort_with(error)
 
     def _check_open(self) -> None:
         if self._state != "open":
@@ -185,14 +185,15 @@ class StreamWriter:
         return {"numOutputRows": "1", **transaction.staged.metrics()}
 
     def _blob(self) -> dict[str, Any]:
-        """What commit and row say of the bytes."""
+        """The blob as commitInfo and the row describe it."""
         blob = {"path": self.path, "size": self.size_bytes}
         return {**blob, "sha256": self._file.hexdigest()} if isinstance(self._file, HashedFile) else blob
 
-    def _give_up(self, error: BaseException | None) -> BaseException:
-        """Remove the files of the stream; a failure to do so is added to ``error``, the cause, and never replaces it.
+    def _abort_with(self, error: BaseException | None) -> BaseException:
+        """Delete the files of the stream. Failures are added to the cause, and never replace it.
 
-        The cause as the store tells it: of an OSError of its file, the StoreError that it makes of that.
+        Returns the cause: ``error``, or where that is an OSError of the file, the StoreError that the store raises
+        from it.
         """
         self._state = "aborted"
         cause: BaseException = _Abandoned() if error is None else error
@@ -220,7 +221,7 @@ class _Abandoned(Exception):
 
 
 def blob_path(snapshot: Snapshot) -> str:
-    """Where the blob lies that a version added. Raises CallError for a version that added none. Cost: 1 GET."""
+    """The path of the blob that a version added. Raises CallError for a version that added none. Cost: 1 GET."""
     blob = snapshot.commit_summary.blob
     if blob is None:
         raise CallError(f"{snapshot.url}: version {snapshot.version} added no blob. Its rows name those that it has.")

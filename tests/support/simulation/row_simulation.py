@@ -311,16 +311,16 @@ def _move(turn: Turn, table: DeltaTable) -> Operate:
             snapshot = transaction.snapshot
             assert snapshot is not None
             files = transaction.find_files(where)
-            hits = []
+            matches = []
             for add in add_actions(files):
                 vector = add.deletion_vector
                 deleted = BitMap64() if vector is None else read_vector(snapshot.reader.files, vector)
                 rows = msgspec.json.decode(add.stats or "")["numRecords"]
-                hits.append(rewrite.Hit(add, rows, deleted, BitMap64()))
-            if not hits:
+                matches.append(rewrite.FileMatch(add, rows, deleted, BitMap64()))
+            if not matches:
                 return None
             transaction.remove_files(files, data_change=False)
-            moved = transaction.row_writer.write_copies(rewrite._kept_rows(snapshot, hits))
+            moved = transaction.row_writer.write_copies(rewrite._kept_rows(snapshot, matches))
             transaction.staged.add_written(msgspec.structs.replace(add, data_change=False) for add in moved)
             return transaction.commit("OPTIMIZE", user_metadata=token)
 

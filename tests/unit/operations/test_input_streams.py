@@ -165,7 +165,7 @@ def test_readers_are_not_kept() -> None:
     assert seen() is None
     for number in range(30):
         Dataset(DeltaTable.create(memory(), SCHEMA)).stream_write_records(iter([{"id": number}]))
-    assert len(input_streams._kept) <= 8
+    assert len(input_streams._read_strong) <= 8
 
 
 def test_a_reader_of_another_library_that_is_closed_is_refused_by_name() -> None:

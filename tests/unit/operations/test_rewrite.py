@@ -576,7 +576,7 @@ def test_writers_of_other_partitions_do_not_conflict(partition: str | None, erro
         ("p IS NULL", None, [1, 2, 3, 5, 6, 7, 8, 10]),
         ("p = 'a'", "b", "1 of the new files lie outside"),
         ("p = 'a'", None, "1 of the new files lie outside"),
-        ("p = 'a' AND id > 1", "a", "looks at id"),
+        ("p = 'a' AND id > 1", "a", "uses id"),
     ],
 )
 def test_staged_files_replace_partitions(where: str, new: str | None, left: list[int] | str) -> None:
