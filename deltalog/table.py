@@ -18,7 +18,7 @@ from deltalog.expressions.tree import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
 from deltalog.log.cleanup import CleanupReport
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
-from deltalog.log.loader import load, load_latest
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.operations import alterations, constraints, log_files, protocol_changes
 from deltalog.operations.append import append
@@ -32,7 +32,7 @@ from deltalog.operations.restore import RestoreResult, restore
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import Transaction, UserMetadata
 from deltalog.protocol.schema import DataType, StructType
-from deltalog.protocol.timestamps import CommitAt, to_epoch_ms, to_iso
+from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
 from deltalog.read.changes import Changes, changes_between
 from deltalog.read.origin import Read, origin_in
 from deltalog.read.snapshot import Snapshot
@@ -89,13 +89,12 @@ class DeltaTable:
         """The table at a location, or that of a catalog: ``catalog:<catalog>#<name>``, as TransactionManager has them.
         ``storage_options``: as for ``open_store``.
 
-        Its log may name files in the table only; ``allowed_paths`` are further directories or prefixes, on the
-        same kind of store, where absolute paths in the log may lie: the source of a shallow clone. Elsewhere
-        nothing is read: UnsafePathError.
+        ``allowed_paths``: directories or prefixes outside the table, on the same kind of store, that absolute paths in
+        its log may name, such as the source of a shallow clone. A file anywhere else is an UnsafePathError.
 
-        Raises TableNotFoundError, UnsupportedFeatureError, CorruptTableError. Cost: 1 GET of the checkpoint
-        hint, 1 LIST, 2 GETs where the last version has a sound ``.crc``; else the checkpoint's small columns
-        and 1 GET for each commit after it.
+        Raises TableNotFoundError, UnsupportedFeatureError, CorruptTableError. Cost: 1 GET of the checkpoint hint, 1
+        LIST, 2 GETs if the last version has a valid ``.crc``; else the checkpoint's small columns and 1 GET for each
+        commit after it.
         """
         reader = LogReader(open_location(url, **storage_options), allowed_paths)
         return _opened_again(cls, reader, environment or Environment())
@@ -126,8 +125,7 @@ class DeltaTable:
         """Create a table, with rows where ``data`` is given, in one commit.
 
         ``properties={"delta.enableInCommitTimestamps": "true"}`` gives it in-commit timestamps from version 0.
-        Raises TableExistsError, SchemaMismatchError, InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file,
-        1 PUT.
+        Raises TableExistsError, SchemaMismatchError, InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file, 1 commit.
         """
         transaction = cls.create_transaction(
             url,
@@ -184,7 +182,7 @@ class DeltaTable:
     ) -> Transaction:
         """A transaction whose commit is version 0, for a table that is created with files.
 
-        Raises TableExistsError now, or at commit when another writer is faster.
+        Raises TableExistsError, also at commit when another writer has created the table.
         """
         reader, environment = LogReader(open_store(url, **storage_options)), environment or Environment()
         check_is_empty(reader)
@@ -210,19 +208,7 @@ class DeltaTable:
         1 LIST and the new commits when there are any; a version: 1 LIST and as ``open``; a point in time: as
         ``version_at`` and the version's log files, with the same listing.
         """
-        if version is not None and timestamp is not None:
-            raise CallError("Give a version or a timestamp, not both.")
-        if not (version is None or isinstance(version, int)):
-            raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
-        if timestamp is not None:
-            return Snapshot(LogHistory(self._handle.reader).snapshot_at(to_epoch_ms(timestamp)), is_time_travel=True)
-        latest = self._handle.refresh()
-        if version is None:
-            return latest
-        if version == latest.version:
-            return latest.as_time_travel()
-        reader = self._handle.reader
-        return Snapshot(load(reader, reader.list_from(), version), is_time_travel=True)
+        return self._handle.at(version, _epoch_ms(timestamp))
 
     def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> CommitAt:
         """The version that was current at a point in time, with its own time and the clock that is used for it.
@@ -267,8 +253,8 @@ class DeltaTable:
             LogHistory(self._handle.reader),
             from_version,
             to_version,
-            None if from_timestamp is None else to_epoch_ms(from_timestamp),
-            None if to_timestamp is None else to_epoch_ms(to_timestamp),
+            _epoch_ms(from_timestamp),
+            _epoch_ms(to_timestamp),
         )
 
     # ------------------------------------------------------------------------------------------- writing
@@ -280,36 +266,31 @@ class DeltaTable:
         reads: Iterable[Read] = (),
         expected_version: int | None = None,
     ) -> Transaction:
-        """A transaction on the latest version, or on the earlier version that its rows were read from. Cost: as
-        ``snapshot``, and 1 GET for each version in between.
+        """A transaction on the latest version, or on the earlier version that its rows were read from.
 
         ``reads``: the ``Scan.origin`` of the rows that the changes are computed from, or pairs of it and a condition
         that covers the rows used; origins in other tables are ignored. The transaction begins on the earliest of these
         versions and counts the rows as read, so commits since then are checked for conflicts like concurrent ones.
         ``expected_version``: the version that must still be the latest at the commit; ``reads`` are then ignored.
-        Raises CommitConflictError, or VersionConflictError for ``expected_version``; both have both versions.
+        Raises CommitConflictError, or VersionConflictError for ``expected_version``; both have both versions. Cost: as
+        ``snapshot``, and 1 GET for each version in between.
 
-        ``isolation_level``: ``Serializable`` counts every row that another writer adds meanwhile among those read;
-        ``WriteSerializable`` not those of blind appends, which may be thought to come later; ``SnapshotIsolation``
-        is for transactions that only move rows to other files, and theirs in any case. None: as the table property
-        delta.isolationLevel says, else Serializable.
+        ``isolation_level``: with ``Serializable`` every row that another writer adds concurrently counts as read; with
+        ``WriteSerializable`` all but those of blind appends, which can be ordered after this commit;
+        ``SnapshotIsolation`` is for transactions that only move rows to other files, and is always used for these.
+        None: the table property delta.isolationLevel, default Serializable.
         """
         return self._handle.transaction(isolation_level, reads, expected_version)
 
-    def _following_reads(self, data: Any, expected_version: int | None) -> Transaction:
-        """A transaction for rows that may have been read from this table."""
-        origin = origin_in(data)
-        return self.transaction(reads=() if origin is None else (origin,), expected_version=expected_version)
-
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
-        """``work(table)``, once more from the start after each conflict with another writer, at most ``retry_count``
-        times: it reads the table again and plans again, so it must not keep what it read before. Create data that can
-        be read only once inside ``work``: a reader that was read before is a CallError, whose cause is the conflict.
+        """Call ``work(table)``, and repeat it from the start after each conflict with another writer, at most
+        ``retry_count`` times: it must read the table again in each call. Create data that can be read only once inside
+        ``work``: a reader that was read before is a CallError, whose cause is the conflict.
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
-        The waits between are those of ``RetryPolicy``. Raises what ``work`` raises, and the last conflict. A
-        CommitStateUnknownError is not a conflict: nothing is repeated after it.
+        ``RetryPolicy`` has the waits. Raises what ``work`` raises, and the last conflict. A CommitStateUnknownError is
+        not a conflict: nothing is repeated after it.
         """
         return self._handle.retrying(lambda: work(self), retry_count)
 
@@ -325,21 +306,20 @@ class DeltaTable:
         """Add rows: anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader is
         read once: passing it again, to any verb, is a CallError.
 
-        Columns fit by name; absent nullable ones become null; new ones need ``merge_schema=True``. ``txn`` is
-        an application id and a version: when the table has recorded that version or a later one, nothing is
-        written and the result's ``skipped`` is true. If the rows were read by a scan of this table,
-        commits since that version are checked for conflicts; ``expected_version``: as for ``overwrite``. Raises
-        SchemaMismatchError and as Transaction.commit.
+        Columns match by name; absent nullable ones are null; new ones need ``merge_schema=True``. ``txn``: an
+        application id and a version; when the table has recorded that version or a later one, nothing is written and
+        the result's ``skipped`` is true. If a scan of this table read the rows, later commits are checked for
+        conflicts; ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
         """
         is_blind = expected_version is None and origin_in(data) is None and not merge_schema and txn is None
-        transaction = self._handle.blind_append() if is_blind else self._following_reads(data, expected_version)
+        transaction = self._handle.blind_append() if is_blind else self._handle.transaction_for(data, expected_version)
         with transaction:
             return append(transaction, data, merge_schema, user_metadata, txn)
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
-        """Write rows into files that no version names yet, for ``commit_staged``: any number of threads and processes
-        may stage at once. Of the options, ``checksum`` and ``timestamp_column`` matter. Raises as ``append``. Cost: 1
-        PUT for each file."""
+        """Write rows into files that no version names yet, for ``commit_staged``; threads and processes may stage
+        concurrently. Only the options ``checksum`` and ``timestamp_column`` matter. Raises as ``append``. Cost: 1 PUT
+        for each file."""
         return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
 
     def commit_staged(
@@ -348,23 +328,23 @@ class DeltaTable:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
-        """Make files that were staged, here or elsewhere, one version. When it fails they stay, to be committed again
-        or given to ``discard_staged``; and when a transaction over several tables that has them is cancelled: they
-        belong to the caller. Files are committed once: FilesCommittedError if a version has already added one,
-        from any process, live or removed since. So after a CommitStateUnknownError the same call is safe: it commits,
-        or that error has the version. Raises VersionConflictError, MetadataChangedError where the table has other
-        columns now, and as Transaction.commit. Cost: 1 PUT, and 1 GET for each version since they were staged (where
-        these are more than a hundred, the live files instead)."""
+        """Commit staged files of any process as one version. The caller owns the files: they are kept when this fails,
+        or when a transaction over several tables that contains them is cancelled, to be committed again or given to
+        ``discard_staged``. Files are committed once: FilesCommittedError if any version has added one, live or removed
+        since. So after a CommitStateUnknownError the same call is safe: it commits, or the error has the version.
+        Raises VersionConflictError, MetadataChangedError where the table has other columns now, and as
+        Transaction.commit. Cost: 1 PUT, and 1 GET for each version since they were staged (for more than 100 versions
+        the live files instead)."""
         target = staging.target_of(self._handle)
         return staging.commit_staged(target, list(staged), metadata, staging.options_of(options))
 
     def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
-        """Delete files that were staged and will not be committed, best effort; the failures are returned.
+        """Delete staged files that will not be committed, best effort. Returns the failures.
 
-        Raises FilesCommittedError when a version has named one of them, and CommitStateUnknownError when a commit of
-        these objects may yet land: nothing is deleted then. A commit of them that another process, or an open
-        transaction over several tables, is about to make is not seen. Cost: 2 HEADs, 1 GET for each version since they
-        were staged, 1 DELETE for each file."""
+        Raises FilesCommittedError when a version has named one of them, and CommitStateUnknownError when the outcome of
+        a commit of these objects is unknown: nothing is deleted then. A future commit of them by another process, or by
+        an open transaction over several tables, is not detected. Cost: 2 HEADs, 1 GET for each version since they were
+        staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     def overwrite(
@@ -381,13 +361,13 @@ class DeltaTable:
         """Replace rows in one commit: all of them, or those that one of these selects.
 
         ``where``: SQL text or a predicate made with ``col``; the rows for which it is true are replaced (Spark's
-        replaceWhere), and it must be true for the new rows, or SchemaMismatchError. Other rows in the files stay,
+        replaceWhere), and it must be true for the new rows, else SchemaMismatchError. Other rows in the files are kept,
         as with ``delete``. ``partitions="dynamic"``: all rows of the partitions that occur in ``data``, and no others.
-        With ``overwrite_schema=True`` the columns are replaced too, and then all rows.
+        ``overwrite_schema=True``: all rows, and the columns.
 
-        Properties, and in-commit timestamps with them, are kept. Without new rows and without rows to replace there
-        is no commit for these two (the result's ``skipped``), unless ``txn`` is to be recorded. Conflicts with changes
-        meanwhile of the rows that are replaced.
+        Properties, and so in-commit timestamps, are kept. With ``where`` or ``partitions``, no commit is made when
+        there are neither new rows nor rows to replace (the result's ``skipped`` is true), unless ``txn`` is given.
+        Conflicts with concurrent changes of the rows that are replaced.
 
         If ``data`` is a Scan of this table, or the Arrow data that one returned, commits since the version that it read
         are checked for conflicts too. Data without that schema metadata (pandas, polars and duckdb drop it) needs
@@ -396,7 +376,7 @@ class DeltaTable:
         Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
         """
         verb = replacing(data, where, partitions, overwrite_schema, user_metadata, txn)
-        with self._following_reads(data, expected_version) as transaction:
+        with self._handle.transaction_for(data, expected_version) as transaction:
             return verb(transaction)
 
     def delete(
@@ -409,16 +389,15 @@ class DeltaTable:
     ) -> CommitResult:
         """Delete the rows for which ``where`` is true (SQL text or a predicate made with ``col``; None: all rows).
 
-        Files whose rows all match, by their partition values or statistics, go without being read. In other files
-        rows are masked by deletion vectors where the table has them (delta.enableDeletionVectors), else the rows
-        that stay are moved to new files; change files are written where the change data feed needs them. When no row
-        matches there is no commit, and the result's ``skipped`` is true; with ``txn`` the run is recorded in any case.
+        Files whose rows all match, by their partition values or statistics, are removed without being read. In other
+        files rows are deleted by deletion vectors where the table has them (delta.enableDeletionVectors), else the
+        remaining rows are moved to new files; change files are written where the change data feed needs them. When no
+        row matches, no commit is made and the result's ``skipped`` is true, unless ``txn`` is given.
 
-        Conflicts with other writers' changes of files that may hold matching rows. ``expected_version``: what must be
-        the latest version, or VersionConflictError. Raises CallError,
-        InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns of ``where`` of
-        each file it leaves open, all columns of the files to be rewritten and 1 PUT for each new one; with
-        deletion vectors at most 1 PUT; then the commit.
+        Conflicts with concurrent changes of files that may hold matching rows. ``expected_version``: the version that
+        must be the latest, else VersionConflictError. Raises CallError, InvalidActionError for an append-only table,
+        and as Transaction.commit. Cost: the columns of ``where`` of each file that statistics leave open, all columns
+        of the files to be rewritten and 1 PUT for each new one; with deletion vectors at most 1 PUT; then the commit.
         """
         with self.transaction(expected_version=expected_version) as transaction:
             return delete(transaction, where, user_metadata, txn)
@@ -491,8 +470,6 @@ class DeltaTable:
         Needs column mapping. Raises CallError without it, SchemaMismatchError for columns by which the table is
         partitioned or clustered or that an expression uses, MetadataChangedError.
         """
-        if isinstance(columns, str):
-            raise CallError(f"drop_columns takes a list of columns: drop_columns([{columns!r}]).")
         with self.transaction() as transaction:
             return alterations.drop_columns(transaction, columns, user_metadata)
 
@@ -507,30 +484,21 @@ class DeltaTable:
     ) -> CommitResult:
         """Change one column, given as a path: allow nulls, set a comment ("" removes it), make its type wider.
 
-        Wider types need the table property delta.enableTypeWidening; which ones there are: PROTOCOL.md#type-widening.
-        What is not given stays, and no commit is made when nothing changes. Raises SchemaMismatchError,
-        MetadataChangedError.
+        Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them. None:
+        unchanged; no commit is made when nothing changes. Raises SchemaMismatchError, MetadataChangedError.
         """
         with self.transaction() as transaction:
             return alterations.set_column(transaction, column, nullable, comment, data_type, user_metadata)
 
     def set_table(
-        self,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        user_metadata: UserMetadata = None,
+        self, *, name: str | None = None, description: str | None = None, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Set the table's name or description; what is not given stays. Raises MetadataChangedError."""
+        """Set the table's name or description; None: unchanged. Raises MetadataChangedError."""
         with self.transaction() as transaction:
             return alterations.set_table(transaction, name, description, user_metadata)
 
     def set_domain_metadata(
-        self,
-        domain: str,
-        configuration: str | Mapping[str, Any],
-        *,
-        user_metadata: UserMetadata = None,
+        self, domain: str, configuration: str | Mapping[str, Any], *, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Store a text, or a mapping as JSON, in the table under a custom name; read back by
         ``snapshot().domain_metadata``. Adds the feature domainMetadata.
@@ -559,9 +527,9 @@ class DeltaTable:
         it on, in a separate commit, then the feature.
 
         A reader feature can only be dropped when no version in the log uses it, and any feature only when nothing in
-        the table uses it: else CallError says what uses it and what to do, and the first
-        commit stands. Raises UnsupportedFeatureError, ProtocolChangedError. Cost: two commits; for features of
-        readers 1 GET for each commit of the log.
+        the table uses it: else CallError says what uses it and what to do, and the first commit stays. Raises
+        UnsupportedFeatureError, ProtocolChangedError. Cost: two commits; for reader features 1 GET for each commit of
+        the log.
         """
         return protocol_changes.drop_feature(self.transaction, name, user_metadata)
 
@@ -586,26 +554,24 @@ class DeltaTable:
         if (version is None) == (timestamp is None):
             raise CallError("Give the version or the timestamp to restore.")
         target = self.snapshot(version, timestamp)
-        asked_for = None if timestamp is None else to_iso(to_epoch_ms(timestamp))
         with self.transaction() as transaction:
-            return restore(transaction, target, asked_for, ignore_missing_files, dry_run, user_metadata)
+            return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
 
     def checkpoint(self, *, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS) -> None:
         """Write a checkpoint of the latest version now: a classic one, or where delta.checkpointPolicy is v2 a
         UUID-named file of the form ``top_level``, with the file actions in sidecars of ``sidecar_rows`` each where
         there are more of them.
 
-        Raises CallError, UnsupportedFeatureError, StoreError. Cost: the whole state is read and written once, some
-        hundred thousand files at a time.
+        Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
         """
         log_files.checkpoint(self._handle, top_level, sidecar_rows)
 
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
         """Write a log compaction file: a range of commits in one file, which readers may read instead of the commits.
 
-        Default: the commits after the last checkpoint, up to the latest. Returns the first and the last version, or
-        None where these are less than two. Raises CallError for a range that is none, MissingVersionError where its
-        commits are gone, UnsupportedFeatureError, StoreError. Cost: as ``snapshot``, 1 GET for each commit, 1 PUT.
+        Default: the commits after the last checkpoint, up to the latest. Returns the first and the last version; None
+        if there are fewer than two. Raises CallError for an invalid range, MissingVersionError where its commits no
+        longer exist, UnsupportedFeatureError, StoreError. Cost: as ``snapshot``, 1 GET for each commit, 1 PUT.
         """
         return log_files.compact(self._handle, from_version, to_version)
 
@@ -614,17 +580,20 @@ class DeltaTable:
 
         ``retention``: default delta.logRetentionDuration, 30 days. Ages are by in-commit timestamps where the
         table has them. Kept are the newest checkpoint at or before the last midnight UTC before the retention, and all
-        later files. The report has the versions that become unreachable, and why each file is deleted or kept.
-        Clean-up runs automatically after a checkpoint that a commit has written, unless
-        delta.enableExpiredLogCleanup is false. Raises CallError,
+        later files. The report has the versions that become unreachable, and why each file is deleted or kept. The
+        checkpoint hook of a commit runs clean-up too, unless delta.enableExpiredLogCleanup is false. Raises CallError,
         UnsupportedFeatureError, MissingInCommitTimestampError, StoreError. Cost: docs/log-files.md.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
 
 
 def handle_of(table: DeltaTable) -> TableHandle:
-    """The state behind a table."""
+    """The state of a table, for the modules that build on it."""
     return table._handle
+
+
+def _epoch_ms(timestamp: PointInTime | None) -> int | None:
+    return None if timestamp is None else to_epoch_ms(timestamp)
 
 
 def _opened_again(cls: type[DeltaTable], reader: LogReader, environment: Environment) -> DeltaTable:

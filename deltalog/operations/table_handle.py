@@ -1,4 +1,4 @@
-"""The state of a table handle: the latest version that it has read, and the transactions that begin on it."""
+"""A table handle: the latest version that was read, and the transactions that begin on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import gone_since, unexpected_version
@@ -14,27 +14,28 @@ from deltalog.commit.prepared import IsolationLevel
 from deltalog.environment import Environment
 from deltalog.errors import CallError, CommitConflictError, CommitStateUnknownError, VersionNotFoundError
 from deltalog.expressions.tree import Predicate
+from deltalog.log.history import LogHistory
 from deltalog.log.loader import load, load_latest
 from deltalog.log.reader import LogReader
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
-from deltalog.read.origin import Read, decoded
+from deltalog.read.origin import Read, decoded, origin_in
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import FileMeta, real_url
 
 T = TypeVar("T")
 
-# On a store over a network: how long the latest version that was read counts as the latest one.
+# On a remote store: for how long the latest version that was read is assumed to be current.
 _WARM_MS = 10_000
-# Held while a handle moves from one version to another, and for nothing else.
+# Held only while a handle moves from one version to another.
 _MOVING = threading.Lock()
 
 log = logging.getLogger(__name__)
 
 
 class TableHandle:
-    """What a process knows of one table. Threads may share it.
+    """The state of one open table. Threads may share it.
 
     ``latest`` is the latest version that was read: immutable, and replaced by a later one.
     """
@@ -57,8 +58,8 @@ class TableHandle:
     # ------------------------------------------------------------------------------------------ the latest version
 
     def refresh(self) -> Snapshot:
-        """The latest version. Cost: 2 HEADs when nothing is new: versions are contiguous, so the absence of the
-        next one proves it, unless the table was removed or made anew, which the absence of ours shows."""
+        """The latest version. Cost: 2 HEADs when there is no new version: versions are contiguous, so the absence of
+        the next one proves it, unless the table was removed or replaced, which the HEAD of the known version shows."""
         latest, store = self.latest, self.reader.store
         if store.head(commit_path(latest.version + 1)) is None:
             tip = store.head(commit_path(latest.version))
@@ -75,18 +76,33 @@ class TableHandle:
         return fresh
 
     def recent(self) -> Snapshot:
-        """The latest version, or on a store over a network the one that was the latest a moment ago. Cost: none then,
-        else as ``refresh``."""
+        """The latest version; on a remote store possibly up to _WARM_MS old. Cost: none then, else as ``refresh``."""
         return self.latest if self._is_warm() else self.refresh()
 
+    def at(self, version: int | None, timestamp_ms: int | None) -> Snapshot:
+        """The latest version, a given one, or the one that was current at a point in time. As ``DeltaTable.snapshot``,
+        with ms since the Unix epoch."""
+        if version is not None and timestamp_ms is not None:
+            raise CallError("Give a version or a timestamp, not both.")
+        if not (version is None or isinstance(version, int)):
+            raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
+        if timestamp_ms is not None:
+            return Snapshot(LogHistory(self.reader).snapshot_at(timestamp_ms), is_time_travel=True)
+        latest = self.refresh()
+        if version is None:
+            return latest
+        if version == latest.version:
+            return latest.as_time_travel()
+        return Snapshot(load(self.reader, self.reader.list_from(), version), is_time_travel=True)
+
     def writable(self) -> Snapshot:
-        """The latest version, of a table that deltalog can write. Raises UnsupportedFeatureError."""
+        """The latest version, after a check that deltalog can write the table. Raises UnsupportedFeatureError."""
         snapshot = self.refresh()
         features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
         return snapshot
 
     def advance(self, snapshot: Snapshot) -> None:
-        """Move on to a version that is known to be the table's, read by this handle's reader."""
+        """Move on to a version of this table that was read by this handle's reader; an older one is ignored."""
         with _MOVING:
             if snapshot.version < self.latest.version:
                 return
@@ -94,7 +110,7 @@ class TableHandle:
         self._mark_fresh()
 
     def expire(self) -> None:
-        """Let the next ``recent`` read the log."""
+        """Make the next ``recent`` read the log."""
         self._fresh_ms = -_WARM_MS
 
     def _mark_fresh(self) -> None:
@@ -102,7 +118,7 @@ class TableHandle:
             self._fresh_ms = self.environment.clock_ms()
 
     def _is_warm(self) -> bool:
-        """Whether requests cost time here and the table was read a moment ago."""
+        """Whether the store is remote and the latest version was read within _WARM_MS."""
         return self.reader.store.is_remote and 0 <= self.environment.clock_ms() - self._fresh_ms < _WARM_MS
 
     # ------------------------------------------------------------------------------------------------ transactions
@@ -132,9 +148,14 @@ class TableHandle:
             transaction.check_conflicts()
         return transaction
 
+    def transaction_for(self, data: Any, expected_version: int | None) -> Transaction:
+        """A transaction for new rows, which may have been read from this table by a scan: ``Scan.origin``."""
+        origin = origin_in(data)
+        return self.transaction(reads=() if origin is None else (origin,), expected_version=expected_version)
+
     def blind_append(self) -> Transaction:
-        """A transaction for new rows only. Commits that are newer than a ``recent`` version show when the version is
-        taken, so no request is spent on them before."""
+        """A transaction for new rows only. It begins on a ``recent`` version: later commits are detected when the
+        commit is attempted, so no request is spent on them before."""
         return Transaction(
             self.reader,
             self.committer,
@@ -145,8 +166,8 @@ class TableHandle:
         )
 
     def following(self, parent: Snapshot, environment: Environment) -> Transaction:
-        """A transaction that becomes the version after ``parent``, or after the winners that the number of attempts of
-        ``environment`` allows; else VersionConflictError."""
+        """A transaction that is committed right after ``parent``, or after as many winners as the attempts of
+        ``environment`` allow; else VersionConflictError."""
         return Transaction(self.reader, self.committer, environment, parent, on_commit=self.advance, is_strict=True)
 
     def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:
@@ -170,7 +191,7 @@ class TableHandle:
         return attempt()
 
     def _own_origins(self, latest: Snapshot, reads: Iterable[Read]) -> list[tuple[int, Predicate | str | None]]:
-        """The versions of this table that were read, numbered as in this handle, and under which conditions."""
+        """Those of ``reads`` that are of this table: version, numbered as in this handle, and condition."""
         store = self.reader.store
         return [
             (origin.version_for(store.branch, store.base_version), where)
@@ -187,7 +208,7 @@ class TableHandle:
             raise gone_since(version, latest.version, self.url) from error
 
     def _expecting(self, version: int, latest: Snapshot) -> Environment:
-        """The environment of a commit that follows this version or none."""
+        """The environment of a commit that is attempted once, after this version."""
         if isinstance(version, bool) or not isinstance(version, int):
             raise CallError(f"expected_version is the version that must be the latest; got {version!r}.")
         if version != latest.version:
