@@ -3,10 +3,6 @@
 import importlib
 import typing
 
-from deltalog.commit.loop import ClockDriftWarning
-from deltalog.commit.prepared import IsolationLevel
-from deltalog.commit_result import CommitResult
-from deltalog.environment import Environment, RetryPolicy
 from deltalog.errors import (
     BlobTableRequiredError,
     CallError,
@@ -69,36 +65,48 @@ from deltalog.errors import (
     VersionConflictError,
     VersionNotFoundError,
 )
-from deltalog.expressions.columns import col
-from deltalog.expressions.tree import Predicate
-from deltalog.log.cleanup import CleanupDecision, CleanupReport
-from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
-from deltalog.log.history import CommitEntry, TimestampExplanation
-from deltalog.operations.contract.staging import StagedFiles, WriteOptions
-from deltalog.operations.contract.stream import StreamWriter
-from deltalog.operations.restore import RestoreResult
-from deltalog.operations.transaction import Transaction
-from deltalog.parquet.variant import variant_to_python
-from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
-from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
-from deltalog.protocol.schema_enforcement import holds_all, merge_schemas
-from deltalog.protocol.timestamps import CommitAt, Enablement
-from deltalog.read.changes import ChangeFile, Changes
-from deltalog.read.scan import Scan
-from deltalog.read.snapshot import Snapshot
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
-from deltalog.storage.registry import open_store
-from deltalog.table import DeltaTable
 from deltalog.version import VERSION as __version__
 
 if typing.TYPE_CHECKING:
     from deltalog.catalog.coordinator import Coordinator
     from deltalog.catalog.records import Isolation, StatusFilter, TableRecord, TransactionStatus, TransactionType
     from deltalog.catalog.store import CatalogBehindLogWarning
+    from deltalog.commit.loop import ClockDriftWarning
+    from deltalog.commit.prepared import IsolationLevel
+    from deltalog.commit_result import CommitResult
     from deltalog.dataset import Dataset
+    from deltalog.environment import Environment, RetryPolicy
+    from deltalog.expressions.columns import col
+    from deltalog.expressions.tree import Predicate
+    from deltalog.log.cleanup import CleanupDecision, CleanupReport
+    from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
+    from deltalog.log.history import CommitEntry, TimestampExplanation
+    from deltalog.operations.contract.staging import StagedFiles, WriteOptions
+    from deltalog.operations.contract.stream import StreamWriter
+    from deltalog.operations.restore import RestoreResult
+    from deltalog.operations.transaction import Transaction
+    from deltalog.parquet.variant import variant_to_python
+    from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
+    from deltalog.protocol.schema import (
+        ArrayType,
+        DataType,
+        DecimalType,
+        MapType,
+        PrimitiveType,
+        StructField,
+        StructType,
+    )
+    from deltalog.protocol.schema_enforcement import holds_all, merge_schemas
+    from deltalog.protocol.timestamps import CommitAt, Enablement
+    from deltalog.read.changes import ChangeFile, Changes
+    from deltalog.read.scan import Scan
+    from deltalog.read.snapshot import Snapshot
+    from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
     from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
     from deltalog.storage.dynamodb import DynamoCommit
+    from deltalog.storage.registry import open_store
     from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
+    from deltalog.table import DeltaTable
     from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject
     from deltalog.transactions.resync import Resync
     from deltalog.transactions.resync_plan import TableResync
@@ -237,36 +245,87 @@ __all__ = [
     "variant_to_python",
 ]
 
-# Most tables have no catalog, and a tenth of the import would be for those that do: these are imported at first use.
-_LATER = {
+# `import deltalog` reads this module and the errors; what else is public is imported when it is first used, so that
+# `deltalog --version` does not wait for pyarrow, nor a program without a catalog for transactions.
+_MODULES = {
+    "AddFile": "deltalog.protocol.actions",
     "AddObject": "deltalog.transactions.table_objects",
+    "AddedFileSummary": "deltalog.log.commit_summary",
+    "ArrayType": "deltalog.protocol.schema",
     "CatalogBehindLogWarning": "deltalog.catalog.store",
+    "ChangeFile": "deltalog.read.changes",
+    "Changes": "deltalog.read.changes",
+    "CleanupDecision": "deltalog.log.cleanup",
+    "CleanupReport": "deltalog.log.cleanup",
+    "ClockDriftWarning": "deltalog.commit.loop",
+    "CommitAt": "deltalog.protocol.timestamps",
+    "CommitEntry": "deltalog.log.history",
+    "CommitResult": "deltalog.commit_result",
+    "CommitSummary": "deltalog.log.commit_summary",
     "CommitTable": "deltalog.storage.commit_tables",
     "Coordinator": "deltalog.catalog.coordinator",
+    "DataType": "deltalog.protocol.schema",
     "Dataset": "deltalog.dataset",
+    "DecimalType": "deltalog.protocol.schema",
     "DeleteObject": "deltalog.transactions.table_objects",
+    "DeletionVector": "deltalog.protocol.actions",
+    "DeltaTable": "deltalog.table",
     "DynamoCommit": "deltalog.storage.dynamodb",
+    "Enablement": "deltalog.protocol.timestamps",
+    "Environment": "deltalog.environment",
+    "FileMeta": "deltalog.storage.base",
     "Isolation": "deltalog.catalog.records",
+    "IsolationLevel": "deltalog.commit.prepared",
+    "LogStore": "deltalog.storage.base",
     "ManagedTransaction": "deltalog.transactions.transaction",
+    "MapType": "deltalog.protocol.schema",
+    "Metadata": "deltalog.protocol.actions",
     "ObjectPage": "deltalog.transactions.table_objects",
+    "Predicate": "deltalog.expressions.tree",
+    "PrimitiveType": "deltalog.protocol.schema",
+    "Protocol": "deltalog.protocol.actions",
+    "PutOutcome": "deltalog.storage.base",
+    "RestoreResult": "deltalog.operations.restore",
     "Resync": "deltalog.transactions.resync",
+    "RetryPolicy": "deltalog.environment",
     "S3DynamoDBCommit": "deltalog.storage.s3_dynamodb",
+    "Scan": "deltalog.read.scan",
+    "Snapshot": "deltalog.read.snapshot",
+    "StagedFiles": "deltalog.operations.contract.staging",
     "StatusFilter": "deltalog.catalog.records",
+    "StreamWriter": "deltalog.operations.contract.stream",
+    "StructField": "deltalog.protocol.schema",
+    "StructType": "deltalog.protocol.schema",
     "TableObject": "deltalog.transactions.table_objects",
     "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",
+    "TimestampExplanation": "deltalog.log.history",
+    "Transaction": "deltalog.operations.transaction",
     "TransactionDescription": "deltalog.transactions.manager",
     "TransactionManager": "deltalog.transactions.manager",
     "TransactionPage": "deltalog.transactions.manager",
     "TransactionStatus": "deltalog.catalog.records",
     "TransactionType": "deltalog.catalog.records",
+    "UnsafeStoreWarning": "deltalog.storage.base",
     "VirtualObject": "deltalog.transactions.manager",
+    "WriteOptions": "deltalog.operations.contract.staging",
+    "col": "deltalog.expressions.columns",
     "create_commit_table": "deltalog.storage.commit_tables",
     "describe_commit_table": "deltalog.storage.commit_tables",
+    "holds_all": "deltalog.protocol.schema_enforcement",
+    "merge_schemas": "deltalog.protocol.schema_enforcement",
+    "open_store": "deltalog.storage.registry",
+    "variant_to_python": "deltalog.parquet.variant",
 }
 
+if not typing.TYPE_CHECKING:
 
-def __getattr__(name: str) -> typing.Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LATER[name]), name)
+    def __getattr__(name: str) -> typing.Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -36,7 +36,7 @@ LAZY_IMPORTS = {
     "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
 }
 TYPE_IMPORTS = {
-    "deltalog/__init__.py": "names that most programs do not use are imported at their first use",
+    "deltalog/__init__.py": "public names are imported at their first use",
     "deltalog/catalog/locate.py": "a program that opens no catalog imports none",
     "deltalog/cli/catalog.py": START,
     "deltalog/cli/commit_tables.py": START,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import subprocess
@@ -48,6 +49,17 @@ def test_a_star_import_gives_them() -> None:
     assert set(deltalog.__all__) <= set(scope)
 
 
+def test_names_are_imported_from_where_type_checkers_see_them() -> None:
+    [block] = [
+        node
+        for node in ast.parse(inspect.getsource(deltalog)).body
+        if ast.unparse(node).startswith("if typing.TYPE_CHECKING:")
+    ]
+    assert isinstance(block, ast.If)
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name: node.module for node in imports for alias in node.names} == deltalog._MODULES
+
+
 def test_every_error_is_public() -> None:
     classes = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
     assert classes <= set(deltalog.__all__), sorted(classes - set(deltalog.__all__))
@@ -71,13 +83,18 @@ def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
 def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser() -> None:
     heavy = ["pyspark", "delta", "boto3", "botocore", "s3fs", "fsspec", "obstore", "aiohttp", "pandas", "rich", "typer"]
     heavy.append("sqlglot")  # a third of a second, for those who give SQL text
-    code = f"import sys, deltalog; print(sorted(set({heavy!r}) & {{m.split('.')[0] for m in sys.modules}}))"
+    code = (
+        f"import sys; from deltalog import *; print(sorted(set({heavy!r}) & {{m.split('.')[0] for m in sys.modules}}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_an_import_leaves_out_what_most_programs_do_not_use() -> None:
-    """Start-up: each of these names is imported at its first use, and by nothing that is imported before."""
-    code = "import sys, deltalog; print(*(set(deltalog._LATER.values()) & set(sys.modules)))"
+    """Start-up: each of these is imported at its first use, and by nothing that a table imports."""
+    rare = ["Coordinator", "CatalogBehindLogWarning", "CommitTable", "Dataset", "DynamoCommit", "Isolation"]
+    rare += ["S3DynamoDBCommit", "AddObject", "ManagedTransaction", "Resync", "TableResync", "TransactionManager"]
+    modules = {deltalog._MODULES[name] for name in rare}
+    code = f"import sys; from deltalog import DeltaTable; print(*({modules!r} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []

@@ -24,8 +24,8 @@ def test_without_its_extra_the_command_names_it_in_one_line(missing: tuple[str, 
     assert all(name in done.stderr for name in missing)
 
 
-def test_the_version_needs_no_extra() -> None:
-    done = deltalog("--version", missing=("typer", "rich", "click"))
+def test_the_version_waits_for_no_dependency() -> None:
+    done = deltalog("--version", missing=("typer", "rich", "click", "pyarrow", "msgspec", "sqlglot", "pyroaring"))
     assert (done.returncode, done.stdout) == (0, f"deltalog {__version__}\n")
 
 

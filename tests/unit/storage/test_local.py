@@ -342,6 +342,7 @@ def test_a_disk_that_is_full_after_some_bytes(tmp_path, unnamed, limit):
 
 DENIED = """
 import json, os, sys
+import pyarrow  # another user may not be allowed to read where Python's packages are
 from deltalog.errors import StoreError
 from deltalog.storage.fs import LocalStore
 store = LocalStore(sys.argv[1])
