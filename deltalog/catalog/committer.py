@@ -38,8 +38,7 @@ _NOTHING: Mapping[str, bytes] = {}
 
 
 class CatalogCommitter(Committer):
-    """See the module. ``store``: the table as its catalog has it, which need not query the coordinator for a commit
-    that was made here."""
+    """See the module. ``store``: the table's store; the head after a commit is noted in it, which saves a call."""
 
     def __init__(self, store: ManagedStore, new_uuid: Callable[[], str]) -> None:
         self._store = store

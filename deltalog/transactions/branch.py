@@ -1,4 +1,4 @@
-"""What a transaction has done to one table: commits on top of the version that it reads, which no other reader has.
+"""The commits of a transaction to one table, on top of the version that it reads. No other reader has them.
 
 They are made by ``BranchCommitter`` and read through ``BranchStore``; several of them become several versions at once.
 """
@@ -28,7 +28,7 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch_store import BranchStore
 
-# What a commit tells of the transaction that it is part of, below ``deltalog`` in commitInfo.
+# The key, below ``deltalog`` in commitInfo, of the transaction that a commit is part of.
 TRANSACTION = "transaction"
 
 A = TypeVar("A", AddFile, RemoveFile)
@@ -74,7 +74,7 @@ class Branch:
         self._snapshot = self.pinned  # later commits were checked against the others only
 
     def count(self) -> int:
-        """How many commits it has, with one that is being made."""
+        """The number of commits, including one that is being added."""
         with self.lock:
             return len(self.prepared)
 
@@ -123,7 +123,7 @@ class Branch:
 
     def attempts(self, transaction_id: str, last_ms: int) -> list[Attempt]:
         """The commits as they would follow the version that was caught up with. ``last_ms``: the in-commit timestamp of
-        the last one. They tell which transaction they are parts of."""
+        the last one. Their commitInfo names the transaction."""
         base, attempts, count = base_of(self._snapshot), list[Attempt](), len(self.prepared)
         own: dict[str, AddFile] = {}
         for number, prepared in enumerate(self.prepared, 1):
@@ -180,7 +180,7 @@ def _numbered_as(action: A, add: AddFile | None) -> A:
 
 
 def place_in_transaction(info: CommitInfo | None) -> tuple[int, int]:
-    """Which of how many commits to its table, of one transaction, a commit is: (1, 1) for one by itself."""
+    """The number of a commit among those of its transaction to the table, and their count: (1, 1) for one by itself."""
     place = _place(info)
     part, parts = place.get("part"), place.get("parts")
     return (part, parts) if isinstance(part, int) and isinstance(parts, int) and 0 < part <= parts else (1, 1)

@@ -155,8 +155,8 @@ class Ledger:
         return shown, self.token(wanted.value, *found[-1].key) if len(found) == max_results else None
 
     def token(self, listing: str, number: int, text: str) -> str:
-        """Where a listing goes on, as text. Its seal shows tokens of other catalogs and damaged ones; it is no
-        protection from who means to make one, since its key, the id of the catalog, is no secret."""
+        """The place where a listing continues, as text. Its seal detects tokens of other catalogs and damaged ones. It
+        does not prevent forgery: its key, the id of the catalog, is not secret."""
         body = msgspec.json.encode((listing, number, text))
         return base64.urlsafe_b64encode(self._seal(body) + body).decode()
 
