@@ -16,7 +16,7 @@ from deltalog.catalog.records import Head, Ratification, RatifiedCommit
 from deltalog.catalog.store import ManagedStore, behind_log
 from deltalog.commit.attempt import Attempt
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Exists, Unknown
-from deltalog.commit.hooks import standing
+from deltalog.commit.hooks import errors_logged
 from deltalog.errors import (
     CoordinatorError,
     CorruptTableError,
@@ -73,7 +73,7 @@ class CatalogCommitter(Committer):
         known, version = self._store.known, commit.version
         is_next = known.version == version - 1  # no other process has committed since
         head = Head(version, (*known.unpublished, commit)) if is_next else None
-        with standing(
+        with errors_logged(
             f"{self._store.url}: version {version} is committed",
             "publication of the commit (the next commit publishes it)",
         ):

@@ -1,4 +1,4 @@
-"""The bytes of one version, made of a prepared transaction and the version that it follows. Pure.
+"""Builds the commit file of one version from a prepared transaction and the version that it follows. Pure.
 
 Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-information, #row-tracking.
 """
@@ -19,13 +19,17 @@ from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metad
 from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
 from deltalog.version import ENGINE_INFO
 
-# More file actions than these are not decoded again.
+# Commits with more file actions are not decoded again as a whole.
 _MANY = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The bytes for one version, the actions that they hold, and the transaction that they commit."""
+    """The commit file for one version, not committed yet.
+
+    ``data``: its bytes. ``actions``: the same, decoded. ``timestamp_ms``: of the commitInfo, in milliseconds since
+    1970; ``in_commit_timestamp_ms``: the same where in-commit timestamps are enabled, else None.
+    """
 
     prepared: Prepared
     data: bytes
@@ -38,7 +42,7 @@ class Attempt:
         return self.actions.version
 
     def as_base(self, followed: Base) -> Base:
-        """This version as the base of the next one. ``followed``: the base of this one."""
+        """This version as the base of the next one. ``followed``: the base that this attempt was built on."""
         actions = self.actions
         return Base(
             self.version,
@@ -49,7 +53,8 @@ class Attempt:
         )
 
     def result(self, attempts: int = 1) -> CommitResult:
-        """What the caller gets once this is committed. ``attempts``: the number of versions tried, with this one."""
+        """The result for the caller once this is committed. ``attempts``: the number of versions attempted, with this
+        one."""
         return CommitResult(
             self.version,
             self.timestamp_ms,
@@ -63,8 +68,10 @@ class Attempt:
 def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     """The commit file for the version after ``base``. Pure.
 
-    Stamps the in-commit timestamp, and the enablement pair where this commit turns them on; takes the pair
-    away where it turns them off.
+    Sets the in-commit timestamp; adds the enablement pair to the metadata where this commit enables in-commit
+    timestamps, and removes it where it disables them. Assigns row ids where the table tracks rows. ``clock_ms``: the
+    time of the attempt, in milliseconds since 1970. Raises InvalidActionError where the commit could not be read back.
+    Spec: PROTOCOL.md#in-commit-timestamps, #row-tracking.
     """
     version = base.version + 1
     protocol = prepared.protocol or base.protocol
@@ -106,12 +113,12 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     return Attempt(prepared, data, grouped, timestamp_ms, ict_ms)
 
 
-def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], looked_at: Any, version: int) -> bytes:
-    """The commit file, of which ``looked_at`` is decoded before it is sent; long runs of adds were decoded when they
-    were staged, and removes are built from decoded actions. Raises InvalidActionError."""
+def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:
+    """The bytes of the commit file. Of ``actions``, ``checked`` are decoded again before the commit: many adds were
+    decoded when they were staged, and many removes come from actions that were read. Raises InvalidActionError."""
     try:
         data = encode_commit(info, actions)
-        read_back = decode_commit(data if looked_at is actions else encode_commit(info, looked_at), version)
+        read_back = decode_commit(data if checked is actions else encode_commit(info, checked), version)
     except InvalidCommitError as error:
         raise InvalidActionError(f"This commit could not be read back, and was not sent: {error}") from error
     if read_back.commit_info is None or read_back.commit_info.txn_id != info["txnId"]:
@@ -120,8 +127,8 @@ def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], looked_
 
 
 def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
-    """The adds and the domains, with the row ids that this version assigns if the table tracks rows; else the adds
-    unchanged."""
+    """The adds and the domains, with the row ids that this version assigns where the table tracks rows; else the same
+    adds and domains."""
     domains = list(prepared.domains)
     if row_tracking.FEATURE not in features.writer_features(protocol):
         return prepared.adds, domains

@@ -15,10 +15,10 @@ from deltalog.protocol.actions import Metadata, Protocol
 class Base:
     """The version that an attempt follows.
 
-    ``version`` is -1 before a table exists. ``previous_ms``: what the next in-commit timestamp must exceed:
-    the in-commit timestamp of ``version``, or its monotonised file time when ``prepared`` is to enable them;
-    None where no in-commit timestamp will be written. ``row_id_high_water_mark``: the highest row id given out, -1
-    before the first.
+    ``version``: -1 before a table exists; ``protocol`` and ``metadata`` are None then. ``previous_ms``: the time that
+    the next in-commit timestamp must exceed, in milliseconds since 1970: the in-commit timestamp of ``version``, or its
+    monotonised file time where the attempt enables in-commit timestamps; None where none will be written.
+    ``row_id_high_water_mark``: the largest row id assigned, -1 before the first.
     """
 
     version: int

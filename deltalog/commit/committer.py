@@ -1,7 +1,7 @@
 """The committer of a table makes one version of it, and returns the outcome as a value.
 
-The commit loop decides the content of the version, which version is next, and how a lost response is handled. The
-committer decides the destination of a commit: a file of the log, the catalog that ratifies the table's commits, or the
+The commit loop decides on the content and number of the version, and settles lost acknowledgements. The committer
+decides where the commit is recorded: as a file of the log, in the catalog that ratifies the table's commits, or on the
 branch of a transaction over several tables.
 
 Spec: PROTOCOL.md#delta-log-entries.
@@ -29,15 +29,15 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The version existed already. After a lost response it may be this attempt."""
+    """The version exists already. After a lost acknowledgement it may be this attempt itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The version may be the attempt now, later, or never.
+    """The store did not acknowledge: the attempt may be the version now, become it later, or never.
 
-    ``error``: what the loop raises where only the committer can settle this; its ``resolve`` does. None where reading
-    the version back settles it.
+    ``error``: raised by the loop where only the committer can settle the outcome, through ``error.resolve``; None where
+    reading the version back settles it.
     """
 
     error: CommitStateUnknownError | None = None
@@ -55,8 +55,8 @@ class Committer(ABC):
 
     @abstractmethod
     def commit(self, attempt: Attempt) -> CommitOutcome:
-        """Make an attempt the version that it was built for. Every DeltaLogError means that this call committed
-        nothing, and never will; what is not known is ``Unknown``."""
+        """Commit an attempt as the version that it was built for. Any DeltaLogError means that this call committed
+        nothing, and will not do so later; an outcome that is not known is returned as ``Unknown``."""
 
     def after_commit(self, snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
         """Run the hooks of a version that was committed; the snapshot to continue from. Raises and costs as
@@ -65,7 +65,7 @@ class Committer(ABC):
 
 
 class FileSystemCommitter(Committer):
-    """A version is a file of the log, which a store creates exclusively. Cost: 1 PUT."""
+    """Commits a version as a file of the log, by exclusive creation. Cost: 1 PUT."""
 
     def __init__(self, store: LogStore) -> None:
         self._store = store

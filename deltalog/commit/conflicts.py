@@ -72,7 +72,7 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
     ENABLEMENT_TIMESTAMP_KEY: None,
     "delta.enableDeletionVectors": "true",
     "delta.checkpointPolicy": "v2",
-    # What exists keeps its names in files, and ids of new rows are given out at each attempt.
+    # Existing columns keep their names in files, and each attempt assigns the ids of new rows.
     column_mapping.MODE_KEY: "name",
     column_mapping.MAX_ID_KEY: None,
     ENABLE_ROW_TRACKING.key: "true",
@@ -81,10 +81,11 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 
 
 def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_time_ms: int | None, table: str) -> Base:
-    """The base after ``winner`` took version ``base.version + 1``.
+    """The base after ``winner`` committed version ``base.version + 1``, where it does not conflict.
 
-    ``winner_file_time_ms`` is needed only where the commit is to enable in-commit timestamps. Raises a
-    CommitConflictError, TableExistsError, UnsupportedFeatureError, MissingInCommitTimestampError.
+    ``winner_file_time_ms``: the time of its file, in milliseconds since 1970; used only where the transaction enables
+    in-commit timestamps. ``table``: its root, for messages. Raises CommitConflictError, TableExistsError,
+    UnsupportedFeatureError, MissingInCommitTimestampError. Cost: none.
     """
     if base.protocol is None or base.metadata is None:
         raise TableExistsError(
@@ -108,7 +109,7 @@ def _protocol_after(prepared: Prepared, base: Protocol, winner: CommitActions, t
     if prepared.protocol is not None:
         dropped = set(features.writer_features(base)) - set(features.writer_features(prepared.protocol))
         if dropped:
-            what = f"came while this transaction drops {', '.join(sorted(dropped))}, and may use it"
+            what = f"may use {', '.join(sorted(dropped))}, which this transaction drops"
             raise _conflict(ProtocolChangedError, prepared, winner, table, what)
     if changed is None or changed == base:
         return base
@@ -135,9 +136,9 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
         )
     for key in {**base.configuration, **changed.configuration}:
         old, new = base.configuration.get(key), changed.configuration.get(key)
-        # Rows that are moved were written without the ids that they have for good from then on.
-        too_late = key == ENABLE_ROW_TRACKING.key and prepared.may_move_rows
-        if old != new and (too_late or not _is_harmless(key, old, new)):
+        # Files with moved rows were written without the row ids that the winner assigned to these rows.
+        loses_ids = key == ENABLE_ROW_TRACKING.key and prepared.may_move_rows
+        if old != new and (loses_ids or not _is_harmless(key, old, new)):
             raise _conflict(
                 MetadataChangedError, prepared, winner, table, f"changed the property {key} from {old} to {new}"
             )
@@ -160,8 +161,8 @@ def _is_harmless(key: str, old: str | None, new: str | None) -> bool:
 
 
 def files_still_fit(before: Metadata, after: Metadata) -> bool:
-    """Whether new files written under ``before`` are files of a table with ``after`` too: it has all their columns,
-    in the same form, and asks for no others and for nothing else of their rows."""
+    """Whether new files written for the metadata ``before`` are valid with ``after`` too: it has the same partitioning
+    and constraints, all their columns unchanged, and of further columns only nullable ones without metadata."""
     written, wanted = _stored_columns(before), _stored_columns(after)
     added = [column for name, column in wanted.items() if name not in written]
     return (
@@ -173,7 +174,7 @@ def files_still_fit(before: Metadata, after: Metadata) -> bool:
 
 
 def _stored_columns(metadata: Metadata) -> dict[str, StructField]:
-    """The columns by the names that files have for them."""
+    """The columns by their physical names."""
     stored = column_mapping.physical_schema(metadata.schema, column_mapping.mode_of(metadata.configuration))
     return {column.name: column for column in column_mapping.unmapped(stored)}
 
@@ -183,6 +184,7 @@ def _constraints(metadata: Metadata) -> dict[str, str]:
 
 
 def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -> None:
+    """Conflicts with application ids and metadata domains that both commits set, or that this transaction has read."""
     ours = prepared.reads.app_ids | {t.app_id for t in prepared.transactions}
     for transaction in winner.transactions:
         if transaction.app_id in ours:
@@ -212,7 +214,7 @@ def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, 
         return
     if prepared.isolation_level == "WriteSerializable" and prepared.metadata is None and _is_blind_append(winner):
         return
-    # Rows that were only moved were read where they were before: their removal is what counts.
+    # Moved rows were read in the files from which they were moved: ``_check_removed`` checks those.
     added = [add for add in winner.adds if add.data_change]
     reads = prepared.reads
     if added and reads.whole_table:
@@ -227,8 +229,8 @@ def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, 
 
 def _is_blind_append(commit: CommitActions) -> bool:
     info = commit.commit_info
-    says_so = info is not None and info.body.get("isBlindAppend") is True
-    return says_so and not commit.removes and commit.metadata is None
+    is_declared = info is not None and info.body.get("isBlindAppend") is True
+    return is_declared and not commit.removes and commit.metadata is None
 
 
 def _first_that_may_match(adds: Sequence[AddFile], predicates: Sequence[Bound], metadata: Metadata) -> AddFile | None:
@@ -251,7 +253,7 @@ def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> Non
             what = f"removed {removed.path}, as this one does"
             raise _conflict(ConcurrentDeleteDeleteError, prepared, winner, table, what, removed)
     for removed in winner.removes:
-        # Rows that were only moved are still as they were read.
+        # Moved rows still have the values that were read.
         if removed.data_change and (reads.whole_table or removed.path in reads.files):
             what = f"removed {removed.path}, which this transaction read"
             raise _conflict(ConcurrentDeleteReadError, prepared, winner, table, what, removed)
@@ -267,7 +269,7 @@ def _conflict(
 ) -> CommitConflictError:
     operation = None if winner.commit_info is None else winner.commit_info.operation
     read = prepared.read_version
-    since = "meanwhile" if read is None else f"after version {read}, on which this commit was planned"
+    since = "meanwhile" if read is None else f"after version {read}, from which this commit was planned"
     return kind(
         f"{table}: version {winner.version} ({operation or 'unknown operation'}), committed by another writer {since}, "
         f"{what}. Nothing was committed; read the table again and repeat the operation "
@@ -306,7 +308,7 @@ def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConfl
     )
 
 
-def gone_since(read: int, latest: int, table: str) -> CommitConflictError:
+def commits_missing_since(read: int, latest: int, table: str) -> CommitConflictError:
     """The error of a write based on a version whose later commits are no longer in the log."""
     return CommitConflictError(
         f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "

@@ -1,7 +1,7 @@
-"""What follows a commit: its ``.crc``, and when one is due a checkpoint, and with that log clean-up.
+"""Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
-None of it is needed for correctness, so none of it can turn a commit into an error: failures are logged. An interrupt
-(Ctrl-C) is raised, since the program is to end; from Python 3.11 on, a note on it says that the commit landed.
+Readers do not depend on them, so a hook that fails is logged and the commit stands. An interrupt (Ctrl-C) is raised;
+from Python 3.11 on, a note on it says that the commit is in the log.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup.
 """
@@ -29,14 +29,17 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def standing(fact: str, what: str) -> Iterator[None]:
-    """A block that runs after something was decided for good, such as a commit that has landed: an error in it is
-    logged and not raised. ``fact``: what was decided; ``what``: what the block does."""
+def errors_logged(fact: str, what: str) -> Iterator[None]:
+    """Log an error in the block instead of raising it, because the operation has succeeded already.
+
+    ``fact``: what has succeeded, such as a commit; ``what``: what the block does; both are in the log record. An
+    interrupt is raised, with both in a note.
+    """
     try:
         yield
     except Exception as error:
-        unforeseen = None if isinstance(error, DeltaLogError) else error
-        log.warning("%s. This step after it failed: %s: %s", fact, what, error, exc_info=unforeseen)
+        unexpected = None if isinstance(error, DeltaLogError) else error
+        log.warning("%s. This step after it failed: %s: %s", fact, what, error, exc_info=unexpected)
     except BaseException as interrupt:
         if hasattr(interrupt, "add_note"):
             interrupt.add_note(f"{fact}. This step after it was interrupted: {what}.")
@@ -44,19 +47,20 @@ def standing(fact: str, what: str) -> Iterator[None]:
 
 
 def after_commit(snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
-    """Write what is due for the version just committed; the snapshot to go on from.
+    """Run the hooks of the version just committed; the snapshot to continue from. Raises nothing but interrupts.
 
-    Cost: 1 PUT of the ``.crc`` when the totals are known; at every delta.checkpointInterval versions what a
-    checkpoint costs, and once a day for a table that is older than delta.logRetentionDuration log clean-up.
+    Cost: 1 PUT of the ``.crc`` when the totals are known; every delta.checkpointInterval versions that of
+    ``write_checkpoint``; after a checkpoint, once a day for a table older than delta.logRetentionDuration, that of
+    ``clean_up``.
     """
     fact = f"{snapshot.url}: version {snapshot.version} is committed"
-    with standing(fact, "its .crc"):
+    with errors_logged(fact, "its .crc"):
         _write_checksum(snapshot, result)
-    with standing(fact, "a checkpoint of it"):
+    with errors_logged(fact, "a checkpoint of it"):
         if _is_checkpoint_due(snapshot):
             written = write_checkpoint(snapshot.log, environment.clock_ms(), new_uuid=environment.new_uuid)
             snapshot = Snapshot(snapshot.log.rebased_on(written))
-            with standing(fact, "log clean-up"):
+            with errors_logged(fact, "log clean-up"):
                 _clean_up(snapshot, environment.clock_ms())
     return snapshot
 
@@ -66,15 +70,15 @@ def _clean_up(snapshot: Snapshot, clock_ms: int) -> None:
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = midnight_ms(clock_ms)
     enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
-    # Nothing of a table that was created after the cut-off can have expired, so its log is not listed.
-    is_young = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
-    if enabled and not is_young and _cleaned.get(snapshot.reader) != today_ms:
+    # No version of a table that was created after the cut-off can have expired, so its log is not listed.
+    is_younger = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
+    if enabled and not is_younger and _last_cleanup_ms.get(snapshot.reader) != today_ms:
         clean_up(snapshot.reader, clock_ms)
-        _cleaned[snapshot.reader] = today_ms
+        _last_cleanup_ms[snapshot.reader] = today_ms
 
 
-# When the log of each open table was cleaned up last.
-_cleaned: weakref.WeakKeyDictionary[LogReader, int] = weakref.WeakKeyDictionary()
+# The midnight before the last clean-up of each open table's log.
+_last_cleanup_ms: weakref.WeakKeyDictionary[LogReader, int] = weakref.WeakKeyDictionary()
 
 
 def _write_checksum(snapshot: Snapshot, result: CommitResult) -> None:

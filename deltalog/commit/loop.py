@@ -1,15 +1,17 @@
-"""Turns a prepared transaction into exactly one commit.
+"""The commit loop: turns a prepared transaction into exactly one commit, or none.
 
-The loop and its one rule: **a version is never left before it is known to be occupied.**
+Its one rule: **the loop attempts the next version only when the commit of this one is known.**
 
 The table's committer makes one version, and returns the outcome:
 
-- *Committed*: done.
-- *Exists*: the winner is read. If its txnId is ours, our request had arrived and only the response was lost: done.
-  Otherwise the conflict rules decide, and the next version is attempted with a new in-commit timestamp.
-- *Unknown*: the version is read back. Our txnId: done. Another txnId: as above. Absent: the same attempt is committed
-  again, so that a late arrival of the first request changes nothing. When this cannot be settled,
-  CommitStateUnknownError has version and txnId; it does not mean that the commit failed.
+- *Committed*: the transaction is committed.
+- *Exists*: the loop reads the winner. If it has this transaction's txnId, the request had arrived and only the
+  acknowledgement was lost: the transaction is committed. Otherwise the conflict rules decide, and the loop attempts the
+  next version with a new in-commit timestamp.
+- *Unknown*: the loop reads the version back. This transaction's commit: it is committed. Another writer's: as for
+  *Exists*. Absent: the loop commits the same attempt again, so that a late arrival of the first request has no effect.
+  When the outcome cannot be settled, it raises CommitStateUnknownError with version and txnId, never an error that
+  means that nothing was committed.
 
 Spec: PROTOCOL.md#delta-log-entries.
 """
@@ -54,8 +56,9 @@ class ClockDriftWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """A commit that is in the log: the result, the winners it was rebased on, and the attempt that was committed."""
+class CommittedAttempt:
+    """A commit that is in the log: the result, the winners that it was rebased on (ascending), and the attempt that was
+    committed."""
 
     result: CommitResult
     winners: list[CommitActions]
@@ -63,15 +66,17 @@ class Landed:
 
 
 def base_of(snapshot: Snapshot, file_time_ms: int | None = None) -> Base:
-    """The version of a snapshot. ``file_time_ms``: as ``timestamps.previous_timestamp`` has it, where the attempt
-    enables in-commit timestamps."""
+    """The version of a snapshot as the base of an attempt. ``file_time_ms``: its monotonised file time, in milliseconds
+    since 1970, where the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost: at most 1
+    GET of 4 KiB."""
     previous_ms = timestamps.previous_timestamp(snapshot.in_commit_timestamp_ms, file_time_ms)
     mark = row_tracking.high_water_mark(snapshot.domain_metadata)
     return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)
 
 
 def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: LogStore) -> Base:
-    """The base after a winner. Raises as ``rebase``. Cost: 1 HEAD where the commit enables in-commit timestamps."""
+    """The base after a winner. Raises as ``rebase``, StoreError. Cost: 1 HEAD where the transaction enables in-commit
+    timestamps."""
     protocol, metadata = prepared.protocol or base.protocol, prepared.metadata or base.metadata
     will_be_active = protocol is not None and metadata is not None and features.is_ict_active(protocol, metadata)
     file_time_ms = None
@@ -82,7 +87,7 @@ def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: Log
 
 
 class CommitLoop:
-    """Carries one prepared transaction through the loop. Used once."""
+    """Commits one prepared transaction. ``run`` is called once."""
 
     def __init__(
         self, committer: Committer, reader: LogReader, prepared: Prepared, base: Base, environment: Environment
@@ -94,26 +99,27 @@ class CommitLoop:
         self._base = base
         self._environment = environment
         self._winners: list[CommitActions] = []
-        self._tried = 0  # versions
+        self._attempts = 0
 
-    def run(self) -> Landed:
-        """Commit, or raise: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError and StoreError
-        when nothing was and will be committed, CommitStateUnknownError when that is unknown.
+    def run(self) -> CommittedAttempt:
+        """Commit the transaction.
 
-        Cost: as ``Committer.commit``; for each version that another writer won, 1 GET and one such call more, and
-        1 LIST from the second one in a row on.
+        Raises CommitConflictError, TableExistsError, CommitAttemptsExhaustedError and StoreError when nothing was
+        committed, and will not be later; CommitStateUnknownError when that is not known. Cost: that of
+        ``Committer.commit``; for each version that another writer committed, 1 GET and one such call more, and 1 LIST
+        from the second one in a row on.
         """
         retry = self._environment.retry
         for number in range(1, retry.max_attempts + 1):
-            self._tried = number
+            self._attempts = number
             attempt = build_attempt(self._prepared, self._base, self._clock_ms())
             winner = self._try(attempt)
             if winner is None:
-                return Landed(attempt.result(number), self._winners, attempt)
+                return CommittedAttempt(attempt.result(number), self._winners, attempt)
             if self._prepared.is_strict and number == retry.max_attempts:
                 raise parent_taken(self._base.version, winner, self._store.url)
-            self._yield_to(winner)
-            # List after waiting: earlier reads are stale by then.
+            self._rebase_on(winner)
+            # The log is listed after the wait: an earlier listing would be stale.
             self._environment.back_off(number - retry.immediate, retry.race_max_delay_ms)
             if number > 1:
                 self._catch_up()
@@ -128,7 +134,7 @@ class CommitLoop:
         if ahead_ms > self._environment.drift_warning_ms and self._base.is_ict_active:
             warnings.warn(
                 f"{self._store.url}: the in-commit timestamp of version {self._base.version} is {ahead_ms} ms ahead "
-                "of this machine's clock. Commits continue at +1 ms each; check the clocks of all writers.",
+                "of this machine's clock. Each commit continues at +1 ms; check the clocks of all writers.",
                 ClockDriftWarning,
                 stacklevel=2,
             )
@@ -140,7 +146,7 @@ class CommitLoop:
         return None if isinstance(outcome, Committed) else self._settle(attempt, outcome)
 
     def _commit(self, attempt: Attempt) -> CommitOutcome:
-        """As the committer's; raises what only the committer can settle."""
+        """The committer's outcome. Raises CommitStateUnknownError for one that only the committer can settle."""
         outcome = self._committer.commit(attempt)
         if isinstance(outcome, Unknown) and outcome.error is not None:
             raise outcome.error
@@ -155,7 +161,7 @@ class CommitLoop:
                 occupant = decode_commit(self._store.get(path), version)
                 return None if self._is_ours(occupant) else occupant
             except ObjectNotFoundError as error:
-                # After EXISTS this is a store that forgot; after UNKNOWN the request has not (yet) arrived.
+                # After Exists the store's read is stale; after Unknown the request has not arrived (yet).
                 cause = error
             except InvalidCommitError:
                 raise  # another writer's: what this one has sent can be read
@@ -167,7 +173,7 @@ class CommitLoop:
             except CommitStateUnknownError:
                 raise
             except DeltaLogError as error:
-                cause = error  # definite for this request; an earlier one may still arrive
+                cause = error  # this request committed nothing, but an earlier one may still arrive
                 continue
             if isinstance(outcome, Committed):
                 return None
@@ -179,7 +185,7 @@ class CommitLoop:
     def _unknown(self, attempt: Attempt, cause: Exception | None) -> CommitStateUnknownError:
         version = attempt.version
         store, txn_id = self._store, self._prepared.txn_id
-        result = attempt.result(self._tried)
+        result = attempt.result(self._attempts)
 
         def resolve() -> CommitResult | None:
             try:
@@ -189,8 +195,8 @@ class CommitLoop:
             return result if self._is_ours(occupant) else None
 
         error = CommitStateUnknownError(
-            f"{store.url}: the store stopped answering while version {version} was being committed; whether it "
-            f"landed is unknown. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
+            f"{store.url}: the store stopped answering while version {version} was being committed; whether the commit "
+            f"is in the log is not known. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
             "again; do not repeat the operation before that.",
             resolve=resolve,
             version=version,
@@ -199,13 +205,13 @@ class CommitLoop:
         error.__cause__ = cause
         return error
 
-    def _yield_to(self, winner: CommitActions) -> None:
-        """Rebase on the winner, or raise its conflict."""
+    def _rebase_on(self, winner: CommitActions) -> None:
+        """Make the winner's version the base. Raises CommitConflictError where it conflicts."""
         self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
 
     def _catch_up(self) -> None:
-        """Rebase on all commits that exist already, instead of one failed PUT for each."""
+        """Rebase on all commits that are in the log, with 1 LIST instead of one failed PUT for each."""
         try:
             listed = self._reader.list_from(self._base.version + 1).commits
         except StoreError as error:
@@ -214,4 +220,4 @@ class CommitLoop:
         expected = list(range(self._base.version + 1, self._base.version + 1 + len(listed)))
         if listed and list(listed) == expected:
             for winner in self._reader.commits(listed):
-                self._yield_to(winner)
+                self._rebase_on(winner)

@@ -23,8 +23,12 @@ IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The reads of a transaction: the whole table, or the rows of some predicates, which are bound to the
-    table's schema; files, by path; application ids; metadata; all metadata domains."""
+    """What a transaction has read of its base version.
+
+    ``predicates``: bound to the table's schema; the rows that match one of them were read. ``files``: paths as in the
+    log. ``app_ids``: application ids whose recorded versions were read. ``metadata``: the schema and properties.
+    ``domains``: all metadata domains.
+    """
 
     whole_table: bool = False
     predicates: tuple[Bound, ...] = ()
@@ -36,7 +40,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A transaction ready to be committed; nothing in it depends on the version it will get."""
+    """A transaction that is ready to be committed. None of it depends on the version that it will become."""
 
     txn_id: str
     operation: str
@@ -46,51 +50,51 @@ class Prepared:
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     adds: tuple[AddFile, ...] = ()
-    add_lines: bytes | None = None  # these adds as lines of a commit, where they were encoded before
+    add_lines: bytes | None = None  # ``adds`` as lines of a commit file, where they were encoded already
     removes: tuple[RemoveFile, ...] = ()
     transactions: tuple[SetTransaction, ...] = ()
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCDCFile, ...] = ()
-    written: tuple[str, ...] = ()  # the files that were written for it, which are deleted if it fails
-    annotations: Mapping[str, Any] | None = None  # its author's, for ``deltalog`` in commitInfo
-    is_strict: bool = False  # a version that another writer takes is a conflict, when no attempt is left
+    written: tuple[str, ...] = ()  # paths of files that were written for it, which are deleted if it fails
+    annotations: Mapping[str, Any] | None = None  # given by the author, for ``deltalog`` in commitInfo
+    is_strict: bool = False  # a version that another writer commits is a conflict, when no attempt is left
     reads: Reads = Reads()
-    read_version: int | None = None  # the version that it was planned on, for people
+    read_version: int | None = None  # the version that it was planned on, for messages
     isolation_level: IsolationLevel = "Serializable"
 
     @property
     def is_blind_append(self) -> bool:
-        """Only adds files, and has read none."""
-        looked = self.reads.whole_table or self.reads.predicates or self.reads.files
-        return not (looked or self.removes or self.metadata or self.protocol)
+        """Whether it only adds files, and has read no rows."""
+        has_read = self.reads.whole_table or self.reads.predicates or self.reads.files
+        return not (has_read or self.removes or self.metadata or self.protocol)
 
     @property
     def may_move_rows(self) -> bool:
-        """Whether new files may hold rows that the table had in others."""
+        """Whether new files may hold rows of files that it removes."""
         removed = {remove.path for remove in self.removes}
         return bool(removed) and any(add.path not in removed for add in self.adds)
 
     @property
     def reported_metrics(self) -> dict[str, str]:
-        """The metrics as commitInfo and the CommitResult have them."""
+        """The metrics as texts, for commitInfo and the CommitResult."""
         return {key: str(value) for key, value in self.metrics.items()}
 
     @property
     def changes_data(self) -> bool:
-        """Whether rows are added or removed; rearranging them in other files is not a change."""
+        """Whether it adds or removes rows (dataChange), and does not only rearrange them in files."""
         return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
 
 
 def check_isolation_level(wanted: object) -> None:
-    """Raises CallError for an invalid isolation level; None, for the table's level, is valid."""
+    """Raise CallError unless ``wanted`` is an isolation level, or None for the table's."""
     if wanted is not None and wanted not in get_args(IsolationLevel):
         raise CallError(f"An isolation level is one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
 
 
 def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
-    """The level at which a transaction is checked: one that only rearranges files needs only SnapshotIsolation.
+    """The isolation level of a transaction: SnapshotIsolation where it only rearranges rows in files, else ``wanted``.
 
-    Raises CallError for SnapshotIsolation in a change of rows, whose conflicts it would not detect.
+    Raises CallError where SnapshotIsolation is wanted for a change of rows, whose conflicts it would not detect.
     """
     check_isolation_level(wanted)
     only_files = not (prepared.metadata or prepared.protocol or prepared.transactions or prepared.domains)

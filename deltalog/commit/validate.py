@@ -1,4 +1,4 @@
-"""Refuses actions that must not be committed. Pure.
+"""Validates a transaction before it is committed, whatever operation prepared it. Pure.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-value-serialization.
 """
@@ -28,10 +28,10 @@ _PARTITION_VALUES = operator.attrgetter("partition_values")
 
 
 def as_read_back(action: A, kind: type[A]) -> A:
-    """An action as readers of the log decode it. Constructors check no types, and a commit that cannot be read back
+    """An action as readers of the log will decode it. Constructors check no types, and a commit that cannot be decoded
     would make the table unreadable. Raises InvalidActionError."""
     if not isinstance(action, kind):
-        raise InvalidActionError(f"A {kind.KEY} action is of the type {kind.__name__}; got {shown(action)}.")
+        raise InvalidActionError(f"A {kind.KEY} action has the type {kind.__name__}; got {shown(action)}.")
     try:
         same = action.as_read_back()
         encode_action(cast("AnyAction", same))
@@ -44,9 +44,10 @@ def as_read_back(action: A, kind: type[A]) -> A:
 
 
 def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, table: str) -> None:
-    """Refuse a transaction that would make the table invalid.
+    """Refuse a transaction whose commit would make the table invalid.
 
-    Raises InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
+    ``protocol``, ``metadata``: of the table after the commit. ``table``: its root, for messages. Raises
+    InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
     """
     schema = metadata.schema
     features.check_writable(protocol, metadata, schema, table)
@@ -61,13 +62,17 @@ def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, t
 
 
 def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[AddFile]]:
-    """As ``as_read_back``, of many: the lines of the commit, where they are known then, and the actions."""
+    """As ``as_read_back``, of many adds: their lines of the commit file (None where an add needs a change), and the
+    adds."""
     lines = sound_lines(adds)
     return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]
 
 
 def check_adds(adds: Sequence[AddFile], metadata: Metadata, schema: StructType, table: str) -> None:
-    """Paths inside the table, a readable value for each partition column, none for others."""
+    """Check that adds have paths inside the table, a valid value for each partition column, and no other values.
+
+    Raises InvalidActionError, and CorruptTableError for a value that is not of its column's type.
+    """
     if not are_ordinary([add.path for add in adds]):
         places = [place_of(table)]
         for add in adds:
@@ -77,7 +82,7 @@ def check_adds(adds: Sequence[AddFile], metadata: Metadata, schema: StructType, 
     types = {column_mapping.physical_name(column, mode): column.data_type for column in columns}
     if not types and not any(map(_PARTITION_VALUES, adds)):
         return
-    # Many files have the same few values.
+    # Each distinct set of values is checked once.
     for add in {tuple(add.partition_values.items()): add for add in adds}.values():
         if add.partition_values.keys() != types.keys():
             raise InvalidActionError(
@@ -109,7 +114,7 @@ def _check_removes(removes: Iterable[RemoveFile], metadata: Metadata, table: str
 
 
 def _check_unique(prepared: Prepared, table: str) -> None:
-    added = [add.path for add in prepared.adds]  # a path is live once, with whatever deletion vector
+    added = [add.path for add in prepared.adds]  # a path is live once, whatever its deletion vectors
     removed = {remove.path for remove in prepared.removes}
     replaced = [add for add in prepared.adds if add.path in removed] if removed else []
     files: tuple[AddFile | RemoveFile, ...] = (*prepared.removes, *replaced)
@@ -120,4 +125,4 @@ def _check_unique(prepared: Prepared, table: str) -> None:
             raise InvalidActionError(f"{table}: {path} is staged twice in one transaction.", path=path)
     app_ids = [t.app_id for t in prepared.transactions]
     if len(set(app_ids)) != len(app_ids):
-        raise InvalidActionError(f"{table}: one transaction sets two versions for an application id: {app_ids}.")
+        raise InvalidActionError(f"{table}: the transaction sets two versions for an application id: {app_ids}.")

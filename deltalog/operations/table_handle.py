@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import gone_since, unexpected_version
+from deltalog.commit.conflicts import commits_missing_since, unexpected_version
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.environment import Environment
 from deltalog.errors import CallError, CommitConflictError, CommitStateUnknownError, VersionNotFoundError
@@ -205,7 +205,7 @@ class TableHandle:
         try:
             return Snapshot(load(self.reader, self.reader.list_from(), version))
         except VersionNotFoundError as error:
-            raise gone_since(version, latest.version, self.url) from error
+            raise commits_missing_since(version, latest.version, self.url) from error
 
     def _expecting(self, version: int, latest: Snapshot) -> Environment:
         """The environment of a commit that is attempted once, after this version."""

@@ -15,9 +15,9 @@ from deltalog.arguments import checked
 from deltalog.arrow_arrays import strings
 from deltalog.commit.base import Base
 from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import files_still_fit, gone_since
-from deltalog.commit.hooks import standing
-from deltalog.commit.loop import ClockDriftWarning, CommitLoop, Landed, base_of, rebased_on
+from deltalog.commit.conflicts import commits_missing_since, files_still_fit
+from deltalog.commit.hooks import errors_logged
+from deltalog.commit.loop import ClockDriftWarning, CommitLoop, CommittedAttempt, base_of, rebased_on
 from deltalog.commit.prepared import IsolationLevel, Prepared, check_isolation_level, isolation_for
 from deltalog.commit.validate import check_prepared
 from deltalog.commit_result import CommitResult
@@ -439,24 +439,24 @@ class Transaction:
         try:
             return list(self.reader.commits(range(read + 1, latest + 1)))
         except MissingVersionError as error:
-            raise gone_since(read, latest, self.reader.store.url) from error
+            raise commits_missing_since(read, latest, self.reader.store.url) from error
 
-    def _follow(self, committed: Landed) -> None:
+    def _follow(self, committed: CommittedAttempt) -> None:
         """Build the snapshot of the commit, run the hooks and update the handle. Nothing here raises. If the snapshot
         cannot be built, it is read from the log at its first use."""
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
         snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version))
         try:
-            with standing(fact, "building its snapshot"):
+            with errors_logged(fact, "building its snapshot"):
                 snapshot = self._following(committed)
-            with standing(fact, "the hooks after the commit"):
+            with errors_logged(fact, "the hooks after the commit"):
                 snapshot = self._committer.after_commit(snapshot, committed.result, self._environment)
         finally:
             self.committed = snapshot
-            with standing(fact, "updating the table handle"):
+            with errors_logged(fact, "updating the table handle"):
                 self._on_commit(snapshot)
 
-    def _run(self, prepared: Prepared, base: Base) -> Landed:
+    def _run(self, prepared: Prepared, base: Base) -> CommittedAttempt:
         try:
             return self._loop(prepared, base).run()
         except (MetadataChangedError, ProtocolChangedError):
@@ -513,7 +513,7 @@ class Transaction:
         enables = not snapshot.in_commit_timestamps_enabled and features.is_ict_active(self.protocol, self.metadata)
         return base_of(snapshot, self.reader.file_time_ms(snapshot.version) if enables else None)
 
-    def _following(self, committed: Landed) -> Snapshot:
+    def _following(self, committed: CommittedAttempt) -> Snapshot:
         """The snapshot of the commit, from the base snapshot and the winners in between. Cost: none."""
         actions, ict_ms = committed.attempt.actions, committed.attempt.in_commit_timestamp_ms
         if self.snapshot is None:

@@ -15,7 +15,7 @@ from deltalog.catalog.locate import handle_on
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
 from deltalog.catalog.store import AdoptedStore, ManagedStore
-from deltalog.commit.hooks import standing
+from deltalog.commit.hooks import errors_logged
 from deltalog.environment import Environment
 from deltalog.errors import (
     ConcurrentModificationError,
@@ -150,7 +150,7 @@ class ManagedTables:
                 )
             # Where it cannot be dropped at this version, what is new came through the catalog since.
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
-                with standing(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
+                with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
                 reader = LogReader(self.store(record))
                 return DeltaTable(self._kept(record, reader, Snapshot(UnreadSnapshot(reader, version))))

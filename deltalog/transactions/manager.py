@@ -32,7 +32,7 @@ from deltalog.catalog.records import (
     TransactionStatus,
     TransactionType,
 )
-from deltalog.commit.hooks import after_commit, standing
+from deltalog.commit.hooks import after_commit, errors_logged
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -308,7 +308,7 @@ class TransactionManager:
             if error.outcome is not Outcome.UNKNOWN:
                 self._give_back(in_progress)
             raise
-        with standing(f"Transaction {landed.id} is committed", "the publication of its commits"):
+        with errors_logged(f"Transaction {landed.id} is committed", "the publication of its commits"):
             at_once(self._follow_up, targets)
         self._close(landed)
         return landed.status
@@ -527,7 +527,7 @@ class TransactionManager:
         if not target.staged:
             return
         fact = f"{target.store.url}: version {target.staged[-1].version} is committed"
-        with standing(fact, "publication of the commit (the next commit publishes it)"):
+        with errors_logged(fact, "publication of the commit (the next commit publishes it)"):
             target.publish(self.coordinator)
             for snapshot, result in target.branch.landed(target.attempts):
                 self._tables.advance(target.table_id, after_commit(snapshot, result, self._environment))
@@ -535,7 +535,7 @@ class TransactionManager:
     def _close(self, record: TransactionRecord) -> None:
         """Let go of a transaction that is decided, and of what it left."""
         self._let_go(record.id)
-        with standing(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
+        with errors_logged(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
             clean_up(self._ledger, self._tables, record)
 
 

@@ -13,7 +13,7 @@ import dataclasses
 from deltalog.catalog.committer import discard_commits, publish, stage
 from deltalog.catalog.records import Proposal, Ratification, TableRecord
 from deltalog.commit.attempt import Attempt, build_attempt
-from deltalog.commit.hooks import standing
+from deltalog.commit.hooks import errors_logged
 from deltalog.commit.loop import base_of
 from deltalog.commit.prepared import Prepared
 from deltalog.environment import Environment
@@ -48,7 +48,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
             raise
         if decision is Ratification.RATIFIED:
             fact = f"{record.url}: version {commit.version} is committed"
-            with standing(fact, "publication of the commit (the next commit publishes it)"):
+            with errors_logged(fact, "publication of the commit (the next commit publishes it)"):
                 publish(store, coordinator, record.table_id)
             return commit.version
         discard_commits(store, [commit])

@@ -131,13 +131,13 @@ def gives_up_with_an_error_that_says_conflict(patch: Patch) -> None:
 
 @mutant("I6")
 def takes_a_new_txn_id_for_each_attempt(patch: Patch) -> None:
-    yield_to = CommitLoop._yield_to
+    rebase_on = CommitLoop._rebase_on
 
     def renew(self: Any, winner: Any) -> Any:
-        yield_to(self, winner)
+        rebase_on(self, winner)
         self._prepared = dataclasses.replace(self._prepared, txn_id=self._environment.new_uuid())
 
-    patch.setattr(CommitLoop, "_yield_to", renew)
+    patch.setattr(CommitLoop, "_rebase_on", renew)
 
 
 @mutant("I1")
@@ -267,7 +267,7 @@ def catches_up_without_looking(patch: Patch) -> None:
         listed = self._reader.list_from(self._base.version + 1).commits
         for winner in self._reader.commits(listed):
             blind = dataclasses.replace(winner, adds=[], removes=[], transactions=[])
-            self._yield_to(blind)
+            self._rebase_on(blind)
 
     patch.setattr(CommitLoop, "_catch_up", catch_up)
 
@@ -278,7 +278,7 @@ def catches_up_without_looking(patch: Patch) -> None:
 @mutant("I5")
 def lets_a_failed_hook_fail_the_commit(patch: Patch) -> None:
     for module in (hooks, transaction):
-        patch.setattr(module, "standing", lambda *_: contextlib.nullcontext())
+        patch.setattr(module, "errors_logged", lambda *_: contextlib.nullcontext())
 
 
 @mutant("I4", kinds={**KINDS, "append rows": 200})
