@@ -43,10 +43,11 @@ _WHEN_NOT_MAPPED = (
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """A file to read for a commit's changes.
+    """A file from which changes of a commit are read.
 
-    ``kind`` is None for a change file, which says itself. ``before`` and ``after`` are the deletion vectors the
-    file had before and has after; rows between the two are the change where the file was there before and after.
+    ``kind``: of the change of its rows: all inserted, all deleted, or for ``difference`` those that only one of the two
+    deletion vectors deletes; None for a change file, which has the kind of each row in a column. ``before``,
+    ``after``: the deletion vectors of the file before and after the commit.
     """
 
     file: AddFile | RemoveFile | AddCDCFile
@@ -56,10 +57,8 @@ class ChangeFile:
 
 
 def plan(commit: CommitActions) -> list[ChangeFile]:
-    """The files from which the changes of a commit are read. Pure.
-
-    Change files where the commit has them; else its added and removed files that changed data.
-    """
+    """The files from which the changes of a commit are read: its change files, or if it has none the files that it
+    added or removed with dataChange. Pure. Spec: PROTOCOL.md#reader-requirements-for-addcdcfile."""
     if commit.cdc:
         return [ChangeFile(file, None) for file in commit.cdc]
     if _is_merge_without_effect(commit):
@@ -80,7 +79,8 @@ def plan(commit: CommitActions) -> list[ChangeFile]:
 
 
 def _is_merge_without_effect(commit: CommitActions) -> bool:
-    """Spark's MERGE rewrites files, as a change of data, even where it changed no row, and says so in its metrics."""
+    """Whether a commit is a MERGE of Spark that changed no row, by its metrics. Such a MERGE rewrites files, with
+    dataChange."""
     info = commit.commit_info
     if info is None or info.operation != "MERGE":
         return False
@@ -96,7 +96,12 @@ def changes_between(
     from_timestamp_ms: int | None,
     to_timestamp_ms: int | None,
 ) -> Changes:
-    """The changes of a range whose ends are given as versions or as times; see ``DeltaTable.changes``."""
+    """The changes of a range, both ends included, each given as a version or in milliseconds since 1970.
+
+    Raises CallError, TimestampOutOfRangeError, VersionNotFoundError, MissingVersionError. Cost: as
+    ``LogHistory.version_at`` for each time, and as ``loader.load`` of the first and the last version. See
+    ``DeltaTable.changes``.
+    """
     both_from = (from_version is None) == (from_timestamp_ms is None)
     if both_from or not (to_version is None or to_timestamp_ms is None):
         raise CallError("Give from_version or from_timestamp, and at most one of to_version and to_timestamp.")
@@ -116,12 +121,12 @@ def changes_between(
 
 @checked
 class Changes:
-    """The changes of a range of versions, in order of commit; read when asked. Made by ``DeltaTable.changes``.
+    """The changes of a range of versions, in the order of the commits, read lazily. Made by ``DeltaTable.changes``.
 
     Rows have the columns of the table, then ``_change_type`` (insert, update_preimage, update_postimage, delete),
     ``_commit_version`` and ``_commit_timestamp``. As in Spark, the columns are those of the latest version, and of
-    the last version of the range where column mapping is or was used. Rows of columns that came later are null;
-    any other change of the schema within the range is refused.
+    the last version of the range where column mapping is or was used. Columns that were added later are null in earlier
+    rows; any other change of the schema within the range is refused. Spec: PROTOCOL.md#add-cdc-file.
     """
 
     def __init__(
@@ -146,14 +151,14 @@ class Changes:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version whose columns the rows have. Cost: none."""
+        """The version whose schema the rows have. Cost: none."""
         return self._read
 
     def files(self) -> Iterator[tuple[CommitAt, ChangeFile]]:
-        """The files of the changes, commit by commit, for engines that read them themselves.
+        """The files of the changes, commit by commit, for engines that read files themselves.
 
-        Raises CallError, SchemaMismatchError, InvalidCommitError as ``batches``. Cost: 1 GET for each commit, and its
-        time.
+        Raises CallError, SchemaMismatchError, InvalidCommitError as ``batches``. Cost: 1 GET for each commit, and that
+        of ``LogHistory.commit_at``.
         """
         if not self.versions:
             return
@@ -169,7 +174,7 @@ class Changes:
                 yield at, file
 
     def _commits(self) -> Iterator[CommitActions]:
-        """A few at a time, for long ranges."""
+        """The commits of the range, read _COMMITS_AT_ONCE at a time."""
         for start in range(0, len(self.versions), _COMMITS_AT_ONCE):
             yield from self._last.reader.commits(self.versions[start : start + _COMMITS_AT_ONCE])
 
@@ -184,20 +189,20 @@ class Changes:
         return pa.schema([*self._read.schema.to_arrow(), *(pa.field(name, kind) for name, kind in added)])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The changes, batch by batch; memory is bounded as that of ``Scan.batches``, whatever the size of the files.
+        """The changes, batch by batch. Memory is bounded as that of ``Scan.batches``, whatever the size of the files.
 
-        Raises CallError when the feed was off in the range, SchemaMismatchError when the schema changed in it so
-        that old rows do not fit, InvalidCommitError when a commit does not tell the partition of what it removes,
-        InvalidDataFileError. Cost: 1 GET for each commit, and its files.
+        Raises CallError when the feed was disabled in the range, SchemaMismatchError when the schema changed in it so
+        that earlier rows do not fit, InvalidCommitError when a commit removes a file without its partition values,
+        InvalidDataFileError. Cost: as ``files``, and the GETs of the columns of each file.
         """
         yield from in_order(partial(self._read_changes, at, planned) for at, planned in self.files())
 
     def to_arrow(self) -> pa.Table:
-        """All changes in memory."""
+        """All changes in memory. Raises and costs as ``batches``."""
         return pa.Table.from_batches(self.batches(), self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The Arrow stream interface."""
+        """The Arrow C stream interface: polars, duckdb and pandas read Changes directly."""
         reader = pa.RecordBatchReader.from_batches(self.arrow_schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -205,7 +210,7 @@ class Changes:
         url = self._read.url
         if not ENABLE_CHANGE_DATA_FEED.read(metadata.configuration):
             raise CallError(
-                f"{url}: the change data feed was off at version {version}. Read changes from a range of versions "
+                f"{url}: the change data feed was off at version {version}. Read changes of a range of versions "
                 f"with {ENABLE_CHANGE_DATA_FEED.key}=true."
             )
         why = read_compatibility.incompatibility(metadata, self._read.metadata)
@@ -217,7 +222,7 @@ class Changes:
             )
 
     def _check_partition_values(self, planned: ChangeFile, version: int) -> None:
-        """A remove need not hold them, and its rows would come out as deleted from the null partition."""
+        """Refuse a remove without partition values, whose rows would be reported as deleted from the null partition."""
         if planned.file.partition_values is None and self._read.partition_columns:
             name = commit_name(version)
             raise InvalidCommitError(
@@ -238,7 +243,7 @@ class Changes:
         columns = self._read.schema
         if planned.kind is None:
             columns = StructType((*columns.fields, CHANGE_TYPE_FIELD))
-        # Not the table's partition columns: it may have been partitioned otherwise when the file was written.
+        # Not the table's partition columns: they may have been others when the file was written.
         keys = {key.lower() for key in file.partition_values}
         named = ((column.name, column_mapping.physical_name(column, self._mapping)) for column in columns)
         layout = FileLayout(columns, [name for name, key in named if key.lower() in keys], self._mapping)

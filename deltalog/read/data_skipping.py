@@ -1,7 +1,8 @@
-"""Which files of a snapshot can hold a row that a predicate keeps: by partition values and by statistics. Pure.
+"""Data skipping: which files of a snapshot can have a row that matches a predicate, by partition values and by
+statistics. Pure.
 
-Spec: PROTOCOL.md#per-file-statistics. A file is dropped only when its bounds prove that no row matches; what
-is absent, unreadable or not known to be sound proves nothing.
+Spec: PROTOCOL.md#per-file-statistics. A file is skipped only when its bounds prove that no row matches; a statistic
+that is missing, unreadable or possibly inexact proves nothing.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ def statistics_leaves(
     predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> list[Leaf]:
     """The columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
-    judged = [each.column for each in leaves_of(predicate) if isinstance(each, ColumnCondition)]
+    conditions = [each.column for each in leaves_of(predicate) if isinstance(each, ColumnCondition)]
     leaves = [
         Leaf.of(find_fields(column.path, schema), mapping)
-        for column in judged
+        for column in conditions
         if column.path[0] not in partition_columns and not isinstance(column.data_type, StructType)
     ]
     return list(dict.fromkeys(leaves))
@@ -61,27 +62,28 @@ def statistics_leaves(
 def prune(
     files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> pa.Table:
-    """The rows of ``files`` that may hold a matching row. ``predicate`` is bound to ``schema``.
+    """The rows of ``files`` that may have a matching row. ``predicate`` is bound to ``schema``.
 
-    ``files``: partition_values, and what deltalog.log.file_statistics.of_files reads. Partition values are judged
-    first; statistics are parsed only for the files that remain, and only the columns that the predicate names.
+    ``files``: the columns partition_values, and stats or stats_parsed. Partition values are checked first; statistics
+    are parsed only of the files that remain, and of the columns that the predicate names. Raises CorruptTableError for
+    a partition value that is not of its column's type.
     """
     partitioned = set(partition_columns)
-    by_partition = _PartitionJudge(files, schema, partitioned, mapping)
+    by_partition = _PartitionVerdicts(files, schema, partitioned, mapping)
     files = files.filter(pc.fill_null(by_partition.may_match(predicate), TRUE))
     leaves = statistics_leaves(predicate, schema, partition_columns, mapping)
     if not leaves or files.num_rows == 0:
         return files
-    by_statistics = _StatisticsJudge(files, schema, partitioned, mapping, leaves)
+    by_statistics = _StatisticsVerdicts(files, schema, partitioned, mapping, leaves)
     return files.filter(pc.fill_null(by_statistics.may_match(predicate), TRUE))
 
 
 def split(
     files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> tuple[pa.Table, pa.Table]:
-    """The rows of ``files`` that hold matching rows only, by partition values or statistics; and the others.
+    """The rows of ``files`` of which every row matches, by partition values or statistics; and the other files.
 
-    Deletion vectors do not matter: what holds for all rows of a file holds for those that are left of it.
+    Deletion vectors have no influence: a condition on all rows of a file holds for those that are not deleted, too.
     """
     numbered = files.append_column(_NUMBER, int64s(list(range(files.num_rows))))
     others = prune(numbered, complement(predicate), schema, partition_columns, mapping)[_NUMBER]
@@ -90,30 +92,31 @@ def split(
 
 
 def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[StructField]) -> Predicate:
-    """True for rows of these partitions, each given by its values as the log has them for ``columns``.
+    """A predicate that is true for rows of these partitions. ``rows``: the values of ``columns`` of each, as in the
+    log.
 
-    As deep as there are columns, and the logarithm of the partitions.
+    Its tree is as deep as the number of columns and the logarithm of the number of partitions.
     """
     column = columns[0]
     below: dict[str | None, list[tuple[str | None, ...]]] = {}
     for row in rows:
         below.setdefault(row[0], []).append(row[1:])
-    found: list[Predicate] = []
+    partitions_here: list[Predicate] = []
     for text, rest in below.items():
         value = partitions.parse(text, column.data_type, column.name)
         here: Predicate = Comparison("<=>", Name((column.name,)), Literal(value))
-        found.append(here & in_partitions(rest, columns[1:]) if len(columns) > 1 else here)
-    while len(found) > 1:
-        pairs = zip_longest(found[::2], found[1::2])
-        found = [left if right is None else left | right for left, right in pairs]
-    return found[0] if found else In(Name((column.name,)), ())
+        partitions_here.append(here & in_partitions(rest, columns[1:]) if len(columns) > 1 else here)
+    while len(partitions_here) > 1:
+        pairs = zip_longest(partitions_here[::2], partitions_here[1::2])
+        partitions_here = [left if right is None else left | right for left, right in pairs]
+    return partitions_here[0] if partitions_here else In(Name((column.name,)), ())
 
 
-class _PartitionJudge:
-    """Folds a predicate into a verdict for each file: true or null (may match), false (cannot).
+class _PartitionVerdicts:
+    """Evaluates a predicate for each file: true or null where a row may match, false where none can.
 
-    Partition values are known exactly, so a leaf on them is evaluated, and unknown means no match; a leaf on
-    another column proves nothing.
+    Partition values are exact, so a leaf on them is evaluated, and an unknown result means no match; a leaf on another
+    column is null.
     """
 
     def __init__(self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode) -> None:
@@ -143,7 +146,7 @@ class _PartitionJudge:
         try:
             return pc.fill_null(evaluate(predicate.node, rows), FALSE)
         except (pa.ArrowInvalid, OverflowError):
-            return self.unknown  # one partition has no value, and other conditions may exclude it
+            return self.unknown  # it has no value for one partition, which other conditions may exclude
 
     def values(self, name: str) -> Any:
         """Typed values of a partition column, one for each file."""
@@ -152,8 +155,8 @@ class _PartitionJudge:
         return self._values[name]
 
 
-class _StatisticsJudge(_PartitionJudge):
-    """Bounds of data columns, and partition values beside them for predicates that mix the two."""
+class _StatisticsVerdicts(_PartitionVerdicts):
+    """As _PartitionVerdicts, with the statistics of data columns, for predicates that may mix the two."""
 
     def __init__(
         self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode, leaves: Sequence[Leaf]
@@ -185,7 +188,7 @@ class _StatisticsJudge(_PartitionJudge):
         value, operator = predicate.value, predicate.operator
         is_float = str(data_type) in ("float", "double")
         if is_float and (value != value or operator in (">", ">=", "!=")):
-            return self._has_values(predicate.column)  # NaN may hide above the upper bound
+            return self._has_values(predicate.column)  # the upper bound may leave out NaN
         at_most = compare(low, "<=", value, data_type)
         at_least = compare(high, ">=", value, data_type)
         if operator == "=":
@@ -208,7 +211,7 @@ class _StatisticsJudge(_PartitionJudge):
         low, high = self._bounds(predicate)
         between = predicate.found.any_between(low, high)
         if predicate.found.has_nan:
-            between = scalar(None, pa.bool_())  # NaN is beyond the bounds
+            between = scalar(None, pa.bool_())  # bounds may leave out NaN
         return pc.and_kleene(between, self._has_values(predicate.column))
 
     def _starts_with(self, predicate: BoundStartsWith) -> Any:
@@ -225,13 +228,13 @@ class _StatisticsJudge(_PartitionJudge):
         return pc.less(self._column("nullCount", column), self.statistics.column("numRecords").combine_chunks())
 
     def _bounds(self, predicate: BoundComparison | BoundIn | BoundStartsWith) -> tuple[Any, Any]:
-        """Lower and upper bound of each file, widened by what their writer may have left out."""
+        """Lower and upper bound of each file, widened by what their writer may have truncated or rounded."""
         column = predicate.column
         low, high = self._column("minValues", column), self._column("maxValues", column)
         data_type = self.leaves[column.path].data_type if column.path in self.leaves else None
         if str(data_type) in ("timestamp", "timestamp_ntz"):
-            late = pc.greater(high, _LATEST.cast(high.type))  # they have no room above them
-            return low, pc.add(pc.if_else(late, pa.nulls(len(high), high.type), high), _MILLISECOND)
+            overflows = pc.greater(high, _LATEST.cast(high.type))
+            return low, pc.add(pc.if_else(overflows, pa.nulls(len(high), high.type), high), _MILLISECOND)
         if isinstance(data_type, DecimalType):
             return _decimals(low, data_type, upper=False), _decimals(high, data_type, upper=True)
         return low, high if predicate.width is None else upper_bound(high, predicate.width)
@@ -244,12 +247,12 @@ class _StatisticsJudge(_PartitionJudge):
         return self.statistics.column(file_statistics.column_name(group, leaf)).combine_chunks()
 
 
-# In microseconds; later ones have no room above them. Not Arrow scalars: making one imports pandas.
+# In microseconds; a millisecond more than a later one would overflow. Not pa.scalar, which imports pandas.
 _LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64()).cast(pa.duration("us"))
 
 
 def _decimals(values: Any, data_type: DecimalType, upper: bool) -> Any:
-    """The number may have gone through a double: widen by more than that can have lost."""
+    """The bound widened by more than the rounding error of a double, since its writer may have used one."""
     values = values.cast(pa.float64())
     slack = pc.add(pc.multiply(pc.abs(values), 1e-15), 10.0**-data_type.scale)
     widened = pc.add(values, slack) if upper else pc.subtract(values, slack)

@@ -21,19 +21,22 @@ from deltalog.expressions.sql_text import to_sql
 from deltalog.expressions.tree import Predicate
 from deltalog.protocol.schema import StructType
 
-# What a scan's ``origin`` is, by itself or with the condition under which the rows matter.
+# A scan's ``origin``, by itself or with the condition that restricts the rows that count as read.
 Read = str | tuple[str, "Predicate | str | None"]
 
-# The key in the schema metadata of what a scan gives. Writers of deltalog do not store it.
+# The key of the origin in the schema metadata of a scan's batches. Writers of deltalog do not store it.
 ORIGIN_KEY = b"deltalog.read"
-# Text of more is megabytes in the metadata of every batch, and seconds of parsing.
-_MAX_SAID_VALUES = 1000
+# A condition with more values is megabytes of text in the metadata of every batch, and takes seconds to parse.
+_MAX_VALUES_IN_TEXT = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``table``: the id in its metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition under which
-    rows were read, None for all. ``branch``: the transaction over several tables that ``version`` belongs to;
-    ``base_version``: the version of the table that it is based on."""
+    """The table and version that rows were read from.
+
+    ``table``: the id in its metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition of the scan as
+    SQL text, None for all rows. ``branch``: the id of the transaction over several tables that ``version`` belongs to,
+    None for none; ``base_version``: the version of the table that this transaction is based on.
+    """
 
     table: str
     url: str
@@ -46,11 +49,12 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
     def is_of(self, table_id: str, url: str) -> bool:
-        """Whether the rows are of this table; a copy at another location is another table."""
+        """Whether the rows were read from this table. A copy at another location is another table."""
         return (self.table, self.url) == (table_id, url)
 
     def version_for(self, branch: str | None, base_version: int | None) -> int:
-        """The version that was read, as seen by a writer in a transaction over several tables, or outside of one."""
+        """The version that was read, in the versions of a writer: ``branch`` and ``base_version`` are those of its
+        transaction over several tables, None outside of one."""
         if self.branch == branch:
             return self.version
         known = (self.version if self.branch is None else self.base_version, base_version if branch else None)
@@ -58,9 +62,9 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def text_of(where: Bound | None, schema: StructType) -> str | None:
-    """A bound condition as SQL text; None if it cannot be written as text or has too many values: then all rows count
-    as read."""
-    if where is None or number_of_values(where) > _MAX_SAID_VALUES:
+    """A bound condition as SQL text; None if it cannot be written as text or has more than _MAX_VALUES_IN_TEXT values:
+    then all rows count as read."""
+    if where is None or number_of_values(where) > _MAX_VALUES_IN_TEXT:
         return None
     try:
         text = to_sql(where.expression)
@@ -79,12 +83,12 @@ def origin_in(data: Any) -> str | None:
     if isinstance(origin := getattr(data, "origin", None), str):
         return origin
     schema = data.schema if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)) else None
-    found = schema.metadata.get(ORIGIN_KEY) if schema is not None and schema.metadata else None
-    return None if found is None else found.decode(errors="replace")
+    encoded = schema.metadata.get(ORIGIN_KEY) if schema is not None and schema.metadata else None
+    return None if encoded is None else encoded.decode(errors="replace")
 
 
 def decoded(reads: Iterable[Read]) -> list[tuple[Origin, Predicate | str | None]]:
-    """Each with the condition under which it was read. Raises CallError for a text that is no origin."""
+    """Each origin with the condition of its rows. Raises CallError for a text that is not an origin."""
     pairs = [(each, None) if isinstance(each, str) else each for each in reads]
     try:
         origins = [msgspec.json.decode(text, type=Origin) for text, _ in pairs]

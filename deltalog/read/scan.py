@@ -1,4 +1,4 @@
-"""Rows of a snapshot as Arrow, in the order and types of the table's schema."""
+"""Scan: a lazy read of a snapshot's rows as Arrow, with projection, data skipping and a filter."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ class Scan:
         return FileLayout(schema, self._snapshot.metadata.partition_columns, self._mapping, self._tracking)
 
     def files(self) -> pa.Table:
-        """The files that will be read, as ``Snapshot.files``: those that may hold a row that ``where`` keeps.
+        """The files that will be read, columns as ``Snapshot.files``: those that may have a row that ``where`` keeps.
 
-        Files are left out by their partition values and statistics. Cost: as ``Snapshot.files``; with ``where``,
-        only the statistics of its columns are parsed, and only the files that remain are held in memory.
+        Files are skipped by their partition values and statistics. Cost: as ``Snapshot.files``; with ``where``, only
+        the statistics of its columns are parsed, and only the files that remain are in memory.
         """
         return self._snapshot.cache.files() if self.where is None else self._pruned(FILES.names)
 
@@ -126,17 +126,19 @@ class Scan:
         return pa.concat_tables([empty(pa.schema([FILES.field(name) for name in columns])), *pieces])
 
     def deleted_positions(self, vector: DeletionVector) -> BitMap64:
-        """The row positions (from 0) that a deletion vector of ``files`` deletes, for engines that read files.
+        """The row positions (from 0) that a deletion vector of ``files`` deletes, for engines that read files
+        themselves.
 
         Raises InvalidDataFileError, UnsafePathError. Cost: 1 GET unless the vector is inline.
         """
         return read_vector(self._snapshot.reader.files, vector)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file in the order of ``files``; some files are read ahead by threads.
+        """The rows, file by file in the order of ``files``; threads read some files ahead.
 
         Memory is bounded by batches, whatever the size of the files. Raises InvalidDataFileError, UnsafePathError,
-        UnsupportedFeatureError. Cost: the GETs of each file's columns; nothing is read before the first batch.
+        UnsupportedFeatureError, CallError where ``where`` has no value for a row. Cost: as ``files``, and the GETs of
+        each file's columns; nothing is read before the first batch.
         """
         files = self._pruned(_FILE_COLUMNS)
         layout = self._layout(self._read_schema())
@@ -162,7 +164,7 @@ class Scan:
         return StructType((*self.schema.fields, *(self._snapshot.schema.field(name) for name in others)))
 
     def to_arrow(self) -> pa.Table:
-        """All rows in memory."""
+        """All rows in memory. Raises and costs as ``batches``."""
         return pa.Table.from_batches(self.batches(), self.arrow_schema)
 
     def to_pandas(self) -> Any:
@@ -170,13 +172,13 @@ class Scan:
         return self.to_arrow().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The Arrow stream interface: polars, duckdb and pandas take a Scan directly."""
+        """The Arrow C stream interface: polars, duckdb and pandas read a Scan directly."""
         reader = pa.RecordBatchReader.from_batches(self.arrow_schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 
 
 def _rows(files: pa.Table) -> Iterator[dict[str, Any]]:
-    """What a DataFile is made from, file by file; never all of a large table at once."""
+    """The fields of a DataFile, file by file, converted 1000 at a time."""
     for batch in files.to_batches(max_chunksize=1000):
         for row in batch.to_pylist():
             vector = row["deletion_vector"]

@@ -1,4 +1,4 @@
-"""Snapshot: a version of a table as its users read it."""
+"""Snapshot: the public, immutable view of one version of a table."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from deltalog.read.scan import Scan, VariantForm
 
 @checked
 class Snapshot:
-    """The state of a table at one version; never changes. Threads may share it.
+    """The state of a table at one version. Immutable; threads may share it.
 
-    Protocol, metadata and totals come from the version's ``.crc`` where it is sound, else from the checkpoint
-    and the commits after it; the file list is read when it is first needed, and kept.
+    Protocol, metadata and totals come from the version's ``.crc`` where it is usable, else from the checkpoint and the
+    commits after it; the list of files is read at its first use, and cached.
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
         """Not for users: DeltaTable.snapshot makes one."""
         self._version = version
-        # Whether the caller named the version or its time, and so knows that it may be an old one.
+        # Whether the caller named the version or its time: writes computed from its rows are then not checked.
         self.is_time_travel = is_time_travel
 
     def as_time_travel(self) -> Snapshot:
-        """The same version, as one that the caller has named. Cost: none."""
+        """The same version, marked as named by the caller. Cost: none."""
         return Snapshot(self.__dict__.get("log", self._version), is_time_travel=True)
 
     def __repr__(self) -> str:
         return f"Snapshot(table={self.url!r}, version={self.version})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process: the version is loaded anew there. Cost: as ``DeltaTable.snapshot(version)``."""
+        """Pickle support: the version is loaded again when unpickled. Cost: as ``DeltaTable.snapshot(version)``."""
         return _loaded_again, (self.reader, self.version, self.is_time_travel)
 
     @Lazy
     def log(self) -> LogSnapshot:
-        """The same version as its log has it: log files, state, file actions. Cost: none; the version just committed
-        by this process may have to be read, which raises and costs as ``DeltaTable.snapshot(version)``."""
+        """The log segment, state and file actions of this version. Cost: none; a version that this process has just
+        committed may have to be read, which raises and costs as ``DeltaTable.snapshot(version)``."""
         version = self._version
         return version.load() if isinstance(version, UnreadSnapshot) else version
 
@@ -68,7 +68,7 @@ class Snapshot:
 
     @property
     def reader(self) -> LogReader:
-        """The log that this snapshot was read from."""
+        """The reader of the log that this snapshot was loaded from."""
         return self._version.reader
 
     @property
@@ -94,7 +94,7 @@ class Snapshot:
 
     @property
     def in_commit_timestamps_enabled(self) -> bool:
-        """Whether this version is judged by its in-commit timestamp."""
+        """Whether in-commit timestamps are enabled at this version."""
         return self.log.in_commit_timestamps_enabled
 
     @property
@@ -107,7 +107,7 @@ class Snapshot:
 
     @Lazy
     def in_commit_timestamp_ms(self) -> int | None:
-        """The version's in-commit timestamp; None when they are off.
+        """The version's in-commit timestamp, in milliseconds since 1970; None when they are off.
 
         Raises MissingInCommitTimestampError when the commit lacks it. Cost: at most 1 GET of 4 KiB.
         """
@@ -117,11 +117,12 @@ class Snapshot:
 
     @Lazy
     def timestamp_ms(self) -> int:
-        """The version's time by its own rules: in-commit, else the commit file's modification time.
+        """The version's time in milliseconds since 1970: its in-commit timestamp if they are enabled at this version,
+        else the modification time of its commit file.
 
-        Time travel and ``history`` judge all commits by the rules of the latest version (in-commit timestamps may
-        have been disabled since) and make file times increasing: ask ``version_at`` for those.
-        Cost: at most 1 GET or 1 HEAD. Raises MissingVersionError when the commit file was cleaned up.
+        The times of time travel and ``history`` can differ: they depend on whether the latest version has in-commit
+        timestamps enabled, and monotonise file times; see ``version_at``. Raises MissingVersionError when log clean-up
+        has deleted the commit file, MissingInCommitTimestampError. Cost: at most 1 GET or 1 HEAD.
         """
         ict_ms = self.in_commit_timestamp_ms
         if ict_ms is not None:
@@ -129,7 +130,7 @@ class Snapshot:
         meta = self.reader.store.head(commit_path(self.version))
         if meta is None or meta.modification_time_ms is None:
             raise MissingVersionError(
-                f"{self.url}: the commit file of version {self.version} is gone, and its time with it.",
+                f"{self.url}: the commit file of version {self.version} no longer exists, so its time is not known.",
                 version=self.version,
             )
         return meta.modification_time_ms
@@ -137,7 +138,7 @@ class Snapshot:
     @Lazy
     def commit_summary(self) -> CommitSummary:
         """What this version's commit added to the version before: files, rows, times, and its author's metadata.
-        Cost: 1 GET. Raises MissingVersionError when the commit file was cleaned up, InvalidCommitError."""
+        Raises MissingVersionError when log clean-up has deleted the commit file, InvalidCommitError. Cost: 1 GET."""
         return summary_of(self.reader.commit(self.version))
 
     @property
@@ -152,7 +153,7 @@ class Snapshot:
 
     @property
     def domain_metadata(self) -> list[DomainMetadata]:
-        """The live domain metadata."""
+        """The metadata domains that are not removed."""
         return list(self.log.state.domains.values())
 
     @property
@@ -171,19 +172,19 @@ class Snapshot:
 
     @property
     def num_files(self) -> int:
-        """Live files. Cost: none where the ``.crc`` has the number, else as ``files``."""
+        """The number of live files. Cost: none where the ``.crc`` has it, else as ``files``."""
         return self.log.cache.totals.num_files
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the live files. Cost: as ``num_files``."""
+        """The size of the live files together, in bytes. Cost: as ``num_files``."""
         return self.log.cache.totals.size_bytes
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
         """A row per live file; columns as deltalog.log.replay.FILES, or those of them that are named.
 
         Raises CallError for a name that is not one of them. Cost: the columns in the checkpoint and one GET for each
-        commit after it; all columns are kept for the next call, and named ones are read anew.
+        commit after it; all columns are cached for the next call, and named ones are read again.
         """
         return self.log.cache.files(columns)
 
@@ -191,9 +192,9 @@ class Snapshot:
         """The statistics of the live files, a row per row of ``files``: ``num_records``, ``tight_bounds``, and the
         structs ``min_values``, ``max_values`` and ``null_count`` with a field per column, in the columns' types.
 
-        ``columns``: which columns of the table; None: all that are no partition columns. Bounds are as they were
-        written: those of text and timestamps may be cut short. What a file lacks is null. Raises
-        SchemaMismatchError. Cost: the statistics in the checkpoint, and the commits after it.
+        ``columns``: names of columns of the table; None: all but the partition columns. Bounds are as they were
+        written: those of text and timestamps may be truncated. Statistics that a file lacks are null. Raises
+        SchemaMismatchError. Cost: the statistics in the checkpoint, and 1 GET for each commit after it.
         """
         names = self.schema.names if columns is None else columns
         fields = [self.schema.field(name) for name in names if name not in self.partition_columns]
@@ -203,8 +204,8 @@ class Snapshot:
         return pa.concat_tables([_statistics_table(empty(FILES), leaves), *pieces])
 
     def file_path(self, add_path: str) -> str:
-        """Where the data file that the log names ``add_path`` lies: in the table, or in a place that
-        ``DeltaTable.open(allowed_paths=)`` named. Raises UnsafePathError."""
+        """The location of the data file that the log names ``add_path``: in the table, or below one of the
+        ``DeltaTable.open(allowed_paths=)``. Raises UnsafePathError."""
         return self.reader.files.location(add_path)
 
     def scan(
@@ -214,8 +215,8 @@ class Snapshot:
         *,
         variants: VariantForm = "binary",
     ) -> Scan:
-        """The rows, lazily. ``columns``: names to read, in that order; None: all. ``where``: SQL text or a
-        predicate made with ``col``; only rows for which it is true are returned, and files that cannot hold one
+        """A lazy read of the rows. ``columns``: names to read, in that order; None: all. ``where``: SQL text or a
+        predicate made with ``col``; only rows for which it is true are returned, and files that cannot have such a row
         are not read.
 
         Where row tracking is enabled, ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be selected
