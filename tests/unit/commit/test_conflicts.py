@@ -337,9 +337,9 @@ def test_names_given_to_columns_meanwhile_do_not_matter() -> None:
     assert rebased.metadata == after and rebased.protocol == mapped
 
 
-def test_whoever_drops_a_feature_lets_nobody_pass() -> None:
+def test_dropping_a_feature_conflicts_with_every_winner() -> None:
     dropping = ours(protocol=PLAIN)
-    with pytest.raises(ProtocolChangedError, match="drops inCommitTimestamp"):
+    with pytest.raises(ProtocolChangedError, match="may use inCommitTimestamp, which this transaction drops"):
         settle(dropping, winner(adds=[add("b")]), base(WITH_ICT))
 
 
