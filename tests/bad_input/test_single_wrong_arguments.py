@@ -158,15 +158,9 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "transaction": lambda w: (w.table().transaction, {}),
         "retrying": lambda w: (w.table().retrying, {"work": lambda table: table.version}),
         "append": lambda w: (w.table().append, {"data": ROWS}),
-        "latest": lambda w: (w.table().latest, {}),
-        "snapshots": lambda w: (w.table().snapshots, {}),
-        "write": lambda w: (w.table().write, {"data": ROWS}),
-        "stream_write": lambda w: (w.table().stream_write, {}),
-        "stream_write_records": lambda w: (w.table().stream_write_records, {"records": [{"i": 1}]}),
         "stage": lambda w: (w.table().stage, {"data": ROWS}),
         "commit_staged": lambda w: (w.table().commit_staged, {"staged": []}),
         "discard_staged": lambda w: (w.table().discard_staged, {"staged": []}),
-        "open_blob": lambda w: (w.table().open_blob, {"path": "_blobs/x"}),
         "overwrite": lambda w: (w.table().overwrite, {"data": ROWS}),
         "delete": lambda w: (w.table().delete, {"where": "i = 1"}),
         "set_properties": lambda w: (w.table().set_properties, {"properties": {"a": "b"}}),
@@ -316,10 +310,10 @@ INTERNAL = {
 }  # fmt: skip
 
 
-def _blobs(world: World) -> DeltaTable:
+def _blobs(world: World) -> Dataset:
     with contextlib.suppress(deltalog.TableExistsError):
         DeltaTable.create_for_blobs(world.root / "blobs")
-    return DeltaTable.open(world.root / "blobs")
+    return Dataset(world.root / "blobs")
 
 
 def _public(kind: type) -> set[str]:

@@ -125,9 +125,9 @@ def counted_fsyncs() -> Iterator[collections.Counter[str]]:
     counts: collections.Counter[str] = collections.Counter()
     real = os.fsync
 
-    def fsync(descriptor: Any) -> None:
+    def fsync(fd: Any) -> None:
         counts["fsync"] += 1
-        real(descriptor)
+        real(fd)
 
     os.fsync = fsync
     try:
@@ -305,7 +305,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
     chosen = parser.parse_args(arguments)
     root = Path(tempfile.mkdtemp(dir=chosen.below))
-    sqlite = contextlib.nullcontext((str(root / "catalog.db"), {}))
+    sqlite: contextlib.nullcontext[tuple[str, dict[str, Any]]] = contextlib.nullcontext((str(root / "catalog.db"), {}))
     try:
         with emulated() if chosen.dynamodb else sqlite as (url, options):
             report = measure(Catalog(url, root, options), QUICK if chosen.quick else Effort())

@@ -302,7 +302,8 @@ class DeltaSpark:
 
     def adds(self, bodies: list[dict[str, Any]]) -> Any:
         """Decoded by Delta itself, from a log that holds them: handed over one by one they would take minutes."""
-        from tests.benchmarks.tables import COLUMNS, SmallActions
+        from tests.benchmarks.actions import SmallActions
+        from tests.benchmarks.tables import COLUMNS
 
         small = SmallActions("adds", COLUMNS, "date", ict=False)
         versions = [[{"protocol": small.protocol()}, {"metaData": small.metadata()}], [{"add": b} for b in bodies]]

@@ -90,7 +90,7 @@ def test_a_race_that_is_lost_costs_one_get_and_one_put() -> None:
     store, _ = far(SCHEMA, clock)
     mine = overtaken(store, lambda: DeltaTable.open(store.inner, environment=environment(clock)).append(rows(9)))
     table = DeltaTable.open(mine, environment=environment(clock))
-    mine.is_remote = True  # type: ignore[misc]
+    mine.is_remote = True
     with store.counted() as calls:
         Dataset(table).write(rows(1), retry_count=1)
     assert (calls.of("open_output"), calls.of("put_if_absent"), calls.of("get")) == (1, 2, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -81,7 +82,7 @@ def observe(files: Files, predicates: tuple[str, ...] = PREDICATES, *, brief: bo
     step("files", lambda: _sorted_files(snapshot))
     step("totals again", lambda: [snapshot.num_files, snapshot.size_bytes])
     for where in predicates:
-        step(where, lambda where=where: _rows(snapshot.scan(where=where).to_arrow()))
+        step(where, functools.partial(_scanned, snapshot, where))
     if brief:
         return outcomes
     step("rows", lambda: _rows(snapshot.scan().to_arrow()))
@@ -125,6 +126,10 @@ def _sorted_files(snapshot: Snapshot) -> list[Any]:
 def _explained(table: DeltaTable) -> list[Any]:
     explanation = table.explain_timestamp(NOW + 2500)
     return [explanation.to_json(), str(explanation)]
+
+
+def _scanned(snapshot: Snapshot, where: str) -> list[Any]:
+    return _rows(snapshot.scan(where=where).to_arrow())
 
 
 def _rows(table: pa.Table) -> list[Any]:

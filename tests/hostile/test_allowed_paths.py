@@ -136,7 +136,7 @@ def test_a_place_on_another_kind_of_store_cannot_be_allowed(url: str, other: str
 
 def test_a_store_of_ones_own_has_no_other_places_unless_it_says_so() -> None:
     class Own(MemoryStore):
-        sibling = LogStore.sibling
+        sibling: Any = LogStore.sibling
 
     with pytest.raises(CallError, match="cannot be reached"):
         DeltaTable.open(Own("own://x"), allowed_paths=["own://y"])

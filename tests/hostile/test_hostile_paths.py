@@ -120,7 +120,7 @@ class MemoryArena(Arena):
     @contextlib.contextmanager
     def watched(self) -> Iterator[list[str]]:
         self.touched.clear()
-        known, touched = set(memory._named), []
+        known, touched = set(memory._named), list[str]()
         yield touched
         touched += [*self.touched, *(set(memory._named) - known)]
 
@@ -249,7 +249,11 @@ def read_tables_of_their_own(arena: Arena, paths: list[str], tally: Tally) -> No
         table = f"t{number}"
         store = arena.at(table)
         version = "_delta_log/0000000000000000000"
-        manifest = [{"checkpointMetadata": {"version": 2}}, *STATE, {"sidecar": {**SIDECAR, "path": path}}]
+        manifest: list[dict[str, Any]] = [
+            {"checkpointMetadata": {"version": 2}},
+            *STATE,
+            {"sidecar": {**SIDECAR, "path": path}},
+        ]
         put(
             arena,
             table,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def good(**changes):
         Read("r", 9, 9, 3, frozenset("bcd")),
         Read("r", 9, 9, 1, frozenset("ab"), latest=False),
     ]
-    history = {
+    history: dict[str, Any] = {
         "log": log,
         "operations": operations,
         "sightings": sightings,
@@ -110,7 +111,7 @@ def timed(**changes):
         operation("o3", 3, ict_ms=1004, clock_ms=[900]),
         operation("o4", 4, ict_ms=5000, clock_ms=[4000, 5000]),
     ]
-    history = {
+    history: dict[str, Any] = {
         "log": log,
         "operations": operations,
         "modification_times_ms": {0: 1001, 1: 500, 2: 1, 3: 1, 4: 1},

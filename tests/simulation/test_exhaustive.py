@@ -31,7 +31,8 @@ def test_every_fault_at_every_call_with_up_to_two_switches(table, capsys):
 
 def test_all_lists_of_choices_are_tried_once():
     """Two choices of three, then one more of two when the first was 1."""
-    seen, given = [], []
+    seen = list[tuple[int, int, int | None]]()
+    given: list[int] | None = []
     while given is not None:
         choices = Choices(given)
         first, second = choices.take(3), choices.take(3)

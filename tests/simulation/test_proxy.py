@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import time
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -44,7 +45,7 @@ def run_cell(server: Server, url: str, fault: str, kind: str) -> str:
     new_table(direct)
     record = Operation("mine", "client", "append", 0.0, removes=[])
     with proxied(server) as (proxy, seen):
-        hits = []
+        hits = list[Any]()
 
         def rule(request, forward):
             if hits or not REQUESTS[kind](request):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from tests.support.simulation import commit_mutants, row_mutants, soak, transaction_mutants
 from tests.support.simulation.sweep_operations import OPERATIONS
@@ -57,7 +58,7 @@ def test_failures_of_transactions_are_replayed_as_such(capsys, tmp_path):
 
 
 def test_the_parts_cover_everything():
-    planned = list(soak.bounded_parts(30, 0))
+    planned: list[tuple[Any, tuple[Any, ...]]] = list(soak.bounded_parts(30, 0))
     assert {run.__name__ for run, _ in planned} == {
         "kills", "interleavings", "model", "failing_calls", "failing_pairs", "mutants", "row_schedules",
         "transaction_schedules",

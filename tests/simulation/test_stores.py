@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def faulty(fault, method=None, number=1):
 
 
 # what the caller is told (an outcome or an exception), and whether the object is there then
-PUT_IF_ABSENT = {
+PUT_IF_ABSENT: dict[Fault, tuple[Any, bool]] = {
     Fault.FAIL_BEFORE: (StoreError, False),
     Fault.UNKNOWN_NOT_WRITTEN: (PutOutcome.UNKNOWN, False),
     Fault.LOST_ACK: (PutOutcome.UNKNOWN, True),
@@ -223,8 +224,11 @@ def test_late_requests_land_when_the_client_is_dead():
 
 
 def test_errors_of_a_client_come_out():
+    def fails(client):
+        raise ZeroDivisionError
+
     scheduler = Scheduler(1)
-    scheduler.spawn("a", lambda client: 1 / 0)
+    scheduler.spawn("a", fails)
     with pytest.raises(ZeroDivisionError):
         scheduler.run()
 

@@ -140,7 +140,7 @@ class Deltalake:
         if operation == "delete":
             DeltaTable(self.url, storage_options=self.options).delete("x = 2")
             return
-        mode = {"create": "error", "overwrite": "overwrite"}.get(operation, "append")
+        mode: Any = {"create": "error", "overwrite": "overwrite"}.get(operation, "append")
         txn = CommitProperties(app_transactions=[Transaction("app", 1)]) if "txn" in operation else None
         write_deltalake(self.url, rows(100), mode=mode, storage_options=self.options, commit_properties=txn)
 
@@ -182,7 +182,8 @@ def judged(kind: str, commits: int) -> str:
 
 def run_cell(server: Server, engine: str, operation: str, fault: str) -> Cell:
     url = f"s3://{server.bucket()}/table"
-    maker = {"deltalog": Deltalog, "deltalake": Deltalake}[engine]
+    makers: dict[str, type[Deltalog] | type[Deltalake]] = {"deltalog": Deltalog, "deltalake": Deltalake}
+    maker = makers[engine]
     maker(url, server).prepare(operation)
     before = commits_of(server, url)
     name = f"/_delta_log/{before:020d}.json"

@@ -107,11 +107,11 @@ def random_table(path: Path, seed: int) -> RandomTable:
         nulls, rows = chance.choice([0.0, 0.2, 0.2, 1.0]), list[dict[str, Any]]()
         for _ in range(chance.choice([1, 2, 3, 6])):
             row: dict[str, Any] = {"id": number}
-            for name, kind in makers.items():
-                if isinstance(kind, str):
-                    row[name] = _cell(chance, kind, nulls)
+            for name, made in makers.items():
+                if isinstance(made, str):
+                    row[name] = _cell(chance, made, nulls)
                 else:
-                    cells = {n: _cell(chance, k, nulls) for n, k in kind.items()}
+                    cells = {n: _cell(chance, k, nulls) for n, k in made.items()}
                     row[name] = None if chance.random() < nulls / 2 else cells
             rows.append(row)
             number += 1
@@ -181,4 +181,4 @@ def literal(value: Any) -> str:
 
 def number_of_files_skipped(table: DeltaTable, predicate: Predicate) -> int:
     snapshot = table.snapshot()
-    return snapshot.files(["path"]).num_rows - snapshot.scan(where=predicate).files().num_rows
+    return int(snapshot.files(["path"]).num_rows - snapshot.scan(where=predicate).files().num_rows)

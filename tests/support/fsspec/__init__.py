@@ -21,7 +21,7 @@ class ServiceError(Exception):
         self.status = status
 
 
-class HonestFileSystem(AbstractFileSystem):
+class HonestFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Objects in a dictionary, created exclusively under a lock, as a service does it. ``calls`` has each request."""
 
     protocol = ("honest", "honestly")
@@ -169,7 +169,7 @@ class StaleFileSystem(HonestFileSystem):
         self.dircache.clear()
 
 
-class AsyncHonestFileSystem(AsyncFileSystem):
+class AsyncHonestFileSystem(AsyncFileSystem):  # type: ignore[misc]
     """An asynchronous backend in front of an honest one, as those of the cloud services are."""
 
     protocol = "async-honest"

@@ -95,7 +95,7 @@ def connect_session(**conf: str) -> Any:
 
 def assert_no_delta(session: Any) -> None:
     """Raise unless the classic session has no added jar and cannot load a class of delta-spark."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     jars = session.conf.get("spark.jars", "") + session.conf.get("spark.jars.packages", "")
     added = session.sparkContext._jsc.sc().listJars()

@@ -48,7 +48,7 @@ def manager_of(coordinator: str | Coordinator, clock: Callable[[], int] | None =
 
 def bank(
     coordinator: str | Coordinator | None = None,
-    clock: Clock | None = None,
+    clock: Callable[[], int] | None = None,
     root: str | Path | None = None,
     **options: Any,
 ) -> Any:

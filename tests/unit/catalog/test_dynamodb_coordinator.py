@@ -537,7 +537,7 @@ def test_reads_are_consistent(ministack: Server, name: str) -> None:
         catalog.insert(transaction("t"))
         catalog.ratify(proposal({"id-1": 1}))
         for call in (catalog.tables, catalog.cut, lambda: catalog.head("id-1"), lambda: catalog.parts("t")):
-            call()  # type: ignore[operator]
+            call()
         catalog.transactions(frozenset({transaction("t").status}))
         bodies = {operation(request): json.loads(request.body) for request in proxy.requests}
     assert {"GetItem", "Query", "BatchGetItem", "Scan"} <= set(bodies)

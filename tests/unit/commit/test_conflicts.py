@@ -79,7 +79,9 @@ def settle(prepared: Prepared, won: CommitActions, on: Base | None = None, file_
 
 APPEND = ours(adds=(add("new"),))
 DELETE = ours(removes=(remove("a"),), reads=Reads(files=frozenset({file_key("a", None)})))
-OVERWRITE = ours(removes=(remove("a"),), adds=(add("new"),), reads=Reads(True, frozenset({"a"})))
+OVERWRITE = ours(
+    removes=(remove("a"),), adds=(add("new"),), reads=Reads(whole_table=True, files=frozenset({file_key("a", None)}))
+)
 ALTER = ours(metadata=metadata(x="y"))
 UPGRADE = ours(metadata=metadata(**{k.replace(".", "__"): v for k, v in ICT.items()}), protocol=WITH_ICT)
 STREAM = ours(

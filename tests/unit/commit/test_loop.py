@@ -486,7 +486,7 @@ def test_a_winner_that_should_carry_a_timestamp_and_does_not(body: dict[str, Any
     before = set(objects(store))
     with pytest.raises(MissingInCommitTimestampError, match="version 1") as caught:
         DeltaTable.open(mine, environment=environment(clock)).append(rows(1))
-    assert caught.value.version == 1  # type: ignore[attr-defined]
+    assert caught.value.version == 1
     assert set(objects(store)) - before == {commit_path(1)}
 
 
@@ -576,7 +576,7 @@ def test_an_unknown_outcome_that_another_writer_settles() -> None:
     clock = Clock()
     inner = memory()
     create(inner, clock)
-    seen = []
+    seen = list[Any]()
 
     def decide(call: Any) -> Fault | None:
         if call.method == "put_if_absent" and call.path == commit_path(1) and not seen:

@@ -49,7 +49,7 @@ def test_what_is_fine() -> None:
 def test_files_outside_the_table(path: str) -> None:
     with pytest.raises(InvalidActionError, match="add") as caught:
         check(adds=(add(path),))
-    assert caught.value.path == path  # type: ignore[attr-defined]
+    assert caught.value.path == path
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -30,18 +30,18 @@ def table_of_days(
     *,
     store: MemoryStore | None = None,
     enable_at: int | None = None,
-    **properties: str,
+    properties: Mapping[str, str] | None = None,
 ) -> tuple[MemoryStore, Clock, DeltaTable]:
     """A table with a commit of one row for each of ``days`` before midnight of today, the clock then at NOW."""
     clock = Clock()
     store = store or memory(clock)
-    store._clock_ms = clock  # type: ignore[attr-defined]
+    store._clock_ms = clock
     table: DeltaTable | None = None
     for version, day in enumerate(days):
         clock.now_ms = MIDNIGHT - int(day * DAY_MS)
         if table is None:
             table = DeltaTable.create(
-                store, SCHEMA, properties={**BEFORE, **properties}, environment=environment(clock), data=rows(0)
+                store, SCHEMA, properties={**BEFORE, **(properties or {})}, environment=environment(clock), data=rows(0)
             )
         elif version == enable_at:
             table.enable_in_commit_timestamps()
@@ -63,7 +63,7 @@ def checkpoints(store: MemoryStore) -> list[int]:
 
 
 DAYS = [60, 50, 45, 40, 31, 29, 10, 1]
-CLOCKS = {"ict": ICT, "file times": {}}
+CLOCKS: dict[str, dict[str, str]] = {"ict": ICT, "file times": {}}
 
 
 @pytest.mark.parametrize("clock_kind", CLOCKS)
@@ -81,7 +81,7 @@ CLOCKS = {"ict": ICT, "file times": {}}
 def test_the_newest_checkpoint_at_or_before_the_cut_off_is_where_the_log_begins(
     clock_kind: str, points: list[int], first: int | None
 ) -> None:
-    store, _, table = table_of_days(DAYS, points, **CLOCKS[clock_kind])
+    store, _, table = table_of_days(DAYS, points, properties=CLOCKS[clock_kind])
     report = table.cleanup_log()
     kept_from = first or 0
     assert (report.first_version, report.cutoff_ms) == (first, MIDNIGHT - 30 * DAY_MS)
@@ -95,9 +95,9 @@ def test_the_newest_checkpoint_at_or_before_the_cut_off_is_where_the_log_begins(
 
 
 def test_a_commit_exactly_at_midnight_is_old_enough() -> None:
-    _, _, table = table_of_days([40, 30, 29], [1], **ICT)
+    _, _, table = table_of_days([40, 30, 29], [1], properties=ICT)
     assert table.cleanup_log().first_version == 1
-    _, _, table = table_of_days([40, 30 - 1 / 86_400_000, 29], [1], **ICT)
+    _, _, table = table_of_days([40, 30 - 1 / 86_400_000, 29], [1], properties=ICT)
     assert table.cleanup_log().first_version is None
 
 
@@ -105,7 +105,7 @@ def test_a_commit_exactly_at_midnight_is_old_enough() -> None:
     ("property_text", "first"), [("interval 45 days", 2), ("interval 1 week", 6), ("interval 100 days", None)]
 )
 def test_the_retention_is_the_tables(property_text: str, first: int | None) -> None:
-    _, _, table = table_of_days(DAYS, [2, 6], **ICT, **{"delta.logRetentionDuration": property_text})
+    _, _, table = table_of_days(DAYS, [2, 6], properties={**ICT, "delta.logRetentionDuration": property_text})
     assert table.cleanup_log(dry_run=True).first_version == first
     assert table.cleanup_log(dry_run=True, retention=datetime.timedelta(days=8)).first_version == 6
 
@@ -123,13 +123,13 @@ def touch(store: MemoryStore, times: dict[int, int]) -> None:
 
 def test_a_copy_with_old_file_times_loses_nothing_of_a_table_with_in_commit_timestamps() -> None:
     """A restore keeps the file times of a backup; the peers then delete commits of today."""
-    store, _, table = table_of_days([3, 2, 1], [1], **ICT)
+    store, _, table = table_of_days([3, 2, 1], [1], properties=ICT)
     touch(store, dict.fromkeys(range(3), MIDNIGHT - 90 * DAY_MS))
     assert table.cleanup_log().deleted == ()
 
 
 def test_a_copy_with_new_file_times_is_cleaned_all_the_same() -> None:
-    store, _, table = table_of_days(DAYS, [3], **ICT)
+    store, _, table = table_of_days(DAYS, [3], properties=ICT)
     touch(store, dict.fromkeys(range(len(DAYS)), NOW))
     assert table.cleanup_log().first_version == 3
     assert commits(store) == [3, 4, 5, 6, 7]
@@ -167,7 +167,7 @@ def test_a_log_never_begins_where_that_would_change_a_time() -> None:
 
 
 def test_a_clock_that_is_slow_deletes_nothing() -> None:
-    _, clock, table = table_of_days(DAYS, [3], **ICT)
+    _, clock, table = table_of_days(DAYS, [3], properties=ICT)
     clock.now_ms = MIDNIGHT - 70 * DAY_MS
     assert table.cleanup_log().deleted == ()
 
@@ -206,7 +206,7 @@ def report_without_mode(report: CleanupReport) -> dict[str, Any]:
 
 @pytest.mark.parametrize("properties", [ICT, {}, {**V2, **ICT}], ids=["ict", "file times", "v2"])
 def test_a_dry_run_says_what_the_real_one_does_and_does_nothing(properties: dict[str, str]) -> None:
-    store, _, table = table_of_days(DAYS, [1, 3, 6], **properties)
+    store, _, table = table_of_days(DAYS, [1, 3, 6], properties=properties)
     before = objects(store)
     said = table.cleanup_log(dry_run=True)
     assert objects(store) == before
@@ -220,7 +220,7 @@ def test_a_dry_run_says_what_the_real_one_does_and_does_nothing(properties: dict
 
 
 def test_sidecars_go_with_the_last_checkpoint_that_names_them() -> None:
-    store, clock, table = table_of_days(DAYS, **V2, **ICT)
+    store, clock, table = table_of_days(DAYS, properties={**V2, **ICT})
     table.checkpoint(sidecar_rows=3)
     young = DeltaTable.open(store)
     kept_names = set(store.list_names("_delta_log/_sidecars"))
@@ -239,7 +239,7 @@ def test_sidecars_go_with_the_last_checkpoint_that_names_them() -> None:
 
 
 def test_sidecars_of_a_checkpoint_that_cannot_be_read_stay() -> None:
-    store, clock, table = table_of_days(DAYS, **V2, **ICT)
+    store, clock, table = table_of_days(DAYS, properties={**V2, **ICT})
     clock.now_ms = MIDNIGHT - 40 * DAY_MS
     store.put("_delta_log/_sidecars/whose.parquet", b"")
     store.put(f"_delta_log/{7:020d}.checkpoint.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.parquet", b"PAR1")
@@ -248,7 +248,7 @@ def test_sidecars_of_a_checkpoint_that_cannot_be_read_stay() -> None:
 
 
 def test_a_checkpoint_that_cannot_be_read_is_no_place_to_begin() -> None:
-    store, _, table = table_of_days(DAYS, [1, 3], **ICT)
+    store, _, table = table_of_days(DAYS, [1, 3], properties=ICT)
     path = log_path(f"{3:020d}.checkpoint.parquet")
     store.put(path, store.get(path)[:-20])
     assert table.cleanup_log().first_version == 1
@@ -257,7 +257,7 @@ def test_a_checkpoint_that_cannot_be_read_is_no_place_to_begin() -> None:
 
 def test_a_checkpoint_whose_commit_is_gone_is_no_place_to_begin() -> None:
     """Its in-commit timestamp is in the commit alone."""
-    store, _, table = table_of_days(DAYS, [1, 3], **ICT)
+    store, _, table = table_of_days(DAYS, [1, 3], properties=ICT)
     store.delete(log_path(commit_name(3)))
     assert table.cleanup_log().first_version is None
 
@@ -269,14 +269,14 @@ def test_protected_checkpoints_go_all_at_once_or_not_at_all() -> None:
     protection = {"delta.feature.checkpointProtection": "supported"}
     for protected, first in (("4", None), ("3", 3), ("0", 3)):
         properties = {**ICT, **protection, "delta.requireCheckpointProtectionBeforeVersion": protected}
-        _, _, table = table_of_days(DAYS, [1, 3], **properties)
+        _, _, table = table_of_days(DAYS, [1, 3], properties=properties)
         report = table.cleanup_log()
         assert report.first_version == first
         assert ("checkpointProtection" in report.reason) == (first is None)
 
 
 def test_a_table_with_features_that_are_not_known_is_left_alone() -> None:
-    store, _, _ = table_of_days(DAYS, [1, 3], **ICT)
+    store, _, _ = table_of_days(DAYS, [1, 3], properties=ICT)
     path = log_path(commit_name(7))
     protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["ofTheFuture"]}}
     store.put(path, store.get(path) + json.dumps(protocol).encode() + b"\n")
@@ -291,13 +291,13 @@ def test_a_table_with_features_that_are_not_known_is_left_alone() -> None:
 
 
 def test_an_interruption_at_any_delete_leaves_a_log_that_can_be_read_and_cleaned() -> None:
-    _, _, table = table_of_days(DAYS, [1, 3, 6], **V2, **ICT)
+    _, _, table = table_of_days(DAYS, [1, 3, 6], properties={**V2, **ICT})
     total = len(table.cleanup_log(dry_run=True).deleted)
     assert total == 7  # commits 0 to 2, their checksums, the checkpoint of 1
     left = None
     for number in range(1, total + 1):
         for fault in (Fault.FAIL_BEFORE, Fault.KILL_AFTER):
-            store, clock, _ = table_of_days(DAYS, [1, 3, 6], **V2, **ICT)
+            store, clock, _ = table_of_days(DAYS, [1, 3, 6], properties={**V2, **ICT})
             faulty = FaultyStore(store, nth(number, fault, method="delete", path="*"))
             with pytest.raises(BaseException, match=r"injected|killed|fault"):
                 DeltaTable.open(faulty, environment=environment(clock)).cleanup_log()
@@ -316,7 +316,7 @@ def test_an_interruption_at_any_delete_leaves_a_log_that_can_be_read_and_cleaned
 @pytest.mark.parametrize("clock_kind", CLOCKS)
 def test_two_clean_ups_at_once(clock_kind: str, number: int) -> None:
     """Before a request of one the whole of another."""
-    store, clock, _ = table_of_days(DAYS, [1, 3, 6], **CLOCKS[clock_kind])
+    store, clock, _ = table_of_days(DAYS, [1, 3, 6], properties=CLOCKS[clock_kind])
     calls = 0
 
     def another_first(call: Call) -> None:
@@ -335,7 +335,7 @@ def test_two_clean_ups_at_once(clock_kind: str, number: int) -> None:
 
 
 def automatic(enabled: str, age_days: float = 60) -> MemoryStore:
-    store, _, table = table_of_days([age_days, 50, 45, 40], [2], **ICT, **{"delta.checkpointInterval": "5"})
+    store, _, table = table_of_days([age_days, 50, 45, 40], [2], properties={**ICT, "delta.checkpointInterval": "5"})
     table.set_properties({"delta.enableExpiredLogCleanup": enabled})
     table.append(rows(9))
     return store
@@ -359,7 +359,7 @@ def test_a_young_table_is_not_asked() -> None:
 
 
 def test_it_happens_once_a_day_for_each_handle() -> None:
-    inner, clock, _ = table_of_days([60, 50], **ICT, **{"delta.checkpointInterval": "1"})
+    inner, clock, _ = table_of_days([60, 50], properties={**ICT, "delta.checkpointInterval": "1"})
     store = CountingStore(inner)
     table = DeltaTable.open(store, environment=environment(clock))
     table.set_properties({"delta.enableExpiredLogCleanup": "true"})
@@ -374,7 +374,7 @@ def test_it_happens_once_a_day_for_each_handle() -> None:
 
 
 def test_a_clean_up_that_fails_is_not_the_commits_error(caplog: pytest.LogCaptureFixture) -> None:
-    inner, clock, _ = table_of_days([60, 50, 45], [1], **ICT, **{"delta.checkpointInterval": "4"})
+    inner, clock, _ = table_of_days([60, 50, 45], [1], properties={**ICT, "delta.checkpointInterval": "4"})
     DeltaTable.open(inner, environment=environment(clock)).set_properties({"delta.enableExpiredLogCleanup": "true"})
     store = FaultyStore(inner, nth(1, Fault.FAIL_BEFORE, method="delete", path="*"))
     table = DeltaTable.open(store, environment=environment(clock))
@@ -386,7 +386,9 @@ def test_a_clean_up_that_fails_is_not_the_commits_error(caplog: pytest.LogCaptur
 
 
 def test_what_it_asks_of_the_store() -> None:
-    inner, clock, _ = table_of_days([*range(200, 100, -1)], [50, 60], **ICT, **{"delta.checkpointInterval": "1000"})
+    inner, clock, _ = table_of_days(
+        [*range(200, 100, -1)], [50, 60], properties={**ICT, "delta.checkpointInterval": "1000"}
+    )
     store = CountingStore(inner)
     table = DeltaTable.open(store, environment=environment(clock))
     with store.counted() as calls:

@@ -298,7 +298,7 @@ def test_a_commit_without_its_time_is_refused_by_name(body: dict[str, Any] | Non
     table = DeltaTable.open(store)
     with pytest.raises(MissingInCommitTimestampError, match="version 2 has no") as caught:
         table.version_at(3000)
-    assert caught.value.version == 2  # type: ignore[attr-defined]
+    assert caught.value.version == 2
     entries = {e.version: e for e in table.history()}
     assert entries[2].timestamp_ms is None and entries[2].clock == "in-commit"
     assert [entries[v].timestamp_ms for v in (0, 1, 3, 4)] == [1000, 2000, 4000, 5000]

@@ -30,8 +30,9 @@ def test_every_version_of_a_listing() -> None:
 
 
 def test_a_sound_checksum_costs_two_small_reads_and_no_commit() -> None:
-    store = CountingStore(memory())
-    table_of(store, 4, **ICT)
+    inner = memory()
+    store = CountingStore(inner)
+    table_of(inner, 4, **ICT)
     reader = LogReader(store)
     listing = reader.list_from()
     with store.counted() as calls:

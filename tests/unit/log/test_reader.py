@@ -62,7 +62,7 @@ def test_a_commit_that_went_away_is_named() -> None:
         MissingVersionError, match=r"00000000000000000003\.json was listed, but no longer exists"
     ) as caught:
         LogReader(memory()).commit(3)
-    assert caught.value.version == 3  # type: ignore[attr-defined]
+    assert caught.value.version == 3
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_no_time_is_made_up(actions: list[dict[str, Any]], says: str) -> None:
     put_commit(store, 7, *actions)
     with pytest.raises(MissingInCommitTimestampError, match=f"version 7 has {says}") as caught:
         LogReader(store).in_commit_timestamp_ms(7)
-    assert caught.value.version == 7  # type: ignore[attr-defined]
+    assert caught.value.version == 7
     assert store.url in str(caught.value)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltalog import AddFile, CorruptTableError, Metadata, Protocol
+from deltalog.arrow_arrays import strings_map
 from deltalog.log import replay
 from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, advance, file_key, live_files
 from deltalog.protocol.actions import DeletionVector, DomainMetadata, RemoveFile, SetTransaction
@@ -221,7 +222,7 @@ def test_a_log_without_protocol_or_metadata(given: dict[str, Any], missing: str)
 
 
 def test_maps_with_nothing_in_them() -> None:
-    array = replay.strings_map([{}, None, {"a": None, "b": ""}, {"c": "d"}])
+    array = strings_map([{}, None, {"a": None, "b": ""}, {"c": "d"}])
     assert array.to_pylist() == [[], None, [("a", None), ("b", "")], [("c", "d")]]
-    assert replay.strings_map([]).to_pylist() == []
-    assert replay.strings_map([None]).to_pylist() == [None]
+    assert strings_map([]).to_pylist() == []
+    assert strings_map([None]).to_pylist() == [None]

@@ -137,8 +137,13 @@ def test_low_level_adds_of_the_same_file_at_once_do_not_both_succeed() -> None:
             transaction.commit()
 
     rival = DeltaTable.open(inner, environment=environment())
+
+    def add_and_delete() -> None:
+        add(rival)
+        rival.delete()
+
     table = DeltaTable.open(
-        overtaken(inner, lambda: (add(rival), rival.delete())),
+        overtaken(inner, add_and_delete),
         environment=environment(),  # added, and gone again
     )
     with pytest.raises(ConcurrentAppendError):

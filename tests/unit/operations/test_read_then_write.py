@@ -95,7 +95,7 @@ def test_an_append_of_rows_that_were_read_is_not_blind(url: str) -> None:
 
 
 def test_retrying_reads_again(url: str) -> None:
-    table, attempts = DeltaTable.open(url), []
+    table, attempts = DeltaTable.open(url), list[Any]()
 
     def work(each: DeltaTable) -> None:
         read = each.snapshot().scan(where="day = 1").to_arrow()

@@ -29,7 +29,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaTable:
     return made
 
 
-def metrics(table: DeltaTable) -> dict[str, str]:
+def metrics(table: DeltaTable) -> dict[str, str | None]:
     found = table.history(1)[0].operation_metrics
     return {name: found.get(name) for name in ("numOutputRows", "numDeletedRows", "numRemovedFiles")}
 

@@ -169,7 +169,7 @@ def test_in_commit_timestamps_stay_on(store: Any) -> None:
     snapshot = DeltaTable.open(store).snapshot()
     assert snapshot.in_commit_timestamps_enabled and ids(table) == [1, 2]
     assert pair and pair.items() <= snapshot.metadata.configuration.items()
-    times = [entry.timestamp_ms for entry in table.history(3)]
+    times = [entry.timestamp_ms or 0 for entry in table.history(3)]
     assert times == sorted(times, reverse=True) and len(set(times)) == 3
 
 

@@ -31,7 +31,19 @@ from deltalog import (
     StoreError,
     col,
 )
-from deltalog.expressions.tree import And, Comparison, In, IsNull, Literal, Name, Not, Or, Predicate, StartsWith
+from deltalog.expressions.tree import (
+    And,
+    Comparison,
+    Expression,
+    In,
+    IsNull,
+    Literal,
+    Name,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+)
 from deltalog.protocol import deletion_vectors, row_tracking
 from deltalog.testing import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import action, environment, info, lines, memory, objects, overtaken
@@ -48,7 +60,7 @@ MODES: dict[str, dict[str, str]] = {
 every_mode = pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("i", pa.int32()), ("f", pa.float64()), ("s", pa.string())])
 # The second file has no nulls and no NaN; the third is all null but for its ids.
-FILES = [
+FILES: list[list[tuple[Any, ...]]] = [
     [(1, "a", 1, 1.5, "x"), (2, "a", None, math.nan, None), (3, "b", 3, -0.0, "xy"), (4, None, 4, None, "z")],
     [(5, "a", 5, 5.0, "xa"), (6, "a", 6, 6.0, "xb")],
     [(7, "b", None, None, None), (8, "b", None, None, None)],
@@ -628,8 +640,8 @@ def _leaves() -> st.SearchStrategy[Predicate]:
         operator = st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "<=>"])
         lists = st.lists(values[name], min_size=1, max_size=3).map(tuple)
         column = st.just(Name((name,)))
-        found = st.builds(Comparison, operator, column, values[name].map(Literal))  # type: ignore[arg-type]
-        found = found | st.builds(In, column, lists) | st.builds(IsNull, column)  # type: ignore[assignment]
+        found: st.SearchStrategy[Any] = st.builds(Comparison, operator, column, values[name].map(Literal))
+        found = found | st.builds(In, column, lists) | st.builds(IsNull, column)
         return found | st.builds(StartsWith, column, st.sampled_from(["x", "xy"])) if name == "s" else found
 
     return st.sampled_from(list(values)).flatmap(leaf)
@@ -640,7 +652,7 @@ PREDICATES = st.recursive(
 )
 
 
-def truth(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
+def truth(predicate: Expression, row: Mapping[str, Any]) -> bool | None:
     """What SQL says of a row, worked out without Arrow: True, False, or None for unknown."""
     if isinstance(predicate, Not):
         inner = truth(predicate.operand, row)

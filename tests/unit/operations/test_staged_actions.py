@@ -95,7 +95,7 @@ def test_what_is_read(table: DeltaTable) -> None:
     staged.read_rows(where, ["a"])
     staged.set_transaction("app", 1, NOW)
     reads = staged.reads(depends_on_metadata=True, depends_on_files=False)
-    assert (len(reads.predicates), reads.files, reads.app_ids) == (1, {"a"}, {"app"})
+    assert (len(reads.predicates), reads.files, reads.app_ids) == (1, frozenset({"a"}), frozenset({"app"}))
     assert reads.metadata and not reads.whole_table and not reads.domains
     assert staged.reads(depends_on_metadata=False, depends_on_files=True).whole_table
     staged.read_whole_table()

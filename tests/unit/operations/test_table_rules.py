@@ -49,8 +49,8 @@ def stored(table: DeltaTable) -> list[dict[str, Any]]:
     return sorted(table.snapshot().scan().to_arrow().to_pylist(), key=str)
 
 
-def moment(*parts: int) -> dt.datetime:
-    return dt.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type]
+def moment(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> dt.datetime:
+    return dt.datetime(year, month, day, hour, minute, second, tzinfo=UTC)
 
 
 def times(*values: dt.datetime | None) -> pa.Array:

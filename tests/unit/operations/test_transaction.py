@@ -193,7 +193,7 @@ def test_a_transaction_ends_once(table: DeltaTable) -> None:
         txn.read_whole_table,
     ):
         with pytest.raises(CallError, match="has ended"):
-            call()  # type: ignore[operator]
+            call()
 
 
 def test_a_commit_that_failed_has_ended_too(store: Any, table: DeltaTable) -> None:
@@ -522,7 +522,7 @@ def test_a_table_whose_features_we_lack_is_not_written() -> None:
         table.checkpoint,
     ):
         with pytest.raises(UnsupportedFeatureError, match="fooBar"):
-            act()  # type: ignore[operator]
+            act()
         assert objects(store) == before
     assert ids(table) == [1]
 

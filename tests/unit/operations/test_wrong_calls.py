@@ -45,7 +45,7 @@ def test_a_wrong_call_is_refused_by_name(tmp_path: Path, call: Callable[[Any], o
 def test_what_opens_no_table_says_how_to_open_one() -> None:
     for arguments in (("x",), (Path("x"), environment()), (None,)):
         with pytest.raises(CallError, match=r"DeltaTable\.open\(url\)"):
-            DeltaTable(*arguments)  # type: ignore[arg-type]
+            DeltaTable(*arguments)
 
 
 @pytest.mark.parametrize("schema", [{"id": "long"}, "id long", [("id", "long")], None, pa.table({"id": [1]})])

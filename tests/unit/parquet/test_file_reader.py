@@ -112,7 +112,7 @@ def test_types_that_do_not_fit_are_refused_by_file() -> None:
     put(store, "d/x.parquet", pa.table({"c": ["text"]}))
     with pytest.raises(InvalidDataFileError, match=r"memory://.*: the data file d/x\.parquet cannot be read") as caught:
         rows_of(TableFiles(store), "d/x.parquet", {}, None, layout(pa.schema([("c", pa.int64())])))
-    assert caught.value.path == "d/x.parquet"  # type: ignore[attr-defined]
+    assert caught.value.path == "d/x.parquet"
 
 
 MOMENT = datetime.datetime(2026, 11, 20, 10, 0, 0, 123456)
@@ -481,6 +481,6 @@ def test_damage_anywhere_in_a_file_is_refused_by_file_or_not_noticed() -> None:
         try:
             rows_of(TableFiles(store), "x", {}, None, layout(stored.schema))
         except InvalidDataFileError as error:
-            assert error.path == "x"  # type: ignore[attr-defined]
+            assert error.path == "x"
             refused += 1
     assert refused > len(data) / 4

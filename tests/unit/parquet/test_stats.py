@@ -113,7 +113,7 @@ def test_nan_in_the_only_column() -> None:
     assert column([math.nan], pa.float64()) == {"numRecords": 1}
 
 
-_text = st.text(st.characters(blacklist_categories=("Cs",)), max_size=5)
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 _long_text = st.builds(
     lambda fill, count, tail: fill * count + tail,
     st.sampled_from(["a", "~", "\x7f", "é", "\ud7ff", "\ue000", "\uffff", "😀", "\U0010ffff"]),

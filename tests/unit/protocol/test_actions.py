@@ -13,7 +13,7 @@ from deltalog.protocol.actions import Action, CommitInfo, DeletionVector, Domain
 LONGS = st.integers(-(2**63), 2**63 - 1)
 SIZES = st.integers(0, 2**63 - 1)
 INTS = st.integers(0, 2**31 - 1)
-TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXT,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),

@@ -83,7 +83,7 @@ def test_what_json_has_not_is_refused(body: dict[str, Any]) -> None:
 def test_an_empty_commit(data: bytes) -> None:
     with pytest.raises(InvalidCommitError, match=r"00000000000000000007\.json is empty.*restore it") as caught:
         codec.decode_commit(data, 7)
-    assert caught.value.version == 7  # type: ignore[attr-defined]
+    assert caught.value.version == 7
 
 
 def test_every_truncation_within_a_line_is_noticed() -> None:
@@ -126,8 +126,8 @@ def test_a_torn_last_line_is_called_torn() -> None:
 def test_a_line_that_is_not_an_action_is_named(bad: bytes, says: str) -> None:
     with pytest.raises(InvalidCommitError, match=rf"00000000000000000007\.json.*{says}") as caught:
         codec.decode_commit(commit(info_action()) + bad + b"\n" + commit(add_action("a")), 7)
-    assert caught.value.version == 7  # type: ignore[attr-defined]
-    assert caught.value.path == "00000000000000000007.json"  # type: ignore[attr-defined]
+    assert caught.value.version == 7
+    assert caught.value.path == "00000000000000000007.json"
 
 
 @pytest.mark.parametrize("twice", [metadata_action(), protocol_action()])

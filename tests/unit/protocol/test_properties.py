@@ -57,7 +57,7 @@ def test_values_that_cannot_be_read_name_the_key_and_the_value(key: str, text: s
     with pytest.raises(InvalidPropertyError) as caught:
         properties.KNOWN[key].read({key: text})
     assert key in str(caught.value) and repr(text) in str(caught.value)
-    assert caught.value.key == key  # type: ignore[attr-defined]
+    assert caught.value.key == key
     with pytest.raises(InvalidPropertyError):
         properties.check_assignment({key: text})
 

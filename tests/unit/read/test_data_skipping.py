@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -137,7 +138,7 @@ def test_files_that_hold_matching_rows_only_are_known_as_such(
             assert all(matches(bound, pa.Table.from_batches([batch])).to_pylist())
 
 
-def kept(statistics: list[str | None], where: str, schema: str = "long") -> list[int]:
+def kept(statistics: Sequence[str | None], where: str, schema: str = "long") -> list[int]:
     """Which files of a table of one column ``x`` with these statistics are read."""
     fields = [{"name": "x", "type": schema, "nullable": True, "metadata": {}}]
     table = DeltaTable.create(

@@ -82,7 +82,7 @@ def test_a_scan_is_lazy_and_reads_few_files_ahead() -> None:
     snapshot = table.snapshot()
     snapshot.files()
     with store.counted() as calls:
-        batches = snapshot.scan().batches()
+        batches: Any = snapshot.scan().batches()
     assert calls.of() == 0
     with store.counted() as calls:
         next(batches)
@@ -221,7 +221,7 @@ def test_an_error_in_a_file_ends_the_scan() -> None:
     snapshot = table.snapshot()
     paths = snapshot.files()["path"].to_pylist()
     table._handle.reader.store.put(paths[7], b"damaged")
-    found = []
+    found = list[Any]()
     with pytest.raises(InvalidDataFileError, match=paths[7]):
         found.extend(snapshot.scan().batches())
     assert len(found) == 7

@@ -24,6 +24,7 @@ from deltalog.server.app import App
 from deltalog.server.logs import LineFormatter
 from deltalog.testing.coordinator_cases import transaction
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
+from deltalog.testing.stores import Call
 from tests.support.s3 import Server as Store
 from tests.support.s3.dynamodb import new_table
 from tests.support.server import AT_ONCE, SCHEMA, Served, served
@@ -140,7 +141,11 @@ def test_a_catalog_that_is_destroyed_is_told_and_logged(tmp_path: Path) -> None:
 def test_a_catalog_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_module, "_HEALTH_SECONDS", 0.05)
     answers = threading.Event()
-    made = App(TransactionManager(FaultyCoordinator(MemoryCoordinator(), before=lambda call: answers.wait(60))))
+
+    def wait(call: Call) -> None:
+        answers.wait(60)
+
+    made = App(TransactionManager(FaultyCoordinator(MemoryCoordinator(), before=wait)))
 
     async def health() -> list[Any]:
         sent: list[Any] = []

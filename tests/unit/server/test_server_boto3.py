@@ -122,6 +122,7 @@ def test_a_past_point_in_time_is_read(client: Any, place: Path, manager: Transac
     name = new_name()
     client.update_table_objects(**TABLE, WriteOperations=[add(place / "a", name, 1)])
     at = manager.table("bank.a").history(1)[0].timestamp_ms
+    assert at is not None
     # boto3 sends whole seconds: the next one at or after the commit, and the one before the table was made.
     after = datetime.datetime.fromtimestamp(at // 1000 + 1, datetime.timezone.utc)
     assert name in str(client.get_table_objects(**TABLE, QueryAsOfTime=after)["Objects"])

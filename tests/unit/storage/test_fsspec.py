@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 import subprocess
 import sys
@@ -223,14 +224,14 @@ def test_what_was_seen_of_a_file_system_is_not_looked_for_again() -> None:
 def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     """What gcsfs and adlfs pass on to their services need not be guessed from races."""
     monkeypatch.setitem(fsspec_store._CONDITIONAL, "tests", (2024, 12))
-    monkeypatch.setattr(fsspec_store.importlib.metadata, "version", lambda name: "2025.1.0")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2025.1.0")
     filesystem = HonestFileSystem()
     FsspecStore(filesystem, "bucket/t").put_if_absent(COMMIT, b"")
     assert [name for name, _ in filesystem.calls] == ["create", "create", "read", "delete", "create"]
     lying = LyingFileSystem()
     with pytest.raises(UnsafeStoreError):  # an emulator behind a known client can still ignore the condition
         FsspecStore(lying, "bucket/t").put_if_absent(COMMIT, b"")
-    monkeypatch.setattr(fsspec_store.importlib.metadata, "version", lambda name: "2024.11.0")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")
     old = HonestFileSystem(of="before")
     FsspecStore(old, "bucket/t").put_if_absent(COMMIT, b"")
     assert len(old.calls) > 64  # too old to be known
@@ -406,7 +407,7 @@ def test_a_location_that_cannot_be_opened_says_what_is_missing(url: str, text: s
 
 def test_options_go_to_the_backend_and_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     class Picky(HonestFileSystem):
-        protocol = "picky"
+        protocol: Any = "picky"
 
         def __init__(self, secret: str, **options: Any) -> None:
             super().__init__(**options)

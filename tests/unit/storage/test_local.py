@@ -93,9 +93,10 @@ def test_one_of_eight_processes_wins_each_round(tmp_path):
     ]
     try:
         for racer in racers:
-            assert racer.stdout.readline() == "ready\n"
+            assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
         start = time.monotonic() + 0.1
         for racer in racers:
+            assert racer.stdin is not None
             racer.stdin.write(f"{start}\n")
             racer.stdin.flush()
         told = [racer.communicate(timeout=60)[0] for racer in racers]
@@ -121,7 +122,12 @@ def test_uses_an_unnamed_file_where_there_is_one(tmp_path, monkeypatch):
         pytest.skip("this system has no O_TMPFILE")
     store, seen = LocalStore(tmp_path), []
     link = os.link
-    monkeypatch.setattr(os, "link", lambda *a, **k: (seen.extend(every_file(tmp_path)), link(*a, **k)))
+
+    def linking(*arguments, **options):
+        seen.extend(every_file(tmp_path))
+        link(*arguments, **options)
+
+    monkeypatch.setattr(os, "link", linking)
     assert store.put_if_absent(COMMIT, b"1") is PutOutcome.COMMITTED
     assert store._tmpfile_works
     assert seen == [], "a temporary name could be seen"
@@ -464,7 +470,7 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
         writer = subprocess.Popen(
             [sys.executable, "-c", KILLED, str(root), method, str(unnamed)], stdout=subprocess.PIPE, text=True
         )
-        assert writer.stdout.readline() == "ready\n"
+        assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
         time.sleep(rng.uniform(0.005, 0.05))
         writer.send_signal(signal.SIGKILL)
         writer.wait()
@@ -535,8 +541,9 @@ def test_modification_time_is_that_of_the_file(tmp_path):
     store = LocalStore(tmp_path)
     store.put_if_absent(COMMIT, b"123")
     os.utime(tmp_path / COMMIT, ns=(0, 1_700_000_000_123_456_789))
-    assert store.head(COMMIT).modification_time_ms == 1_700_000_000_123
-    assert store.list_from("_delta_log")[0] == store.head(COMMIT)
+    head = store.head(COMMIT)
+    assert head is not None and head.modification_time_ms == 1_700_000_000_123
+    assert store.list_from("_delta_log")[0] == head
 
 
 def test_missing_objects_are_not_found(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from deltalog.storage.memory import MemoryStore
@@ -25,7 +27,8 @@ def test_stamps_with_the_clock_it_was_given():
 
 
 def test_a_caller_cannot_change_what_is_stored():
-    store, data = MemoryStore(), bytearray(b"abc")
+    store = MemoryStore()
+    data: Any = bytearray(b"abc")
     store.put_if_absent("a", data)
     store.put("b", data)
     data[0] = 0

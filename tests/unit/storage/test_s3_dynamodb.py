@@ -308,8 +308,8 @@ def test_an_item_that_names_another_file_is_refused(ministack: Server, forged: s
         forged = " "
     place.put_item({**item, "tempPath": forged, "complete": "false"})
     store = place.store()
-    calls = [lambda: store.list_from("_delta_log"), lambda: store.get(commit_path(1))]
-    calls += [lambda: store.put_if_absent(commit_path(2), b"2")]  # type: ignore[list-item]
+    calls: list[Callable[[], object]] = [lambda: store.list_from("_delta_log"), lambda: store.get(commit_path(1))]
+    calls += [lambda: store.put_if_absent(commit_path(2), b"2")]
     for call in calls:
         with pytest.raises(UnsafePathError, match="Nothing was copied"):
             call()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -138,7 +139,12 @@ def proposed(world):
     def stage():
         info = {"inCommitTimestamp": world.clock() + 5, "timestamp": 1, "operation": "WRITE", "operationParameters": {}}
         size = world.store.head(PATH)
-        add = {"path": PATH, "partitionValues": {}, "size": size.size_bytes if size else 1, "modificationTime": 1}
+        add: dict[str, Any] = {
+            "path": PATH,
+            "partitionValues": {},
+            "size": size.size_bytes if size else 1,
+            "modificationTime": 1,
+        }
         lines = [{"commitInfo": {**info, "txnId": "t"}}, {"add": {**add, "dataChange": True}}]
         data = "".join(json.dumps(line) + "\n" for line in lines).encode()
         world.store.put_if_absent(f"_delta_log/_staged_commits/{file}", data)
@@ -268,7 +274,7 @@ def test_names_are_forgotten_when_nothing_more_is_expected():
     world.clock.now_ms += LATE_LOOKS_MS[-1] + 1
     manager_of(world.catalog, world.clock).recover()
     assert world.catalog.parts(world.first) == {}
-    calls = []
+    calls = list[Any]()
     counted = _Counted(world.catalog, calls)
     manager_of(counted, world.clock).recover()
     assert "parts" not in calls
@@ -360,7 +366,8 @@ def test_a_delete_without_an_answer_keeps_its_name_closed():
     second = world.manager.start_transaction()
     with pytest.raises(ObjectBeingDeletedError):
         world.name(second)
-    assert world.catalog.transaction(world.first).looks == 0
+    record = world.catalog.transaction(world.first)
+    assert record is not None and record.looks == 0
 
 
 def test_markings_that_are_old_are_forgotten():
@@ -428,7 +435,7 @@ class _Interrupting(dict):
 @pytest.mark.parametrize("has_older", [False, True])
 def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
     """Two threads share what is known: one refreshes it while the other compares."""
-    catalog, found = MemoryCoordinator(), []
+    catalog, found = MemoryCoordinator(), list[Any]()
     known = KnownMarks(_Answering(catalog, found), "t")
     older = {1: Marking("other", 0, ("other.parquet",))} if has_older else {}
     last = len(older)

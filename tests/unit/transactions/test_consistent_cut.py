@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,7 @@ def test_a_cut_never_splits_a_transaction(transactions, data):
     clock = Clock()
     world = Bank(MemoryCoordinator(), clock, files_per_table=1)
     manager = SimulatedManager(world.coordinator, environment(clock), world.stores.__getitem__)
-    client_transactions = []
+    client_transactions = list[ClientTransaction]()
     with quiet():
         for commits, jump_ms in transactions:
             clock.now_ms += jump_ms
@@ -46,8 +47,8 @@ def test_a_cut_never_splits_a_transaction(transactions, data):
                         change.commit()
             transaction.commit()
             client_transactions.append(client_transaction)
-    times = sorted({entry.timestamp_ms for name in NAMES for entry in manager.table(name).history()})
-    first = max(min(entry.timestamp_ms for entry in manager.table(name).history()) for name in NAMES)
+    times = sorted({entry.timestamp_ms or 0 for name in NAMES for entry in manager.table(name).history()})
+    first = max(min(entry.timestamp_ms or 0 for entry in manager.table(name).history()) for name in NAMES)
     at_ms = data.draw(st.integers(first, times[-1] + 2))
     cuts = [Cut(each, manager.consistent_cut(each), final=True) for each in {at_ms, *times[-6:]} if each >= first]
     assert judge(world.world(client_transactions=client_transactions, cuts=cuts)) == []
@@ -73,8 +74,9 @@ def test_what_is_committed_while_it_is_taken_is_in_all_tables_or_in_none(clock, 
     manager = bank(coordinator, clock)
     for method in ("table", "head", "cut"):
         before = content(manager.table(A))
+        keys = [row[0] for row in before]
         between = manager_of(
-            Meddling(coordinator, method, lambda b=before: move(manager, b[0][0]) if b else None, number)
+            Meddling(coordinator, method, functools.partial(move, manager, keys[0]) if keys else lambda: None, number)
         )
         at = datetime.datetime.fromtimestamp(clock() / 1000, datetime.timezone.utc) + ahead
         cut = between.consistent_cut(at, [A, B])

@@ -292,7 +292,7 @@ def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordin
     for step in range(1, len(steps_of(commits, MemoryCoordinator())) + 1, every):
         world = World(new_coordinator())
         process = world.process()
-        decide, done = process._decide, []
+        decide, done = process._decide, list[int]()
 
         def at(call, process=process, decide=decide, done=done, world=world, step=step):
             if process.steps + 1 == step and not done:

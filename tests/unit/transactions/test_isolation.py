@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -74,9 +76,10 @@ def test_reads_are_repeatable_whatever_is_committed_and_published(manager, clock
 def test_a_table_that_another_thread_moves_while_it_is_opened_is_read_at_the_instant(manager, clock, monkeypatch):
     transaction = manager.transaction(isolation="SERIALIZABLE")
     transaction.table(B)
-    table, handle, looks = manager.table(A), manager._tables.handle(manager._tables.record(A)), []
+    table, handle, looks = manager.table(A), manager._tables.handle(manager._tables.record(A)), list[Any]()
+    kind: Any = type(handle)
 
-    class Moved(type(handle)):
+    class Moved(kind):
         """Another thread commits when the latest version is read for the first time."""
 
         @property

@@ -35,7 +35,8 @@ def test_a_transaction_that_is_overdue_is_aborted_when_it_is_read() -> None:
     assert ledger.current(record.id).status is TransactionStatus.ACTIVE
     clock.pass_(milliseconds=2)
     assert ledger.current(record.id).status is TransactionStatus.ABORTED
-    assert ledger.coordinator.transaction(record.id).status is TransactionStatus.ABORTED
+    kept = ledger.coordinator.transaction(record.id)
+    assert kept is not None and kept.status is TransactionStatus.ABORTED
     with pytest.raises(TransactionAbortedError):
         ledger.allowed(record.id, Call.WRITE)
 

@@ -83,6 +83,7 @@ def test_a_root_on_s3_is_refused_by_each_of_its_names(spelling):
     catalog = MemoryCoordinator()
     table = manager_of(catalog).create_table(T, f"memory://{uuid.uuid4()}", SCHEMA)
     record = catalog.table(T)
+    assert record is not None
     catalog.drop(record.table_id, table.version)
     catalog.register(replace(record, url="s3://bucket/lake/t"), 0)
     manager = manager_of(catalog, key="k", secret="s", endpoint_url="http://127.0.0.1:1")
@@ -131,14 +132,18 @@ def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, 
         catalog.drop(known.table_id, 0)
     manager.create_table(T, str(root), SCHEMA, data=rows((1, 1)))
     if inner == "in the catalog":
-        catalog._tables[known.table_id], catalog._heads[known.table_id] = known, catalog.head(catalog.table(T).table_id)
+        made = catalog.table(T)
+        assert known is not None and made is not None
+        catalog._tables[known.table_id] = known
+        catalog._heads[known.table_id] = catalog._heads[made.table_id]
     pq.write_table(rows((9, 9)), root / "a/orphan.parquet")
     before = files_of(root)
     transaction = manager.transaction()
     record = next(table for table in manager.list_tables() if table.name == T)
     # As a deltalog of before kept them.
     parts = {f"object/{record.table_id}/{path}": b"null" for path in before}
-    assert catalog.put_parts(replace(catalog.transaction(transaction.id), revision=1), parts)
+    kept = catalog.transaction(transaction.id)
+    assert kept is not None and catalog.put_parts(replace(kept, revision=1), parts)
     transaction.cancel()
     assert files_of(root) == [path for path in before if path != "a/orphan.parquet"]
     assert content(manager.table(T)) == [(1, 1)]

@@ -6,6 +6,7 @@ import base64
 import hmac
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_pages_are_the_listing_in_order(manager, asked, size):
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_there_all_the_time_is_listed_once_whatever_starts_and_ends(manager, seed):
     chance = random.Random(seed)
-    kept, others = [], []
+    kept, others = list[Any](), list[Any]()
     for _ in range(40):
         manager.clock.pass_(milliseconds=chance.randrange(3))
         (kept if chance.random() < 0.5 else others).append(manager.start_transaction())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def coordinator(request, tmp_path):
 
 
 def calls_of_recovery(coordinator, clock):
-    calls = collections.Counter()
+    calls = collections.Counter[Any]()
     counted = FaultyCoordinator(coordinator, before=lambda call: calls.update([call.method]))
     manager_of(counted, clock).recover()
     return calls

@@ -409,10 +409,11 @@ def test_two_histories_are_named_and_left_alone(kept, manager, clock, root):
     unnoted.table(A).append(rows((3, 3)))
     store = open_store(f"{root}/a")
     data = store.get(commit_path(1))
-    txn_id = first_commit_info(data, whole=True).txn_id
-    store.put(commit_path(1), data.replace(txn_id.encode(), str(uuid.uuid4()).encode()))
+    info = first_commit_info(data, whole=True)
+    assert info is not None and info.txn_id is not None
+    store.put(commit_path(1), data.replace(info.txn_id.encode(), str(uuid.uuid4()).encode()))
     before = manager.resync()
-    assert "Two histories" in before.tables[0].problem and txn_id in before.tables[0].problem
+    assert "Two histories" in before.tables[0].problem and info.txn_id in before.tables[0].problem
     assert manager.resync(dry_run=True) == before
     assert manager.resync(keep_log=[A]).tables[0].added == 1
     assert [name for name in store.list_names(STAGED) if name.startswith("set-aside.")]

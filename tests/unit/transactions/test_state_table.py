@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import deltalog
 from deltalog.catalog import records
 from deltalog.errors import (
     CallError,
@@ -69,6 +70,7 @@ class Place:
             transaction.cancel()
         elif state == "in progress":
             found = self.coordinator.transaction(self.id)
+            assert found is not None
             assert self.coordinator.replace(records.committing(found, self.clock()))
 
     def call(self, name: str, transaction_id: object) -> object:
@@ -103,6 +105,7 @@ def test_every_call_in_every_state(call, state):
         assert type(raised.value) is wanted
         assert place.id in str(raised.value)
         if call == "write":
+            assert isinstance(raised.value, deltalog.DeltaLogError)
             assert raised.value.outcome is Outcome.NOTHING_COMMITTED
     else:
         assert place.call(call, place.id) == wanted

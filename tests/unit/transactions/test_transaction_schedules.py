@@ -97,7 +97,9 @@ def log(*commits):
     return found
 
 
-GIVE, TAKE = ("t", 5, ["amount-60-g"], ["amount-100-x"]), ("t", 5, ["amount-40-t"], [])
+LogCommit = tuple[str, int, list[str], list[str]]  # token, in-commit timestamp, adds, removes
+GIVE: LogCommit = ("t", 5, ["amount-60-g"], ["amount-100-x"])
+TAKE: LogCommit = ("t", 5, ["amount-40-t"], [])
 
 
 def client_transaction(**changed):
@@ -128,7 +130,7 @@ def test_a_good_world_has_no_violation():
     assert judge(world(ratified=[at_once((GIVE,), (TAKE,))], cuts=[Cut(5, {"a": 1, "b": 1}, final=True)])) == []
 
 
-OTHER = ("o", 4, ["amount-0-o"], [])
+OTHER: LogCommit = ("o", 4, ["amount-0-o"], [])
 LATER_GIVE, LATER_TAKE = (("t", 6, *commit[2:]) for commit in (GIVE, TAKE))
 BAD = {
     "half of it is there": ("X1", world(b=())),

@@ -41,7 +41,7 @@ def test_a_checkpoint_that_is_no_parquet_file(data: bytes) -> None:
     for read in (checkpoint.state, lambda: list(checkpoint.file_pieces(Wanted("remove", TOMBSTONES), len))):
         with pytest.raises(InvalidCheckpointError, match=r"3\.checkpoint\.parquet.*cannot be read") as caught:
             read()
-        assert caught.value.version == 3  # type: ignore[attr-defined]
+        assert caught.value.version == 3
 
 
 def test_a_checkpoint_that_went_away() -> None:
