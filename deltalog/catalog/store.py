@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO
 
 from deltalog.catalog.coordinator import Coordinator
@@ -34,9 +34,6 @@ from deltalog.storage.wrapped import WrappedStore
 
 log = logging.getLogger(__name__)
 
-# Commits published between two records of it: after a crash at most these are published again.
-_PUBLISHED_AT_ONCE = 100
-_NOTHING: Mapping[str, bytes] = {}
 _NEEDS_PUBLISHED = {
     LogFileKind.CHECKSUM,
     LogFileKind.CLASSIC_CHECKPOINT,
@@ -84,7 +81,7 @@ class ManagedStore(WrappedStore[LogStore]):
         """How far the table was when that was read last. Cost: none."""
         return self._known
 
-    def look(self) -> Head:
+    def refresh_head(self) -> Head:
         """How far the table is now, or at the instant of the pin. Raises CatalogBehindLogError where the catalog knows
         less than it did before. Cost: 1 call of the coordinator."""
         before = self._known.version
@@ -133,7 +130,7 @@ class ManagedStore(WrappedStore[LogStore]):
     def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
         if directory != LOG_DIRECTORY:
             return self.inner.list_from(directory, start, stat=stat)
-        head = self.look()
+        head = self.refresh_head()
         found = {meta.name: meta for meta in self.inner.list_from(directory, start, stat=stat)}
         kept = {name: meta for name, meta in found.items() if _is_within(name, head.version)}
         self._warn_of(found.keys() - kept.keys())
@@ -143,7 +140,7 @@ class ManagedStore(WrappedStore[LogStore]):
     def list_names(self, directory: str, start: str = "") -> list[str]:
         if directory != LOG_DIRECTORY:
             return self.inner.list_names(directory, start)
-        head = self.look()
+        head = self.refresh_head()
         found = set(self.inner.list_names(directory, start))
         kept = {name for name in found if _is_within(name, head.version)}
         self._warn_of(found - kept)
@@ -154,7 +151,7 @@ class ManagedStore(WrappedStore[LogStore]):
         where the listing has later ones, which may have been committed since the head was read."""
         versions = [commit_version(f"{LOG_DIRECTORY}/{name}") for name in later]
         last = max((version for version in versions if version is not None), default=-1)
-        if self._pin is not None or last < 0 or last <= self.look().version:
+        if self._pin is not None or last < 0 or last <= self.refresh_head().version:
             return
         warnings.warn(
             f"{self.url}: _delta_log has version {last}, and the catalog {self.catalog} knows versions up to "
@@ -181,7 +178,7 @@ class ManagedStore(WrappedStore[LogStore]):
     def _head_for(self, version: int) -> Head:
         """What tells whether there is such a version. Cost: 1 call of the coordinator where it was not yet known."""
         beyond_pin = self._pin is not None and version > self._pin
-        return self._known if beyond_pin or version <= self._known.version else self.look()
+        return self._known if beyond_pin or version <= self._known.version else self.refresh_head()
 
     # -------------------------------------------------------------------------------- writing derived files
 
@@ -213,7 +210,7 @@ class ManagedStore(WrappedStore[LogStore]):
         last = file.end_version or file.version
         if last <= self._known.published_version:
             return
-        published = self.look().published_version
+        published = self.refresh_head().published_version
         if last > published:
             raise StoreError(
                 f"{self.url}: {name} cannot be written: the catalog knows of published commits up to version "

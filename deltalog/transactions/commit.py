@@ -63,7 +63,7 @@ class CommitTarget:
 
     def catch_up(self) -> None:
         """Cost: 1 call of the coordinator; 1 GET for each version since."""
-        self.head = self.store.look()
+        self.head = self.store.refresh_head()
         self.branch.catch_up(self.reader, self.head.version)
 
     def stage(self, transaction_id: str, last_ms: int, environment: Environment) -> None:

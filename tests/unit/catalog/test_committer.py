@@ -54,7 +54,10 @@ def test_a_commit_is_ratified_and_published(manager: Any) -> None:
     assert committer_at(store).commit(attempt) == Committed()
     assert store.inner.get(commit_path(attempt.version)) == store.get(commit_path(attempt.version)) == attempt.data
     assert staged(store) == []
-    assert store.known.version == store.look().version == attempt.version and store.look().unpublished == ()
+    assert (
+        store.known.version == store.refresh_head().version == attempt.version
+        and store.refresh_head().unpublished == ()
+    )
 
 
 def test_a_version_is_ratified_once(manager: Any) -> None:
@@ -78,7 +81,7 @@ def test_no_answer_to_a_ratification(manager: Any, landed: bool, monkeypatch: py
         patch.setattr(manager.coordinator, "ratify", ratify)
         assert committer_at(store).commit(attempt) == Unknown()
     assert len(staged(store)) == 1  # it may be ratified, now or later
-    assert (store.look().version == attempt.version) == landed
+    assert (store.refresh_head().version == attempt.version) == landed
     again = committer_at(store).commit(attempt)
     assert again == (Exists() if landed else Committed())
     assert store.get(commit_path(attempt.version)) == attempt.data
@@ -93,7 +96,7 @@ def test_a_refusal_leaves_nothing(manager: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(manager.coordinator, "ratify", ratify)
     with pytest.raises(CoordinatorError, match="no room"):
         committer_at(store).commit(attempt)
-    assert staged(store) == [] and store.look().version == attempt.version - 1
+    assert staged(store) == [] and store.refresh_head().version == attempt.version - 1
 
 
 def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(manager: Any) -> None:
