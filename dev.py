@@ -51,7 +51,7 @@ QUICK = [
         "tests/unit/commit", "tests/unit/expressions", "tests/unit/log", "tests/unit/operations", "tests/unit/read",
     ],
 ]  # fmt: skip
-QUICK_SCHEDULES = "1000"
+QUICK_SCHEDULES = "300"
 
 
 def main(arguments: list[str]) -> int:
