@@ -23,7 +23,7 @@ V2 = {"delta.checkpointPolicy": "v2", "delta.feature.v2Checkpoint": "supported"}
         (lambda t: t.cleanup_log(retention=7), "retention is a timedelta or None; got 7"),
         (lambda t: t.cleanup_log(retention=datetime.timedelta(days=-1)), "from 0 on"),
         (lambda t: t.checkpoint(top_level="jsn"), "top_level is 'parquet' or 'json'; got 'jsn'"),
-        (lambda t: t.checkpoint(sidecar_rows=0), "above 0; got 0"),
+        (lambda t: t.checkpoint(sidecar_rows=0), "a positive number of rows; got 0"),
         (lambda t: t.transaction(isolation_level="serializable"), "got 'serializable'"),
         (lambda t: t.append(ROWS, txn=5), "txn is a tuple of text, a whole number or None; got 5"),
         (lambda t: t.append(ROWS, txn="ab"), "got 'ab'"),
