@@ -136,7 +136,7 @@ def restores_past_a_change_of_domains(patch: Patch) -> None:
 
 @mutant("R4", features=["changes"])
 def tells_moved_rows_as_changes(patch: Patch) -> None:
-    patch.setattr(rewrite, "_tells_changes", lambda transaction: False)
+    patch.setattr(rewrite, "_has_change_data_feed", lambda transaction: False)
 
 
 @mutant("R5", features=["vectors"])
