@@ -128,7 +128,7 @@ def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
 
     with monkeypatch.context() as patch:
         patch.setattr(manager.coordinator, "ratify", ratify)
-        with pytest.raises(deltalog.OperationTimeoutError, match="not known"):
+        with pytest.raises(deltalog.OperationTimeoutError, match="landed is unknown"):
             transaction.commit()
     assert len(list(tmp_path.rglob("_staged_commits/*"))) == 1
     assert manager.table("b.one").snapshot().num_files == 1
