@@ -172,7 +172,7 @@ class Binder:
         if isinstance(tree, Between):
             return self._between(tree)
         if isinstance(tree, IsNull) and isinstance(tree.operand, Name):
-            return BoundIsNull(self._noted(find_column(tree.operand.path, self.schema)))
+            return BoundIsNull(self._registered(find_column(tree.operand.path, self.schema)))
         if isinstance(tree, StartsWith) and isinstance(tree.operand, Name):
             return self._starts_with(tree.operand, tree.prefix)
         if isinstance(tree, Name) and self._moment(tree) is None:
@@ -194,7 +194,7 @@ class Binder:
     def _resolved(self, name: Name) -> Name:
         if self._moment(name) is not None:
             return name
-        return self._noted(find_column(name.path, self.schema)).expression
+        return self._registered(find_column(name.path, self.schema)).expression
 
     def _comparison(self, tree: Comparison) -> Bound:
         operator, left, right = tree.operator, tree.left, tree.right
@@ -251,15 +251,17 @@ class Binder:
                 self._column(tree.operand)
             return BoundConstant(False)
         if not isinstance(tree.operand, Name) or tree.others or self._moment(tree.operand) is not None:
-            return self._value(tree, self._looked_up(self.node(tree.operand), tree))
+            return self._value(tree, self._membership(self.node(tree.operand), tree))
         column = self._column(tree.operand)
+        if all(value is None for value in tree.values):
+            return BoundConstant(None)  # values of every type are beside a null, those that have no order too
         if not all(_is_exact_value(value, column.data_type) for value in _floats(tree.values)):
-            return self._value(tree, self._looked_up(self._column_node(column), tree))
+            return self._value(tree, self._membership(self._column_node(column), tree))
         try:
             values = coerced_values(tree.values, column.data_type, column.name)
         except CallError as error:
             try:
-                return self._value(tree, self._looked_up(self._column_node(column), tree))
+                return self._value(tree, self._membership(self._column_node(column), tree))
             except CallError:
                 raise error from None
         if column.char_length is not None:
@@ -272,7 +274,7 @@ class Binder:
             values = tuple(value.ljust(width) for value in values)
         return BoundIn(column, values, ValueSet.of(values, column.data_type))
 
-    def _looked_up(self, value: Node, tree: In) -> Node:
+    def _membership(self, value: Node, tree: In) -> Node:
         choices = [*map(self.node, map(Literal, tree.values)), *map(self.node, tree.others)]
         for choice in choices:
             self._check_zones("IN", value, choice)
@@ -382,9 +384,9 @@ class Binder:
         fields = find_fields(name.path, self.schema)
         column = _bound_column(fields)
         _check_comparable(column, fields)
-        return self._noted(column)
+        return self._registered(column)
 
-    def _noted(self, column: BoundColumn) -> BoundColumn:
+    def _registered(self, column: BoundColumn) -> BoundColumn:
         return self.columns.setdefault(column.path, column)
 
     def _column_node(self, column: BoundColumn) -> Node:

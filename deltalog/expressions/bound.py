@@ -160,11 +160,11 @@ class BoundComparison(Bound):
 
 @dataclass(frozen=True, slots=True)
 class BoundIn(Bound):
-    """A column beside values of its type. ``found``: the values as they are looked up."""
+    """A column beside values of its type. ``value_set``: the same values in the form in which they are searched."""
 
     column: BoundColumn
     values: tuple[Any, ...]
-    found: ValueSet = field(compare=False, repr=False)
+    value_set: ValueSet = field(compare=False, repr=False)
 
     @property
     def width(self) -> int | None:
@@ -173,7 +173,7 @@ class BoundIn(Bound):
 
     @property
     def node(self) -> Node:
-        return _over(self.column, self.width, self.found.contains)
+        return _over(self.column, self.width, self.value_set.contains)
 
     @property
     def expression(self) -> Expression:
@@ -276,9 +276,7 @@ def complement(bound: Bound) -> Bound:
         if inner is not bound:
             return BoundConstant(True)  # NOT IN of a list with null is never true
         others = tuple(value for value in inner.values if value is not None)
-        if not others:
-            return BoundConstant(True)  # nothing is IN (NULL)
-        inner = bound = BoundIn(inner.column, others, inner.found.without_null())
+        inner = bound = BoundIn(inner.column, others, inner.value_set.without_null())
     assert isinstance(inner, (BoundComparison, BoundIn, BoundStartsWith))
     return BoundOr(negated(bound), BoundIsNull(inner.column))
 

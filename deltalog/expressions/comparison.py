@@ -129,11 +129,11 @@ class ValueSet:
 
 def _has_between(numbers: Sequence[Any], low: Any, high: Any) -> bool:
     place = bisect_left(numbers, low)
-    return place < len(numbers) and numbers[place] <= high
+    return place < len(numbers) and not numbers[place] > high  # no number is greater than a bound that is NaN
 
 
 def _hashable(values: Any) -> Any:
-    """Arrow's hash tables tell -0.0 from 0.0."""
+    """The values without -0.0, which Arrow's hash tables distinguish from 0.0."""
     return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values
 
 

@@ -18,7 +18,7 @@ def evaluate(node: Node, rows: Rows) -> Any:
     """A value for each row, as an Arrow array.
 
     Raises pyarrow.ArrowInvalid where Spark's ANSI mode has an error too: overflow, division by zero, a cast that
-    loses; and for a few values that only Spark can tell (UPPER of text beyond ASCII).
+    loses; and for a few values that only Spark can compute (UPPER of text beyond ASCII).
     """
     try:
         return rows.array(node.run(rows))

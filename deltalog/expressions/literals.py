@@ -119,7 +119,10 @@ _UNFIT = (ValueError, TypeError, ArithmeticError, InvalidTimestampError, pa.Arro
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return f"A number of {value.bit_length()} bits"
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 

@@ -62,6 +62,7 @@ _SIZED_TEXT = re.compile(r"\b(?:var)?char(?:acter)?\s*\(", re.IGNORECASE)
 _WHOLE = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?")
 _SHOWN_CHARS = 1000
+_MOST_DIGITS = 400  # a double has 309
 
 
 # ----------------------------------------------------------------------------------------------- from text
@@ -71,9 +72,9 @@ def parse(text: str, what: str | None = None) -> Expression:
     """The tree of one SQL expression, which messages call ``what``. Raises CallError."""
     what = f"The predicate {short(text)}" if what is None else what
     try:
-        tree = sql_tree(text, _dialect(), what)
+        tree = _parsed(text, _dialect(), what)
         try:
-            return _Reader(text).expression(tree)
+            return _TreeBuilder(text).expression(tree)
         except CallError as error:
             raise CallError(f"{what}: {str(error).rstrip('.')}.") from None
     except RecursionError:
@@ -86,11 +87,25 @@ def as_predicate(where: Predicate | str | None) -> Predicate | None:
         return where
     if isinstance(where, str):
         tree = parse(where)
+        if isinstance(tree, Literal) and isinstance(tree.value, str):
+            raise CallError(f"The predicate {short(where)} is a text, not a condition.")
         return tree if isinstance(tree, Predicate) else Comparison("=", tree, Literal(True))
     raise CallError(f"where is SQL text or a predicate made with col(…), not {type(where).__name__}.")
 
 
-def sql_tree(text: str, dialect: Any, what: str) -> Any:
+def names_in(text: str) -> frozenset[str] | None:
+    """The names in an expression of a table, in lower case: columns, their qualifiers and fields. None where the text
+    cannot be parsed, and may use any column. Expressions of Spark that ``parse`` refuses have names too."""
+    from sqlglot import exp
+
+    try:
+        tree = _parsed(text, "spark", "it")
+    except (CallError, RecursionError):
+        return None
+    return frozenset(identifier.name.lower() for identifier in tree.find_all(exp.Identifier))
+
+
+def _parsed(text: str, dialect: Any, what: str) -> Any:
     """The parser's tree of one SQL expression, which messages call ``what``. Raises CallError, RecursionError."""
     import sqlglot
     from sqlglot.errors import SqlglotError
@@ -122,8 +137,8 @@ def _dialect() -> Any:
     return type("DeltalogExpressions", (base,), {"Parser": type("Parser", (base.Parser,), rules)})
 
 
-class _Reader:
-    """From the parser's tree of ``text`` to ours."""
+class _TreeBuilder:
+    """Builds the expression for the parser's tree of ``text``."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -133,13 +148,13 @@ class _Reader:
         while type(tree).__name__ in ("And", "Or"):
             links.append(tree)
             tree = tree.this
-        found = self._no_chain(tree)
+        found = self._one_node(tree)
         for link in reversed(links):
             make = And if type(link).__name__ == "And" else Or
             found = make(found, self.expression(link.expression))
         return found
 
-    def _no_chain(self, tree: Any) -> Expression:
+    def _one_node(self, tree: Any) -> Expression:
         known = _kinds().get(type(tree))
         if known is None:
             raise refuse(_words(tree))
@@ -249,6 +264,7 @@ class _Reader:
             return _number(text)
         wanted = _data_type(tree.to)
         if wanted in INTEGRAL and _WHOLE.fullmatch(text):
+            _check_digits(text)
             return Literal(int(text), wanted)
         return Literal(_finite(text), wanted) if wanted in FLOATING else None
 
@@ -257,7 +273,14 @@ def _number(text: str) -> Literal:
     """A numeric literal without suffix: a whole number or a decimal by its digits; a double with an exponent."""
     if "e" in text.lower():
         return Literal(_finite(text), DOUBLE)
+    _check_digits(text)
     return Literal(int(text) if _WHOLE.fullmatch(text) else decimal.Decimal(text))
+
+
+def _check_digits(text: str) -> None:
+    """Raise CallError for a number of more digits than a double has: Python does not read a number of any length."""
+    if len(text) > _MOST_DIGITS:
+        raise refuse(f"A number of {len(text)} digits")
 
 
 def _finite(text: str) -> float:
@@ -363,7 +386,7 @@ _TYPES: Mapping[str, DataType] = {
     "TIMESTAMPNTZ": TIMESTAMP_NTZ,
 }
 
-_Read = Callable[[_Reader, Any], Expression]
+_Read = Callable[[_TreeBuilder, Any], Expression]
 
 
 @functools.cache
@@ -392,10 +415,10 @@ def _kinds() -> Mapping[type, tuple[frozenset[str], _Read]]:
         "GT": (two, comparison(">")),
         "GTE": (two, comparison(">=")),
         "NullSafeEQ": (two, comparison("<=>")),
-        "Is": (two, _Reader.is_),
-        "In": (("this", "expressions"), _Reader.in_list),
-        "Between": (("this", "low", "high"), _Reader.between),
-        "Like": ((*two, "negate"), _Reader.like),
+        "Is": (two, _TreeBuilder.is_),
+        "In": (("this", "expressions"), _TreeBuilder.in_list),
+        "Between": (("this", "low", "high"), _TreeBuilder.between),
+        "Like": ((*two, "negate"), _TreeBuilder.like),
         "Add": (two, of_numbers("+")),
         "Sub": (two, of_numbers("-")),
         "Mul": (two, of_numbers("*")),
@@ -403,15 +426,15 @@ def _kinds() -> Mapping[type, tuple[frozenset[str], _Read]]:
         "IntDiv": (two, of_numbers("DIV")),
         "Mod": (two, of_numbers("%")),
         "DPipe": ((*two, "safe"), of_numbers("||")),
-        "Neg": (("this",), _Reader.negative),
-        "Literal": (("this", "is_string"), _Reader.literal),
+        "Neg": (("this",), _TreeBuilder.negative),
+        "Literal": (("this", "is_string"), _TreeBuilder.literal),
         "Boolean": (("this",), lambda reader, tree: Literal(bool(tree.this))),
         "Null": ((), lambda reader, tree: Literal(None)),
-        "Cast": (("this", "to"), _Reader.cast),
-        "Case": (("this", "ifs", "default"), _Reader.case),
-        "If": (("this", "true", "false"), _Reader.if_),
-        "Column": (("this", "table", "db", "catalog"), _Reader.name),
-        "Dot": (two, _Reader.name),
-        "Anonymous": (("this", "expressions"), _Reader.call),
+        "Cast": (("this", "to"), _TreeBuilder.cast),
+        "Case": (("this", "ifs", "default"), _TreeBuilder.case),
+        "If": (("this", "true", "false"), _TreeBuilder.if_),
+        "Column": (("this", "table", "db", "catalog"), _TreeBuilder.name),
+        "Dot": (two, _TreeBuilder.name),
+        "Anonymous": (("this", "expressions"), _TreeBuilder.call),
     }
     return {getattr(exp, name): (frozenset(parts), read) for name, (parts, read) in found.items()}

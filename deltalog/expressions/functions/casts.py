@@ -32,7 +32,7 @@ from deltalog.protocol.schema import DataType, DecimalType, type_to_arrow
 
 
 def cast(node: Node, wanted: DataType) -> Node:
-    """CAST in ANSI mode, between types where nothing is left to an engine's taste."""
+    """CAST in ANSI mode, between types for which all engines agree."""
     have = node.data_type
     if have == wanted:
         return node

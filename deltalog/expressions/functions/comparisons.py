@@ -92,11 +92,11 @@ def is_in(value: Node, choices: Sequence[Node]) -> Node:
         else:
             found.append(compare("=", value, choice))
     for (_, wide), (left, values) in sets.items():
-        found.append(_looked_up(left, values, wide))
+        found.append(_is_one_of(left, values, wide))
     return reduce(disjunction, found)
 
 
-def _looked_up(value: Node, choices: Sequence[Any], wide: pa.DataType) -> Node:
+def _is_one_of(value: Node, choices: Sequence[Any], wide: pa.DataType) -> Node:
     array = pa.concat_arrays([pa.repeat(choice, 1) for choice in choices])
     values = ValueSet.of_array(array)
     return made(

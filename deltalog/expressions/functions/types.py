@@ -34,8 +34,10 @@ def is_number(data_type: DataType) -> bool:
 
 def decimal_of(value: decimal.Decimal) -> DecimalType:
     _, digits, exponent = value.as_tuple()
-    scale = max(0, -int(exponent))
-    return decimal_type(max(len(digits) + max(0, int(exponent)), scale), scale)
+    if not isinstance(exponent, int):
+        raise refuse(f"The decimal {value}")  # NaN or infinite
+    scale = max(0, -exponent)
+    return decimal_type(max(len(digits) + max(0, exponent), scale), scale)
 
 
 def decimal_type(precision: int, scale: int) -> DecimalType:

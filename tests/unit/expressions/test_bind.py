@@ -58,6 +58,9 @@ def verdicts(where: object) -> list[bool | None]:
         ("NOT (i <=> 1)", [False, True, True, True]),
         ("i = NULL", [None, None, None, None]),
         ("i IN (1, NULL)", [True, None, None, None]),
+        ("i IN (NULL)", [None, None, None, None]),
+        ("st NOT IN (NULL)", [None, None, None, None]),
+        ("coalesce(st, st) IS NULL", [False, False, True, False]),
         ("i NOT IN (1, -3)", [False, True, None, False]),
         ("i BETWEEN -3 AND 1", [True, False, None, True]),
         ("s LIKE 'ab%'", [True, True, None, False]),
@@ -166,6 +169,13 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("i NOT IN UNNEST(other)", "is not supported"),
         ("i NOT IN ()", "is not supported"),
         ("i BETWEEN SYMMETRIC 3 AND 1", "is not supported"),
+        ("i = " + "1" * 5000, "A number of 5000 digits is not supported"),  # Python refuses to read these
+        ("i IN (1, " + "1" * 5000 + ")", "A number of 5000 digits is not supported"),
+        ("f = -" + "1" * 5000, "A number of 5001 digits is not supported"),
+        ("i = " + "1" * 5000 + "L", "A number of 5000 digits is not supported"),
+        ("'true'", "is a text, not a condition"),
+        ("concat(st, 'a') = 'xa'", "CAST from struct"),
+        ("coalesce(st, 1) = 1", "CASE of integer and struct<x:long> together"),
         ("i = 1e9999999", "out of the range of a double"),  # a whole number of as many digits is never made
         ("f = -1e99999999", "out of the range of a double"),
         ("(" * 5000 + "i = 1" + ")" * 5000, "nested|parsed"),

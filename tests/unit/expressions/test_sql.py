@@ -9,7 +9,7 @@ import pytest
 
 from deltalog import CallError, Predicate, StructType, col
 from deltalog.expressions.bind import bind
-from deltalog.expressions.sql import as_predicate, parse
+from deltalog.expressions.sql import as_predicate, names_in, parse
 from deltalog.expressions.sql_text import shown, to_sql
 from deltalog.expressions.tree import In, Like, Name, StartsWith
 from tests.support.expressions import FAILING, SUPPORTED, cases, edge_rows
@@ -76,3 +76,19 @@ def test_long_lists_are_cut_in_messages_only() -> None:
 def test_other_objects_are_no_conditions(where: object) -> None:
     with pytest.raises(CallError, match="where is SQL text or a predicate"):
         as_predicate(where)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("A + `b c` > 1", {"a", "b c"}),
+        ("point.X = 1", {"point", "x"}),
+        ("array_contains(tags, Name)", {"tags", "name"}),  # of functions that are not supported too
+        ("'a' = 1", set()),
+        ("a >", None),
+        ("a; b", None),
+        ("(" * 5000 + "a" + ")" * 5000, None),
+    ],
+)
+def test_names_are_found_in_every_expression_that_can_be_parsed(text: str, names: set[str] | None) -> None:
+    assert names_in(text) == names
