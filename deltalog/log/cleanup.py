@@ -13,7 +13,7 @@ from typing import Any
 from deltalog.errors import CorruptTableError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log.history import LogHistory
 from deltalog.log.reader import LogReader
-from deltalog.log.segment import Checkpoint, Listing
+from deltalog.log.segment import Checkpoint, Listing, first_readable
 from deltalog.protocol import features
 from deltalog.protocol.paths import (
     LOG_DIRECTORY,
@@ -135,7 +135,7 @@ def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_ru
             if file.deleted:
                 reader.store.delete(file.path)
         reader.store.remove_orphans(LOG_DIRECTORY, clock_ms - DAY_MS)  # of writers that were killed
-    readable = recreatable_from(history.listing)
+    readable = first_readable(history.listing)
     lost = readable is not None and decision.first_version is not None and readable < decision.first_version
     return CleanupReport(
         reader.store.url,
@@ -146,13 +146,6 @@ def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_ru
         (readable, decision.first_version - 1) if lost else None,  # type: ignore[operator,arg-type]
         tuple(files),
     )
-
-
-def recreatable_from(listing: Listing) -> int | None:
-    """The first version that has a checkpoint or is version 0; None where there is neither."""
-    starts = [checkpoint.version for checkpoint in listing.checkpoints]
-    starts += [0] if listing.commits[:1] == (0,) else []
-    return min(starts, default=None)
 
 
 # --------------------------------------------------------------------------------------------- decision

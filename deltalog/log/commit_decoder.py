@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from deltalog.arrow_arrays import STRINGS_MAP, combined, int64s, strings, strings_map
-from deltalog.log.replay import DELETION_VECTOR, FILES, AddedFiles, Commits
+from deltalog.log.file_tables import DELETION_VECTOR, FILES
+from deltalog.log.replay import AddedFiles, Commits
 from deltalog.parallel import in_order
 from deltalog.protocol.codec import decode_commit
 

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from deltalog.errors import InvalidCommitError
-from deltalog.protocol.actions import AddFile
+from deltalog.protocol.actions import AddFile, CommitInfo
 from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.json_values import mapping_or_empty, text_or_none, whole_or_none
 from deltalog.protocol.paths import commit_name
 
 ANNOTATIONS_KEY = "deltalog"
@@ -63,9 +64,8 @@ class CommitSummary:
 
 def summary_of(commit: CommitActions) -> CommitSummary:
     """The summary of a commit. Raises InvalidCommitError when it names a parent other than the version before it."""
-    info = {} if commit.commit_info is None else commit.commit_info.body
-    annotations = info.get(ANNOTATIONS_KEY)
-    annotations = annotations if isinstance(annotations, dict) else {}
+    info = commit.commit_info or CommitInfo({})
+    annotations = mapping_or_empty(info.body.get(ANNOTATIONS_KEY))
     parent = commit.version - 1 if commit.version else None
     if annotations.get("parent", parent) != parent:
         raise InvalidCommitError(
@@ -76,26 +76,26 @@ def summary_of(commit: CommitActions) -> CommitSummary:
         )
     files = tuple(_file(add) for add in commit.adds if add.data_change)
     counts = [file.row_count for file in files]
-    ict_ms = None if commit.commit_info is None else commit.commit_info.in_commit_timestamp_ms
+    ict_ms = info.in_commit_timestamp_ms
     return CommitSummary(
         version=commit.version,
         parent=parent,
-        created_ms=_whole(info.get("timestamp")) if ict_ms is None else ict_ms,
+        created_ms=whole_or_none(info.body.get("timestamp")) if ict_ms is None else ict_ms,
         metadata=annotations["metadata"] if isinstance(annotations.get("metadata"), dict) else None,
         files=files,
         row_count=None if None in counts else sum(count for count in counts if count is not None),
-        timestamp_column=_text(annotations.get("timestampColumn")),
-        min_timestamp_us=_whole(annotations.get("minTimestampMicros")),
-        max_timestamp_us=_whole(annotations.get("maxTimestampMicros")),
+        timestamp_column=text_or_none(annotations.get("timestampColumn")),
+        min_timestamp_us=whole_or_none(annotations.get("minTimestampMicros")),
+        max_timestamp_us=whole_or_none(annotations.get("maxTimestampMicros")),
         blob=_blob(annotations.get("blob")),
-        operation=_text(info.get("operation")),
-        txn_id=_text(info.get("txnId")),
+        operation=info.operation,
+        txn_id=info.txn_id,
     )
 
 
 def _file(add: AddFile) -> AddedFileSummary:
     statistics = _statistics(add.stats)
-    rows = None if statistics is None else _whole(statistics.get("numRecords"))
+    rows = None if statistics is None else whole_or_none(statistics.get("numRecords"))
     if rows is not None and add.deletion_vector is not None:
         rows -= add.deletion_vector.cardinality
     return AddedFileSummary(add.path, add.size, (add.tags or {}).get(CHECKSUM_TAG), rows, statistics)
@@ -112,13 +112,5 @@ def _statistics(text: str | None) -> dict[str, Any] | None:
 def _blob(blob: Any) -> AddedFileSummary | None:
     if not isinstance(blob, dict):
         return None
-    path, size = _text(blob.get("path")), _whole(blob.get("size"))
-    return None if path is None or size is None else AddedFileSummary(path, size, _text(blob.get("sha256")))
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+    path, size = text_or_none(blob.get("path")), whole_or_none(blob.get("size"))
+    return None if path is None or size is None else AddedFileSummary(path, size, text_or_none(blob.get("sha256")))

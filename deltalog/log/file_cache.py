@@ -15,8 +15,9 @@ from deltalog.log.checkpoint.reader import FAST, LEAN, ReadParallelism
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checksum import check_against
 from deltalog.log.file_statistics import Leaf
+from deltalog.log.file_tables import FILES, TOMBSTONES
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import FILES, TOMBSTONES, Commits, State, live_files, tail
+from deltalog.log.replay import Commits, State, live_files, tail
 from deltalog.log.segment import Checkpoint, Segment
 from deltalog.log.table_totals import Totals, totals_after, totals_of
 from deltalog.parallel import Lazy, in_order
@@ -51,7 +52,7 @@ class LoadedFiles:
 class FileCache:
     """Reads the file actions of the version that ``segment`` rebuilds, and caches them.
 
-    A table handle holds the cache of its latest version. ``after``, ``rebased_on`` and ``through`` pass its contents
+    A table handle holds the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` pass its contents
     on to the next snapshot, so that a version that follows another reads new files only. Filling a cache changes no
     result: an older snapshot keeps its own. Threads may share it.
 
@@ -88,7 +89,7 @@ class FileCache:
     # ------------------------------------------------------------------------------------------- live files
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """A row per live file; columns as deltalog.log.replay.FILES, or those of them that are named.
+        """A row per live file; columns as deltalog.log.file_tables.FILES, or those of them that are named.
 
         Raises CallError for a name that is not one of them. Cost: the columns in the checkpoint and one GET for each
         commit after it; all columns are kept for the next call, and named ones are read anew.
@@ -174,7 +175,7 @@ class FileCache:
     # ------------------------------------------------------------------------------------------- tombstones
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """The tombstones that had not expired at ``cutoff_ms``; columns as deltalog.log.replay.TOMBSTONES.
+        """The tombstones that had not expired at ``cutoff_ms``; columns as deltalog.log.file_tables.TOMBSTONES.
 
         Cost: the remove columns of the checkpoint, and 1 GET for each commit after it that is not in memory.
         """
@@ -245,7 +246,7 @@ class FileCache:
             return None
         return LoadedFiles(loaded.files, (*loaded.since, commit))
 
-    def rebased_on(self, written: NewCheckpoint, segment: Segment) -> FileCache:
+    def on_checkpoint(self, written: NewCheckpoint, segment: Segment) -> FileCache:
         """The cache of the same version on a checkpoint of it that was just written. Cost: none."""
         return FileCache(
             self._reader,

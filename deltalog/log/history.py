@@ -24,6 +24,7 @@ from deltalog.log.segment import Listing, recreatable_versions
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parallel import Lazy
 from deltalog.protocol.actions import CommitInfo
+from deltalog.protocol.json_values import mapping_or_empty, text_or_none, whole_or_none
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.timestamps import (
     Clock,
@@ -177,6 +178,9 @@ class LogHistory:
         if len(unknown) > _FEW:
             metas = self.reader.list_from(unknown[0], stat=True).metas
             self.listing.metas.update((v, metas[v]) for v in unknown if v in metas)
+            return
+        heads = self.reader.heads([commit_path(v) for v in unknown])
+        self.listing.metas.update((v, meta) for v, meta in zip(unknown, heads, strict=True) if meta is not None)
 
     def _file_meta(self, version: int) -> tuple[int, int]:
         """Size in bytes and modification time in milliseconds of a commit file."""
@@ -271,8 +275,7 @@ class CommitEntry:
     @property
     def commit_info_timestamp_ms(self) -> int | None:
         """The time by the writer's clock; informative only."""
-        value = self.commit_info.get("timestamp")
-        return value if isinstance(value, int) else None
+        return whole_or_none(self.commit_info.get("timestamp"))
 
     @property
     def operation(self) -> str | None:
@@ -280,19 +283,19 @@ class CommitEntry:
 
     @property
     def operation_parameters(self) -> dict[str, Any]:
-        return _mapping(self.commit_info.get("operationParameters"))
+        return mapping_or_empty(self.commit_info.get("operationParameters"))
 
     @property
     def operation_metrics(self) -> dict[str, Any]:
-        return _mapping(self.commit_info.get("operationMetrics"))
+        return mapping_or_empty(self.commit_info.get("operationMetrics"))
 
     @property
     def user_metadata(self) -> str | None:
-        return _text(self.commit_info.get("userMetadata"))
+        return text_or_none(self.commit_info.get("userMetadata"))
 
     @property
     def engine_info(self) -> str | None:
-        return _text(self.commit_info.get("engineInfo"))
+        return text_or_none(self.commit_info.get("engineInfo"))
 
     @property
     def txn_id(self) -> str | None:
@@ -300,12 +303,11 @@ class CommitEntry:
 
     @property
     def read_version(self) -> int | None:
-        value = self.commit_info.get("readVersion")
-        return value if isinstance(value, int) else None
+        return whole_or_none(self.commit_info.get("readVersion"))
 
     @property
     def isolation_level(self) -> str | None:
-        return _text(self.commit_info.get("isolationLevel"))
+        return text_or_none(self.commit_info.get("isolationLevel"))
 
     @property
     def is_blind_append(self) -> bool | None:
@@ -335,14 +337,6 @@ class CommitEntry:
         }
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 @dataclass(frozen=True, slots=True)
 class TimestampExplanation:
     """How an instant is resolved to a version: ``str()`` is a report, ``to_json()`` has all fields.
@@ -365,34 +359,38 @@ class TimestampExplanation:
     latest: CommitAt
     refusal: str | None
 
-    def __str__(self) -> str:
-        lines = [f"Table     {self.table}", f"Requested {describe(self.requested_ms)}"]
-        lines.append(f"ICT       {self._enablement_text()}")
+    def facts(self) -> list[tuple[str, str]]:
+        """The report as pairs of a label and a text."""
+        facts = [
+            ("Table", self.table),
+            ("Requested", describe(self.requested_ms)),
+            ("ICT", self._enablement_text()),
+        ]
         if self.candidates:
             first, last = self.candidates
-            lines.append(f"Clock     {self._clock_text()}; candidates: versions {first} to {last}")
+            facts.append(("Clock", f"{self._clock_text()}; candidates: versions {first} to {last}"))
         if self.answer is not None:
-            lines.append(f"Answer    version {self.answer.version}, committed at {describe(self.answer.timestamp_ms)}")
+            committed = describe(self.answer.timestamp_ms)
+            facts.append(("Answer", f"version {self.answer.version}, committed at {committed}"))
         if self.next_commit is not None:
-            lines.append(
-                f"Until     version {self.next_commit.version} at {describe(self.next_commit.timestamp_ms)}"
-                f" ({self.next_commit.clock} time)"
-            )
+            at = f"{describe(self.next_commit.timestamp_ms)} ({self.next_commit.clock} time)"
+            facts.append(("Until", f"version {self.next_commit.version} at {at}"))
         if self.refusal is not None:
-            lines.append(f"Refused   {self.refusal}")
-        lines.append(
-            f"Valid     {describe(self.earliest.timestamp_ms)}, version {self.earliest.version}, to "
-            f"{describe(self.latest.timestamp_ms)}, version {self.latest.version}"
-        )
+            facts.append(("Refused", self.refusal))
+        valid = [f"{describe(at.timestamp_ms)}, version {at.version}" for at in (self.earliest, self.latest)]
+        facts.append(("Valid", ", to ".join(valid)))
         if self.clock == "file-modification":
-            lines.append(
-                "Note      file modification times change when the table is copied or restored, so this answer "
-                "can differ in a copy; commits since the enablement keep theirs."
+            note = "file modification times change when the table is copied or restored"
+            note += (
+                ", so this answer can differ in a copy; commits since the enablement keep theirs."
                 if self.enabled
-                else "Note      file modification times change when the table is copied or restored; "
-                "enable in-commit timestamps to make answers last."
+                else "; enable in-commit timestamps to make answers last."
             )
-        return "\n".join(lines)
+            facts.append(("Note", note))
+        return facts
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<10}{text}" for label, text in self.facts())
 
     def _enablement_text(self) -> str:
         if not self.enabled:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from deltalog.errors import (
@@ -20,6 +21,7 @@ from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, PartialState, State, advance
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, choose_segment, parse_listing, parse_names
 from deltalog.log.table_totals import Totals
+from deltalog.parallel import both, mapped
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info
@@ -27,11 +29,13 @@ from deltalog.protocol.paths import (
     LAST_CHECKPOINT,
     LOG_DIRECTORY,
     checksum_path,
+    commit_name,
     commit_path,
     log_path,
     version_prefix,
 )
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import FileMeta, LogStore
+from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.table_files import TableFiles
 
 HEAD_BYTES = 4096
@@ -99,9 +103,12 @@ class LogReader:
     def replay(self, segment: Segment) -> tuple[State, Commits]:
         """The state of a segment's version, and the commits after its checkpoint. Raises InvalidCheckpointError,
         InvalidCommitError, MissingVersionError, CorruptTableError. Cost: the small columns of the checkpoint, and as
-        ``segment_commits``."""
-        base = PartialState() if segment.checkpoint is None else self.checkpoint(segment.checkpoint).state()
-        commits = self.segment_commits(segment)
+        ``segment_commits``, side by side on a remote store."""
+        read_commits = partial(self.segment_commits, segment)
+        if segment.checkpoint is None:
+            base, commits = PartialState(), read_commits()
+        else:
+            base, commits = both(self.checkpoint(segment.checkpoint).state, read_commits, self.store.is_remote)
         return advance(base, commits.actions).complete(self.store.url, segment.version), commits
 
     def commit(self, version: int) -> CommitActions:
@@ -191,22 +198,35 @@ class LogReader:
         times = [metas[v].modification_time_ms or 0 for v in sorted(metas) if v <= version]
         return timestamps.monotonised(times)[-1] if times else None
 
+    def heads(self, paths: Sequence[str]) -> Iterator[FileMeta | None]:
+        """Sizes and times of files; None for those that are absent. Cost: 1 HEAD each: in one round on a remote store,
+        else one by one as the caller takes them."""
+        return mapped(paths, self.store.head, PARALLEL_GETS if self.store.is_remote else 0, 0)
+
     def checksum(self, version: int) -> VersionChecksum | None:
         """The ``.crc`` of a version; None where it is missing or cannot be decoded. Cost: 1 GET."""
+        data = self._bytes_of(checksum_path(version))
+        return None if data is None else decode_checksum(data)
+
+    def _bytes_of(self, path: str, length: int | None = None) -> bytes | None:
+        """A file, or its first ``length`` bytes; None where it is absent."""
         try:
-            return decode_checksum(self.store.get(checksum_path(version)))
+            return self.store.get(path, length)
         except ObjectNotFoundError:
             return None
 
     def checksum_state(self, version: int) -> tuple[State, Totals, int | None] | None:
         """The state, totals and in-commit timestamp (milliseconds) of a version by its ``.crc``; None where that cannot
         be read, does not hold the whole state, or belongs to another commit. Raises InvalidCommitError,
-        MissingVersionError. Cost: 2 GETs, of the ``.crc`` and of 4 KiB of the commit."""
-        checksum = self.checksum(version)
+        MissingVersionError. Cost: 2 GETs, of the ``.crc`` and of 4 KiB of the commit, in one round."""
+        commit = partial(self._bytes_of, commit_path(version), HEAD_BYTES)
+        checksum, head = both(partial(self.checksum, version), commit, self.store.is_remote)
         state = None if checksum is None else checksum.state()
         if checksum is None or state is None:
             return None
-        info = self.commit_info(version)
+        if head is None:
+            raise self._missing_commit(commit_name(version))
+        info = self._info_of(version, head)
         if info is None or not checksum.matches(info):
             return None
         return state, checksum.totals, info.in_commit_timestamp_ms

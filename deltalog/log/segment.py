@@ -204,13 +204,9 @@ def recreatable_versions(listing: Listing) -> list[int]:
 
 
 def first_readable(listing: Listing) -> int | None:
-    """The first version that can be read by its number: the first of ``recreatable_versions``, or the one before it
-    where that has a checkpoint without a commit file."""
-    recreatable = recreatable_versions(listing)
-    if not recreatable:
-        return None
-    before = recreatable[0] - 1
-    return before if any(c.version == before for c in listing.checkpoints) else recreatable[0]
+    """The first version that can be read by its number: that of the first checkpoint, or 0 where its commit exists."""
+    starts = [checkpoint.version for checkpoint in listing.checkpoints[:1]]
+    return min([*starts, *(version for version in listing.commits[:1] if version == 0)], default=None)
 
 
 def _runs(versions: Sequence[int]) -> Iterator[range]:

@@ -48,15 +48,15 @@ class LogSnapshot:
         """The table's root."""
         return self.reader.store.url
 
-    @property
+    @Lazy
     def version(self) -> int:
         return self.segment.version
 
-    @property
+    @Lazy
     def protocol(self) -> Protocol:
         return self.state.protocol
 
-    @property
+    @Lazy
     def metadata(self) -> Metadata:
         return self.state.metadata
 
@@ -66,10 +66,20 @@ class LogSnapshot:
         text = self.metadata.schema_string
         return StructType.from_json(text) if text else StructType()  # not the cached one, which others share
 
-    @property
+    @Lazy
     def in_commit_timestamps_enabled(self) -> bool:
         """Whether in-commit timestamps are enabled at this version."""
         return features.is_ict_active(self.protocol, self.metadata)
+
+    @Lazy
+    def in_commit_timestamp_ms(self) -> int | None:
+        """The version's in-commit timestamp, in milliseconds since 1970; None when they are off.
+
+        Raises MissingInCommitTimestampError when the commit lacks it. Cost: at most 1 GET of 4 KiB.
+        """
+        if not self.in_commit_timestamps_enabled:
+            return None
+        return self.recorded_ict_ms or self.reader.in_commit_timestamp_ms(self.version)
 
     @property
     def enablement(self) -> timestamps.Enablement | None:
@@ -103,11 +113,11 @@ class LogSnapshot:
         segment = replace(self.segment, version=commit.version, commits=commits, has_checksum=False)
         return LogSnapshot(self.reader, segment, state, self.cache.after(commit, segment, state), ict_ms)
 
-    def rebased_on(self, written: NewCheckpoint) -> LogSnapshot:
+    def on_checkpoint(self, written: NewCheckpoint) -> LogSnapshot:
         """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there,
         and no others are read. Cost: none."""
         segment = Segment(self.version, written.checkpoint, (), self.segment.has_checksum)
-        return replace(self, segment=segment, cache=self.cache.rebased_on(written, segment))
+        return replace(self, segment=segment, cache=self.cache.on_checkpoint(written, segment))
 
     def through(self, reader: LogReader) -> LogSnapshot:
         """The same version, reached through another reader of the same table. Cost: none."""

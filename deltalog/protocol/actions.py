@@ -16,6 +16,7 @@ import msgspec
 from msgspec import field
 
 from deltalog.errors import InvalidCommitError
+from deltalog.protocol.json_values import text_or_none, whole_or_none
 from deltalog.protocol.schema import StructType, parsed
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -257,21 +258,16 @@ class CommitInfo(msgspec.Struct, frozen=True):
     @property
     def in_commit_timestamp_ms(self) -> int | None:
         """``inCommitTimestamp``, or None when it is absent or not an integer (ms since 1970) of at least 0."""
-        value = self.body.get("inCommitTimestamp")
-        whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-        return value if whole else None
+        value = whole_or_none(self.body.get("inCommitTimestamp"))
+        return value if value is not None and 0 <= value < 2**63 else None
 
     @property
     def txn_id(self) -> str | None:
-        return self._text("txnId")
+        return text_or_none(self.body.get("txnId"))
 
     @property
     def operation(self) -> str | None:
-        return self._text("operation")
-
-    def _text(self, key: str) -> str | None:
-        value = self.body.get(key)
-        return value if isinstance(value, str) else None
+        return text_or_none(self.body.get("operation"))
 
 
 _KNOWN: dict[type[Action], frozenset[str]] = {

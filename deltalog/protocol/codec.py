@@ -126,11 +126,11 @@ def _check_unambiguous(data: bytes, actions: CommitActions) -> None:
     differ in which counts. Keys are counted, and only objects with too many of one are parsed again."""
     removes, adds = actions.removes, actions.adds
     partitioned = sum(remove.partition_values is not None for remove in removes)
-    seen_through = sum(file.deletion_vector is not None for files in (adds, removes) for file in files)
+    vectors = sum(file.deletion_vector is not None for files in (adds, removes) for file in files)
     expected = {
         _PATH: len(adds) + len(removes) + len(actions.cdc) + len(actions.sidecars),
         _PARTITIONS: len(adds) + len(actions.cdc) + partitioned,
-        _VECTOR: seen_through,
+        _VECTOR: vectors,
     }
     for key, times in expected.items():
         if data.count(key) > times:

@@ -122,16 +122,16 @@ def _identity(column: StructField) -> dict[str, Any]:
 
 
 def _origins(schema: StructType, before: StructType) -> list[StructField | None]:
-    left = dict(enumerate(before.fields))
+    unmatched = dict(enumerate(before.fields))
     by_identity: dict[str, list[int]] = {}
     by_name: dict[str, list[int]] = {}
-    for place, column in left.items():
+    for place, column in unmatched.items():
         by_identity.setdefault(_identity_text(column), []).append(place)
         by_name.setdefault(column.name.lower(), []).append(place)
 
     def take(places: Sequence[int], fits: Callable[[StructField], bool] = lambda each: True) -> StructField | None:
-        place = next((each for each in places if each in left and fits(left[each])), None)
-        return None if place is None else left.pop(place)
+        place = next((each for each in places if each in unmatched and fits(unmatched[each])), None)
+        return None if place is None else unmatched.pop(place)
 
     def same_name(column: StructField) -> StructField | None:
         places = by_name.get(column.name.lower(), ())

@@ -51,11 +51,11 @@ def find(schema: StructType, path: Path) -> StructField:
     """The column at a path. Raises SchemaMismatchError."""
     found: list[StructField] = []
 
-    def look(column: StructField) -> StructField:
+    def record(column: StructField) -> StructField:
         found.append(column)
         return column
 
-    change(schema, path, look)
+    change(schema, path, record)
     return found[0]
 
 

@@ -260,16 +260,16 @@ def without_feature(protocol: Protocol, name: str) -> Protocol:
     A legacy version is used only if all features that it implies remain. The caller checks whether the table may
     lose the feature.
     """
-    left = [n for n in writer_features(protocol) if n != name]
-    legacy = _legacy_protocol(left)
+    remaining = [n for n in writer_features(protocol) if n != name]
+    legacy = _legacy_protocol(remaining)
     if legacy is not None:
         return legacy
-    reader = tuple(n for n in left if n in _BY_NAME and _BY_NAME[n].reader)
+    reader = tuple(n for n in remaining if n in _BY_NAME and _BY_NAME[n].reader)
     return Protocol(
         min_reader_version=MAX_READER_VERSION if reader else 1,
         min_writer_version=MAX_WRITER_VERSION,
         reader_features=reader or None,
-        writer_features=tuple(left),
+        writer_features=tuple(remaining),
         extra=protocol.extra,
     )
 

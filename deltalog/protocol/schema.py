@@ -66,7 +66,7 @@ class StructField:
     name: str
     data_type: DataType
     nullable: bool = True
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

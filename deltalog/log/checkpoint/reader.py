@@ -25,13 +25,15 @@ from deltalog.errors import (
 )
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_actions
-from deltalog.log.replay import PartialState, advance, files_table, tombstones_table
+from deltalog.log.file_tables import files_table, tombstones_table
+from deltalog.log.replay import PartialState, advance
 from deltalog.log.segment import Checkpoint
-from deltalog.parallel import in_order
+from deltalog.parallel import in_order, mapped
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import log_path
 from deltalog.storage.base import LogStore
+from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.table_files import TableFiles
 
 # Decoding is bound by the processor: threads beyond its cores only take memory.
@@ -83,7 +85,7 @@ class CheckpointReader:
 
     def state(self) -> PartialState:
         """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError where one of the first two is missing.
-        Cost: some ranged GETs for each part."""
+        Cost: some ranged GETs for each part; on a remote store the parts are read side by side."""
         checkpoint = self._checkpoint
         if checkpoint.is_json:
             return advance(PartialState(), [self._json_file()])
@@ -91,8 +93,9 @@ class CheckpointReader:
         metadata: Metadata | None = None
         transactions: dict[str, SetTransaction] = {}
         domains: dict[str, DomainMetadata] = {}
-        for name in checkpoint.names:
-            for key, body in self._small_actions(log_path(name)):
+        threads = PARALLEL_GETS if self._store.is_remote else 0
+        for actions in mapped(map(log_path, checkpoint.names), self._small_actions, threads, 0):
+            for key, body in actions:
                 if key == "protocol":
                     protocol = Protocol.from_json(body)
                 elif key == "metaData":
@@ -154,25 +157,36 @@ class CheckpointReader:
                 top_level = self._json_file()
                 sources.append(lambda: iter([convert(_of_json(top_level, wanted))]))
                 sidecars = [sidecar.path for sidecar in top_level.sidecars]
+            elif len(checkpoint.names) > 1:
+                parts = map(log_path, checkpoint.names)
+                sources.extend(partial(self._part, path, wanted, convert, parallelism) for path in parts)
             else:
-                for name in checkpoint.names:
-                    file = self._open(log_path(name), stack)
-                    read = partial(self._file_actions, file, wanted, convert, parallelism)
-                    groups = range(file.footer.num_row_groups)
-                    # Starting threads takes longer than reading one piece.
-                    parts = (
-                        [list(groups)] if file.footer.num_rows <= parallelism.rows else [[group] for group in groups]
-                    )
-                    sources.extend(partial(read, part) for part in parts)
-                    sidecars += self._sidecars_in(file)
-            sources.extend(partial(self._sidecar, name, wanted, convert, parallelism) for name in sidecars)
+                file = self._open(log_path(checkpoint.names[0]), stack)
+                groups = range(file.footer.num_row_groups)
+                # Starting threads takes longer than reading one piece.
+                split = [list(groups)] if file.footer.num_rows <= parallelism.rows else [[group] for group in groups]
+                read = partial(self._file_actions, file, wanted, convert, parallelism)
+                sources.extend(partial(read, some) for some in split)
+                sidecars = self._sidecars_in(file)
+            paths = (self._files.find_sidecar(name)[1] for name in sidecars)
+            sources.extend(partial(self._whole_file, path, wanted, convert, parallelism) for path in paths)
             yield from in_order(sources, parallelism.threads, parallelism.ahead)
 
-    def _sidecar(
-        self, named: str, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
+    def _part(
+        self, path: str, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
+    ) -> Iterator[Piece]:
+        """One of several parts. Parts have no sidecars by PROTOCOL.md, but files that one names are not lost."""
+        with contextlib.ExitStack() as stack:
+            file = self._open(path, stack)
+            yield from self._file_actions(file, wanted, convert, parallelism, None)
+            for name in self._sidecars_in(file):
+                yield from self._whole_file(self._files.find_sidecar(name)[1], wanted, convert, parallelism)
+
+    def _whole_file(
+        self, path: str, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
     ) -> Iterator[Piece]:
         with contextlib.ExitStack() as stack:
-            file = self._open(self._files.find_sidecar(named)[1], stack)
+            file = self._open(path, stack)
             yield from self._file_actions(file, wanted, convert, parallelism, None)
 
     def _file_actions(

@@ -16,7 +16,8 @@ from deltalog.arrow_arrays import FALSE, booleans, combined, empty, int64s, stri
 from deltalog.log import file_statistics
 from deltalog.log.checkpoint.rows import camel
 from deltalog.log.file_statistics import Leaf
-from deltalog.log.replay import FILES, TOMBSTONES, State
+from deltalog.log.file_tables import FILES, TOMBSTONES
+from deltalog.log.replay import State
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Sidecar
 from deltalog.protocol.properties import (

@@ -21,7 +21,7 @@ from deltalog.log.checkpoint.last_checkpoint import encode_hint
 from deltalog.log.checkpoint.reader import LEAN, THREADS
 from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
 from deltalog.log.file_cache import FEW_FILES, NewCheckpoint
-from deltalog.log.replay import TOMBSTONES
+from deltalog.log.file_tables import TOMBSTONES
 from deltalog.log.segment import Checkpoint
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.table_totals import NO_FILES, Totals, totals_of

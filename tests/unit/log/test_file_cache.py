@@ -39,8 +39,8 @@ def next_commit(snapshot: LogSnapshot) -> CommitActions:
 READS: dict[str, Callable[[LogSnapshot], Any]] = {
     "after": lambda snapshot: snapshot.after(next_commit(snapshot), None).cache.files().num_rows,
     "through": lambda snapshot: snapshot.through(LogReader(snapshot.reader.store)).cache.files().num_rows,
-    "rebased_on": lambda snapshot: (
-        snapshot.rebased_on(
+    "on_checkpoint": lambda snapshot: (
+        snapshot.on_checkpoint(
             NewCheckpoint(snapshot.segment.checkpoint, None)  # type: ignore[arg-type]
         ).cache.known_totals
     ),

@@ -476,7 +476,7 @@ def test_an_explanation_of_a_refusal() -> None:
     table, _ = table_with([1000, 2000])
     found = table.explain_timestamp(5)
     assert found.answer is None and found.refusal is not None and "before the first commit" in found.refusal
-    assert "Refused" in str(found)
+    assert ("Refused", found.refusal) in found.facts() and f"\nRefused   {found.refusal}\n" in str(found)
     assert found.to_json()["answer"] is None
     late = table.explain_timestamp(2**60)
     assert late.refusal is not None and "after the last commit" in late.refusal
@@ -515,12 +515,12 @@ def test_entries_of_other_writers_are_taken_as_they_are() -> None:
     store = memory()
     odd: dict[str, Any] = {"operation": 7, "operationParameters": [1], "userMetadata": {"a": 1}, "timestamp": "x"}
     put_commit(store, 0, {"commitInfo": odd}, protocol_action(), metadata_action())
-    put_commit(store, 1, {"commitInfo": {"isBlindAppend": "yes", "readVersion": "0"}})
+    put_commit(store, 1, {"commitInfo": {"isBlindAppend": "yes", "readVersion": "0", "timestamp": True}})
     put_commit(store, 2, {"txn": {"appId": "a", "version": 1}})
     newest, middle, oldest = DeltaTable.open(store).history()
     assert (oldest.operation, oldest.operation_parameters, oldest.user_metadata) == (None, {}, None)
     assert oldest.commit_info_timestamp_ms is None
-    assert (middle.is_blind_append, middle.read_version) == (None, None)
+    assert (middle.is_blind_append, middle.read_version, middle.commit_info_timestamp_ms) == (None, None, None)
     assert newest.commit_info == {} and newest.timestamp_ms == NOW + 2
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from deltalog import AddFile, CorruptTableError, Metadata, Protocol
 from deltalog.arrow_arrays import strings_map
-from deltalog.log import replay
-from deltalog.log.replay import FILES, TOMBSTONES, Commits, PartialState, advance, file_key, live_files
+from deltalog.log.file_tables import FILES, TOMBSTONES, files_table, remove_actions
+from deltalog.log.replay import Commits, PartialState, advance, file_key, live_files, tail
 from deltalog.protocol.actions import DeletionVector, DomainMetadata, RemoveFile, SetTransaction
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
@@ -104,15 +104,15 @@ def test_replay_agrees_with_one_action_after_the_other(
     commits: list[CommitActions], cut: int, keep_after_ms: int
 ) -> None:
     live, dead = _brute_force(commits)
-    head, tail = commits[:cut], commits[cut:]
+    head, rest = commits[:cut], commits[cut:]
     base = live_files(None, head)  # as a checkpoint after some commits would have it
-    found = live_files(base, tail)
+    found = live_files(base, rest)
     assert found.schema == FILES
     rows = _keyed(found)
     assert {key: row["size"] for key, row in rows.items()} == {key: each.size for key, each in live.items()}
 
-    base_dead = replay.tail(Commits(head)).tombstones(-(2**62))
-    after = replay.tail(Commits(tail))
+    base_dead = tail(Commits(head)).tombstones(-(2**62))
+    after = tail(Commits(rest))
     kept = pa.concat_tables([after.on(unexpired_tombstones(base_dead, keep_after_ms)), after.tombstones(keep_after_ms)])
     assert kept.schema == TOMBSTONES
     expected = {key: each for key, each in dead.items() if (each.deletion_timestamp or 0) > keep_after_ms}
@@ -122,26 +122,14 @@ def test_replay_agrees_with_one_action_after_the_other(
     }
 
 
-@given(st.lists(_files, unique_by=_key, max_size=8))
-def test_files_survive_the_table(files: list[tuple[str, DeletionVector | None]]) -> None:
-    adds = [
-        add(
-            path, vector, partition_values={"p": None, "q": "x"}, tags={"t": None} if index % 2 else None,
-            data_change=False, stats="{}" if index % 3 else None, base_row_id=index, clustering_provider="c",
-        )
-        for index, (path, vector) in enumerate(files)
-    ]  # fmt: skip
-    assert replay.add_actions(replay.files_table(adds)) == adds
-
-
 def test_what_removes_a_file_names_the_same_logical_file() -> None:
     adds = [add("a", vector, partition_values={"p": "1"}, tags={"t": "x"}, size=7) for vector in VECTORS]
-    removes = replay.remove_actions(replay.files_table(adds), 555)
+    removes = remove_actions(files_table(adds), 555)
     assert [file_key(r.path, r.deletion_vector) for r in removes] == [file_key(a.path, a.deletion_vector) for a in adds]
     assert all(
         (r.size, r.partition_values, r.deletion_timestamp, r.data_change) == (7, {"p": "1"}, 555, True) for r in removes
     )
-    assert live_files(replay.files_table(adds), [commit(1, removes=removes)]).num_rows == 0
+    assert live_files(files_table(adds), [commit(1, removes=removes)]).num_rows == 0
 
 
 def test_a_new_vector_takes_the_place_of_the_old_one() -> None:
@@ -163,7 +151,7 @@ def test_adding_again_replaces() -> None:
 
 def test_nothing_at_all() -> None:
     assert live_files(None, []).num_rows == 0
-    assert replay.tail(Commits()).tombstones(0).num_rows == 0
+    assert tail(Commits()).tombstones(0).num_rows == 0
 
 
 # --------------------------------------------------------------------------------------------------- state

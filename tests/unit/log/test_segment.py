@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deltalog import MissingVersionError, TableNotFoundError, VersionNotFoundError
-from deltalog.log.segment import Listing, choose_segment, parse_listing, recreatable_versions
+from deltalog.log.segment import Listing, choose_segment, first_readable, parse_listing, recreatable_versions
 from deltalog.protocol.paths import LogFileKind
 from deltalog.storage.base import FileMeta
 
@@ -178,6 +180,18 @@ def test_a_version_before_the_checkpoint_that_a_log_begins_with_is_said_to_be_go
     assert choose_segment(log, "/t", 6).commits == ()
     with pytest.raises(VersionNotFoundError, match="Versions 6 to 8 can be read"):
         choose_segment(log, "/t", 5)
+
+
+@given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)))
+def test_the_first_version_that_can_be_read_is_the_first_with_a_segment(
+    present: set[int], checkpoints: set[int]
+) -> None:
+    log = listing(*commits(*present), *(name(v, "checkpoint.parquet") for v in checkpoints))
+    readable = []
+    for version in range(10):
+        with contextlib.suppress(TableNotFoundError, MissingVersionError, VersionNotFoundError):
+            readable.append(choose_segment(log, "/t", version).version)
+    assert first_readable(log) == min(readable, default=None)
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)), st.none() | st.integers(0, 9))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -20,11 +20,14 @@ from tests.benchmarks.actions import BEGIN_MS
 from tests.benchmarks.livefiles import ADDS, IDS, PARTS, TAIL, FilesTable
 from tests.benchmarks.requests import by_kind
 from tests.support.core import ICT, SCHEMA, Clock, environment, memory, rows
+from tests.support.rounds import RoundStore
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "store-calls.md"
 FILES = 1_000
 COMMITS = FILES // ADDS
 VERSIONS = 12
+ROUNDS = "rounds"
+S = TypeVar("S", bound=LogStore)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Row:
     call: str
     log: str
     counts: dict[str, str]
+    rounds: str
 
 
 def page_rows() -> Iterator[Row]:
@@ -53,17 +57,18 @@ def page_rows() -> Iterator[Row]:
             header = cells
         else:
             assert len(cells) == len(header), f"{PAGE.name}:{number} has {len(cells)} cells"
-            yield Row(number, cells[0], cells[1], dict(zip(header[2:], cells[2:], strict=True)))
+            counts = dict(zip(header[2:], cells[2:], strict=True))
+            rounds = counts.pop(ROUNDS)
+            yield Row(number, cells[0], cells[1], counts, rounds)
 
 
-def in_use(log: Log) -> tuple[CountingStore, DeltaTable]:
-    """The log behind a counting store, opened."""
-    store = CountingStore(log.store)
+def in_use(store: S) -> tuple[S, DeltaTable]:
+    """A store, and the table in it, opened."""
     return store, DeltaTable.open(store, environment=environment(Clock(BEGIN_MS + 10**11)))
 
 
 # Each call, made ready (not counted) and then made (counted).
-READY: dict[str, Callable[[CountingStore, DeltaTable], Callable[[], Any]]] = {
+READY: dict[str, Callable[[LogStore, DeltaTable], Callable[[], Any]]] = {
     "`DeltaTable.open(url)`": lambda store, table: lambda: DeltaTable.open(store),
     "`table.snapshot()`": lambda store, table: table.snapshot,
     "`snapshot.protocol, snapshot.metadata`": lambda store, table: _of(table, lambda s: (s.protocol, s.metadata)),
@@ -235,17 +240,32 @@ def written_pairs(properties: dict[str, str]) -> Log:
 @pytest.mark.parametrize("row", list(page_rows()), ids=lambda row: f"line {row.line}: {row.call} {row.log}")
 def test_a_row_of_the_page(row: Row, generated: Callable[[str], Log]) -> None:
     log = generated(row.log)
-    store, table = in_use(log)
+    store, table = in_use(CountingStore(log.store))
     call = READY[row.call](store, table)
     with store.counted() as calls:
         call()
     counted = by_kind(calls)
     assert not counted.keys() - row.counts.keys(), f"the page has no column for {counted}"
     for kind, cell in row.counts.items():
-        bound = cell.startswith("≤")
-        allowed = int(eval(cell.removeprefix("≤") or "0", {"log2": lambda n: math.ceil(math.log2(n))}, log.names))
-        found = counted.get(kind, 0)
-        assert found <= allowed if bound else found == allowed, f"{kind}: {cell or 0}, counted {counted}"
+        check(kind, cell, counted.get(kind, 0), log)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are watched in /proc")
+@pytest.mark.parametrize("row", list(page_rows()), ids=lambda row: f"line {row.line}: {row.call} {row.log}")
+def test_the_rounds_of_a_row(row: Row, generated: Callable[[str], Log]) -> None:
+    log = generated(row.log)
+    store, table = in_use(RoundStore(log.store))
+    call = READY[row.call](store, table)
+    with store.counted():
+        call()
+    check(ROUNDS, row.rounds, store.rounds, log)
+
+
+def check(kind: str, cell: str, found: int, log: Log) -> None:
+    bound = cell.startswith("≤")
+    functions = {"log2": lambda n: math.ceil(math.log2(n))}
+    allowed = int(eval(cell.removeprefix("≤") or "0", functions, log.names))
+    assert found <= allowed if bound else found == allowed, f"{kind}: {cell or 0}, counted {found}"
 
 
 def test_every_call_is_on_the_page() -> None:
@@ -306,8 +326,8 @@ def test_twice_the_size_is_at_most_twice_the_work(case: str, tmp_path: Path) -> 
         root = tmp_path / str(factor)
         root.mkdir()
         log = generate(root, factor * size, layout, checksums=True)
-        READY[name](*in_use(log))()  # what is imported or cached once is no part of it
-        store, table = in_use(log)
+        READY[name](*in_use(CountingStore(log.store)))()  # what is imported or cached once is no part of it
+        store, table = in_use(CountingStore(log.store))
         call = READY[name](store, table)
         with store.counted() as calls:
             done.append(work(call))

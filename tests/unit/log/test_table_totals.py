@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deltalog import DeltaTable
 from deltalog.log.checksum import decode_checksum, encode_checksum
-from deltalog.log.replay import files_table
+from deltalog.log.file_tables import files_table
 from deltalog.log.table_totals import (
     DELETED_BINS,
     NO_FILES,

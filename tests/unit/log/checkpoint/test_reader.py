@@ -15,8 +15,8 @@ from deltalog import (
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.file_statistics import of_files
+from deltalog.log.file_tables import FILES, TOMBSTONES
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import FILES, TOMBSTONES
 from deltalog.log.segment import Checkpoint
 from deltalog.protocol.paths import LogFileKind, checkpoint_path
 from tests.support.core import (
