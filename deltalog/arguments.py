@@ -19,21 +19,21 @@ from typing import Any, TypeVar
 from deltalog.errors import CallError
 
 T = TypeVar("T")
-# The value to go on with; raises _WrongError.
+# Returns the value to use; raises _WrongTypeError.
 _Check = Callable[[Any], Any]
-# The checks of those parameters that may come without their name, in order (None: none), those of all by name, and
-# the types of all, in order.
+# The checks of positional parameters in order (None: unchecked), the checks of all parameters by name, and the types
+# of all parameters in order.
 _Plan = tuple[tuple[_Check | None, ...], dict[str, _Check], dict[str, Any]]
 _TEXTS = (str, bytes, bytearray, memoryview)
-_SHOWN = 100
+_MAX_SHOWN = 100
 
 
-class _WrongError(Exception):
+class _WrongTypeError(Exception):
     """A value is not of the expected type."""
 
 
 def checked(target: T) -> T:
-    """A function whose arguments are checked, or a class whose public methods are."""
+    """Decorate a function, or the public methods of a class, so that their arguments are checked."""
     if isinstance(target, type):
         for name, member in list(vars(target).items()):
             if not name.startswith("_"):
@@ -50,7 +50,7 @@ def _check_member(owner: type, name: str, member: Any) -> None:
 
 
 def _checked(function: Any) -> Any:
-    plan: list[_Plan] = []  # made by the first call: hints name modules that are not there yet
+    plan: list[_Plan] = []  # made by the first call: hints may name modules not yet imported
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -65,7 +65,7 @@ def _checked(function: Any) -> Any:
             for name in named:
                 if name in by_name:
                     named[name] = by_name[name](named[name])
-        except _WrongError:
+        except _WrongTypeError:
             raise _refusal(function, plan[0], args, named) from None
         return function(*args, **named)
 
@@ -80,22 +80,22 @@ def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str
         try:
             if check is not None:
                 check(value)
-        except _WrongError:
-            return CallError(f"{_called(function)}: {name} is {_described(hints[name])}; got {shown(value)}.")
-    return CallError(f"{_called(function)}: an argument has the wrong type.")
+        except _WrongTypeError:
+            return CallError(f"{_call_name(function)}: {name} is {_described(hints[name])}; got {shown(value)}.")
+    return CallError(f"{_call_name(function)}: an argument has the wrong type.")
 
 
-def _called(function: Any) -> str:
+def _call_name(function: Any) -> str:
     return str(function.__qualname__).removesuffix(".__init__")
 
 
 def shown(value: Any) -> str:
-    """A value in a message: not long, and whatever it is."""
+    """Any value as text for a message, cut to a limited length."""
     try:
         text = ascii(value)
     except Exception:
         text = f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({type(value).__name__})"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({type(value).__name__})"
 
 
 def _plan(function: Any) -> _Plan:
@@ -144,7 +144,7 @@ def _check_of(hint: Any) -> _Check | None:
     if hint is Any or hint is object or isinstance(hint, (str, TypeVar)):
         return None
     if hint is None or hint is type(None):
-        return _nothing
+        return _none
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     origin = typing.get_origin(hint)
@@ -154,37 +154,37 @@ def _check_of(hint: Any) -> _Check | None:
     return _instance(hint) if isinstance(hint, type) and not typing.is_typeddict(hint) else None
 
 
-def _nothing(value: Any) -> None:
+def _none(value: Any) -> None:
     if value is not None:
-        raise _WrongError
+        raise _WrongTypeError
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise _WrongError
+        raise _WrongTypeError
     if type(value) is not str:
         value = str(str.__str__(value))
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise _WrongError from None
+            raise _WrongTypeError from None
     return str(value)
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     if type(value) is not int:
         if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-            raise _WrongError
+            raise _WrongTypeError
         try:
             value = operator.index(value)
         except TypeError:
-            raise _WrongError from None
+            raise _WrongTypeError from None
     return int(value)
 
 
 def _number(value: Any) -> Any:
-    return value if isinstance(value, float) else _whole(value)
+    return value if isinstance(value, float) else _integer(value)
 
 
 def _flag(value: Any) -> bool:
@@ -192,22 +192,22 @@ def _flag(value: Any) -> bool:
         return value
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
-    raise _WrongError
+    raise _WrongTypeError
 
 
 def _callable(value: Any) -> Any:
     if not callable(value):
-        raise _WrongError
+        raise _WrongTypeError
     return value
 
 
-_SIMPLE: dict[Any, _Check] = {str: _text, int: _whole, float: _number, bool: _flag}
+_SIMPLE: dict[Any, _Check] = {str: _text, int: _integer, float: _number, bool: _flag}
 
 
 def _instance(kind: type) -> _Check:
     def check(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise _WrongError
+            raise _WrongTypeError
         return value
 
     return check
@@ -216,7 +216,7 @@ def _instance(kind: type) -> _Check:
 def _any_of(hint: Any) -> _Check | None:
     members = typing.get_args(hint)
     checks = [_check_of(member) for member in members]
-    # A point in time is checked where it is parsed, which has errors of its own for it.
+    # A point in time is checked where it is parsed: InvalidTimestampError.
     if None in checks or datetime in members:
         return None
 
@@ -224,9 +224,9 @@ def _any_of(hint: Any) -> _Check | None:
         for each in checks:
             try:
                 return each(value)  # type: ignore[misc]
-            except _WrongError:
+            except _WrongTypeError:
                 continue
-        raise _WrongError
+        raise _WrongTypeError
 
     return check
 
@@ -238,7 +238,7 @@ def _literal(hint: Any) -> _Check:
         for each in allowed:
             if isinstance(value, type(each)) and value == each:
                 return each
-        raise _WrongError
+        raise _WrongTypeError
 
     return check
 
@@ -248,7 +248,7 @@ def _sequence(hint: Any) -> _Check:
 
     def check(value: Any) -> Any:
         if isinstance(value, (*_TEXTS, collections.abc.Mapping)) or not isinstance(value, collections.abc.Iterable):
-            raise _WrongError
+            raise _WrongTypeError
         given = value if isinstance(value, (list, tuple)) else list(value)
         return given if element is None else [element(each) for each in given]
 
@@ -257,14 +257,14 @@ def _sequence(hint: Any) -> _Check:
 
 def _iterable(hint: Any) -> _Check:
     (each,) = typing.get_args(hint)
-    # What a union of kinds comes as, such as records, is checked where it is read.
+    # Items of a union of types, such as records, are checked where they are read.
     is_one_kind = typing.get_origin(each) not in (typing.Union, types.UnionType)
     element = _check_of(each) if is_one_kind else None
 
     def check(value: Any) -> Any:
         is_stream = element is None and hasattr(value, "__arrow_c_stream__")
         if isinstance(value, _TEXTS) or not (is_stream or isinstance(value, collections.abc.Iterable)):
-            raise _WrongError
+            raise _WrongTypeError
         if element is None:
             return value
         if isinstance(value, (list, tuple, set, frozenset)):
@@ -279,17 +279,17 @@ def _one_by_one(values: Any, element: _Check, hint: Any) -> Iterator[Any]:
     for value in values:
         try:
             yield element(value)
-        except _WrongError:
+        except _WrongTypeError:
             raise CallError(f"Each item is {_described(hint)}; got {shown(value)}.") from None
 
 
 def _mapping(hint: Any) -> _Check:
-    # Values have errors of their own, which name the key.
+    # Values are checked where they are used, with errors that name the key.
     key = _check_of(typing.get_args(hint)[0])
 
     def check(value: Any) -> Any:
         if not isinstance(value, collections.abc.Mapping):
-            raise _WrongError
+            raise _WrongTypeError
         return value if key is None else {key(name): each for name, each in value.items()}
 
     return check
@@ -303,7 +303,7 @@ def _tuple(hint: Any) -> _Check:
 
     def check(value: Any) -> Any:
         if not isinstance(value, (tuple, list)) or len(value) != len(checks):
-            raise _WrongError
+            raise _WrongTypeError
         return tuple(each if one is None else one(each) for one, each in zip(checks, value, strict=True))
 
     return check
@@ -331,21 +331,20 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or 
 
 
 def _described(hint: Any) -> str:
-    """What a type takes, for a message."""
+    """The values that a type accepts, for a message."""
     if hint is None or hint is type(None):
         return "None"
     if hint in _WORDS:
         return _WORDS[hint]
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        said = [_described(part) for part in parts]
-        return " or ".join(dict.fromkeys(said))
+        return " or ".join(dict.fromkeys(map(_described, parts)))
     if origin is typing.Literal:
         return " or ".join(map(repr, parts))
     if origin in (collections.abc.Sequence, list, collections.abc.Iterable):
-        return f"a list of {_many(parts[0])}"
+        return f"a list of {_plural(parts[0])}"
     if origin in (collections.abc.Mapping, dict):
-        return f"a mapping from {_many(parts[0])} to {_many(parts[1])}"
+        return f"a mapping from {_plural(parts[0])} to {_plural(parts[1])}"
     if origin is tuple:
         return "a tuple of " + ", ".join("more of them" if part is ... else _described(part) for part in parts)
     if origin is collections.abc.Callable:
@@ -354,7 +353,7 @@ def _described(hint: Any) -> str:
     return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
 
 
-def _many(hint: Any) -> str:
+def _plural(hint: Any) -> str:
     if hint is Any:
         return "values"
     return {int: "whole numbers"}.get(hint) or _described(hint).removeprefix("an ").removeprefix("a ")

@@ -41,7 +41,7 @@ class Dataset:
     unless ``properties`` say otherwise: with ``schema`` and ``partition_by`` where given, else with the columns of the
     data; as a table of blobs where it is a write of bytes. An existing table is not changed. ``url`` may also be
     the address of a table in a catalog, which must exist: else TableNotFoundError. ``storage_options``: as for
-    ``open_store``. Cost of creation: none; of one with an address 1 call of the coordinator.
+    ``open_store``. Cost: none; with an address 1 call of the coordinator.
 
     ``Dataset(table)``: a DeltaTable, also one of a transaction over several tables; its writes become visible when
     that is committed. The other arguments are then a CallError. Cost: none.
@@ -102,8 +102,8 @@ class Dataset:
         return table.snapshot(version)
 
     def snapshots(self) -> list[CommitSummary]:
-        """What each version added that the log still has the commit of, oldest first; nothing before the first write.
-        Cost: 1 LIST and 1 GET for each, in parallel where the store does that."""
+        """What each version added whose commit is still in the log, oldest first; empty before the first write.
+        Cost: 1 LIST and 1 GET for each, in parallel where the store supports that."""
         if self._opened() is None:
             return []
         versions = list(self._reader.list_from().commits)
@@ -201,7 +201,7 @@ class Dataset:
             return staging.target_of(handle_of(self.table()))
         columns = self._schema or schema()
         properties = self._properties if columns else {**self._properties, staging.BLOBS_PROPERTY: "true"}
-        # The same for all transactions of a write: columns may have ids and random names.
+        # One state for all transactions of a write: column mapping gives columns random names.
         state = initial_state(
             columns or stream.BLOB_SCHEMA, self._partition_by, properties, None, None, self._environment
         )

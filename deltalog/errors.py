@@ -7,11 +7,11 @@
     │   ├── SchemaMismatchError             the data does not fit the table
     │   ├── ConstraintViolationError        rows that the table does not allow
     │   ├── InvalidActionError              an action that must not be committed
-    │   │   └── FilesCommittedError         the files are the table's already
+    │   │   └── FilesCommittedError         the table has the files already
     │   ├── UnsafeStoreError                the store cannot promise exclusive creation
     │   ├── BlobTableRequiredError          a stream of bytes, for a table of rows
     │   ├── RowTableRequiredError           a stream of records, for a table of blobs
-    │   ├── MissingRecordsError             None instead of records, where an empty stream was perhaps meant
+    │   ├── MissingRecordsError             None instead of records; an empty stream is a write without rows
     │   └── UnpartitionedTableRequiredError  a stream of records, for a partitioned table
     ├── NotFoundError (LookupError)         name something that exists
     │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
@@ -22,6 +22,7 @@
     ├── TableExistsError
     ├── RowCountError                       check that writer and committer have the same storage; nothing was committed
     ├── UnsupportedFeatureError             use a client that supports the feature
+    ├── FeatureDropIncompleteError          do what its cause says, and repeat the call
     ├── CorruptTableError                   repair the table
     │   ├── InvalidCommitError
     │   ├── MissingVersionError
@@ -37,9 +38,9 @@
     │   ├── ConcurrentDeleteReadError
     │   ├── ConcurrentDeleteDeleteError
     │   ├── ConcurrentTransactionError
-    │   └── VersionConflictError            another version than the expected one is the latest
+    │   └── VersionConflictError            the latest version is not the expected one
     ├── TransactionStateError               the state of the transaction does not allow the call
-    │   ├── TransactionCanceledError        start another one; has the conflicts, where these were the reason
+    │   ├── TransactionCanceledError        start another one; ``conflicts`` has the reason, if any
     │   │   └── TransactionAbortedError
     │   ├── TransactionCommittedError
     │   │   └── ChangeAfterCommitError      start another one: the change is not part of the one that is committed
@@ -65,8 +66,9 @@ what to do. What a program may need beside the message is in attributes, given t
 
 Every class has an ``outcome``, as ``Outcome`` defines it. It is NOTHING_COMMITTED except for
 
-    UNKNOWN     CommitStateUnknownError, OperationTimeoutError, UnansweredRequestError
-    COMMITTED   FilesCommittedError, TransactionCommittedError
+    UNKNOWN           CommitStateUnknownError, OperationTimeoutError, UnansweredRequestError
+    PARTLY_COMMITTED  FeatureDropIncompleteError
+    COMMITTED         FilesCommittedError, TransactionCommittedError
 """
 
 from __future__ import annotations
@@ -74,21 +76,24 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar
 
 from deltalog.commit_result import CommitResult
 
 
 class Outcome(enum.Enum):
-    """What an error says of the change that the call was to make.
+    """What an error says about the change that the call was to make.
 
     NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and the files that were written
     for it can be deleted. UNKNOWN: it may be in the log, or a request under way may still put it there. Determine which
-    before repeating the call; delete no file. COMMITTED: an earlier call has committed it; this one changed nothing.
+    before repeating the call; delete no file. PARTLY_COMMITTED: only the first of the call's commits is in the log, and
+    repeating the call makes the others. COMMITTED: an earlier call has committed it; this one changed nothing.
     """
 
     NOTHING_COMMITTED = "nothing committed"
     UNKNOWN = "unknown"
+    PARTLY_COMMITTED = "partly committed"
     COMMITTED = "committed"
 
 
@@ -109,11 +114,7 @@ class DeltaLogError(Exception):
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "message"}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.message, self.facts))
-
-
-def _rebuild(cls: type[DeltaLogError], message: str, facts: dict[str, Any]) -> DeltaLogError:
-    return cls(message, **facts)
+        return (partial(type(self), **self.facts), (self.message,))
 
 
 class CallError(DeltaLogError, ValueError):
@@ -137,7 +138,7 @@ class InvalidPropertyError(CallError):
 
 
 class SchemaMismatchError(CallError):
-    """Data or a new schema does not fit the table's schema."""
+    """The data, or a new schema, does not fit the table's schema."""
 
     code = "SCHEMA_MISMATCH"
 
@@ -158,7 +159,7 @@ class ConstraintViolationError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InvalidActionError(CallError):
-    """An action that would break the table was staged. ``path``: of the file that it is about, if it is about one."""
+    """An action that would break the table was staged. ``path``: of the file that it concerns, if any."""
 
     code = "INVALID_ACTION"
     path: str | None = None
@@ -270,6 +271,17 @@ class UnsupportedFeatureError(DeltaLogError):
 
     code = "UNSUPPORTED_FEATURE"
     features: tuple[str, ...]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class FeatureDropIncompleteError(DeltaLogError):
+    """``drop_feature`` has unset the properties that use the ``feature``, in the commit of ``version``; its second
+    commit, which drops the feature, was not made. The error that prevented that is the ``__cause__``."""
+
+    code = "FEATURE_DROP_INCOMPLETE"
+    outcome = Outcome.PARTLY_COMMITTED
+    feature: str
+    version: int
 
 
 class CorruptTableError(DeltaLogError):
@@ -457,9 +469,8 @@ class TransactionContentionError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """The clean-up of an aborted transaction, which had named the object, is deleting it or has deleted it. So it
-    cannot be named or added now, nor its table dropped. Nothing was changed. Has ``path``, below the table, and the
-    ``transaction_id``."""
+    """The clean-up of an aborted transaction that named the object is deleting it or has deleted it: it cannot be named
+    or added now, nor its table dropped. Nothing was changed. Has ``path``, below the table, and ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str
@@ -563,7 +574,7 @@ class CommitTableError(StoreError):
 
 
 class CoordinatorError(StoreError):
-    """The database of a catalog refused or failed, and nothing was changed. Has ``path``, which database."""
+    """The database of a catalog refused or failed, and nothing was changed. ``path`` names it."""
 
     code = "COORDINATOR"
 
@@ -587,14 +598,3 @@ class PathExistsError(StoreError, FileExistsError):
     """The path of a new object exists already; the existing object is unchanged. Has ``path``."""
 
     code = "PATH_EXISTS"
-
-
-def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
-    """Attach errors of the clean-up to ``error``, so that neither hides the other: in its
-    attribute ``cleanup_errors``, and as notes where Python has those."""
-    if not failures:
-        return
-    error.cleanup_errors = (*getattr(error, "cleanup_errors", ()), *failures)  # type: ignore[attr-defined]
-    if hasattr(error, "add_note"):
-        for failure in failures:
-            error.add_note(f"Clean-up failed too: {failure}")

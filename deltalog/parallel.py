@@ -58,22 +58,22 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
     """The items of the first source, then of the second, and so on.
 
     Up to ``threads`` sources are open at once, each no more than ``ahead`` items ahead of the caller, so at most
-    ``threads * ahead`` items wait. An error comes in its place, and nothing after it is read. No thread ever waits for
-    the caller, and none is left when the iterator ends, fails or is dropped. A single source needs none.
+    ``threads * ahead`` items wait. An error is raised in its place, and nothing after it is read. No thread ever waits
+    for the caller, and none runs after the iterator ends, fails or is dropped. A single source needs no thread.
     """
     waiting = iter(sources)
     first = list(itertools.islice(waiting, 2))
     if len(first) > 1:
-        yield from _Reader[T](ahead).read(itertools.chain(first, waiting), threads)
+        yield from _Prefetcher[T](ahead).read(itertools.chain(first, waiting), threads)
     elif first:
         yield from first[0]()
 
 
 def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
-    """``function`` of each item, in order, by threads; the items are taken by the caller's.
+    """``function`` of each item, in order, computed by threads; the caller's thread reads the items.
 
-    At most ``threads + ahead`` items are at work or done and waiting. An error comes in its place. A single item needs
-    no thread, and without ``threads`` there is none.
+    At most ``threads + ahead`` results are being computed or wait for the caller. An error is raised in its place. No
+    thread is started for a single item, or if ``threads`` is 0.
     """
     waiting = iter(items)
     first = list(itertools.islice(waiting, 2 if threads else 0))
@@ -93,7 +93,19 @@ def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: 
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Reader(Generic[T]):
+def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) -> tuple[T, R]:
+    """The results of two calls; with ``side_by_side`` a thread makes the second one meanwhile, and has ended when this
+    returns. An error of the first call is raised before one of the second."""
+    if not side_by_side:
+        return first(), second()
+    with ThreadPoolExecutor(1, thread_name_prefix="deltalog-both") as pool:
+        later = pool.submit(second)
+        return first(), later.result()
+
+
+class _Prefetcher(Generic[T]):
+    """Reads sources ahead of the caller; see ``in_order``."""
+
     def __init__(self, ahead: int) -> None:
         self._ahead = ahead
         self._changed = threading.Condition()
@@ -114,7 +126,7 @@ class _Reader(Generic[T]):
                 opened.popleft()
         finally:
             self._closed = True
-            # The collector may end a dropped iterator in one of its own threads, which cannot wait for itself.
+            # The garbage collector may close a dropped iterator in a worker thread, which cannot wait for itself.
             within = threading.get_ident() in self._workers
             pool.shutdown(wait=not within, cancel_futures=True)
             for source in () if within else opened:
@@ -141,7 +153,7 @@ class _Reader(Generic[T]):
         pool.submit(self._fill, source)
 
     def _fill(self, source: _Source[T]) -> None:
-        """Take items until enough wait. Runs in a thread."""
+        """Read items until enough wait for the caller. Runs in a worker thread."""
         self._workers.add(threading.get_ident())
         item, error = None, None
         while True:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pyarrow as pa
 
 from deltalog.arguments import checked
-from deltalog.catalog.locate import committer_of, handle_on, open_location
+from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
@@ -18,7 +18,6 @@ from deltalog.expressions.tree import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
 from deltalog.log.cleanup import CleanupReport
 from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
-from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.operations import alterations, constraints, log_files, protocol_changes
 from deltalog.operations.append import append
@@ -34,7 +33,7 @@ from deltalog.operations.transaction import Transaction, UserMetadata
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
 from deltalog.read.changes import Changes, changes_between
-from deltalog.read.origin import Read, origin_in
+from deltalog.read.origin import Read
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.registry import Location, open_store
 
@@ -96,8 +95,7 @@ class DeltaTable:
         LIST, 2 GETs if the last version has a valid ``.crc``; else the checkpoint's small columns and 1 GET for each
         commit after it.
         """
-        reader = LogReader(open_location(url, **storage_options), allowed_paths)
-        return _opened_again(cls, reader, environment or Environment())
+        return cls(open_handle(url, allowed_paths, environment or Environment(), **storage_options))
 
     @classmethod
     def exists(cls, url: Location, **storage_options: Any) -> bool:
@@ -311,9 +309,8 @@ class DeltaTable:
         the result's ``skipped`` is true. If a scan of this table read the rows, later commits are checked for
         conflicts; ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
         """
-        is_blind = expected_version is None and origin_in(data) is None and not merge_schema and txn is None
-        transaction = self._handle.blind_append() if is_blind else self._handle.transaction_for(data, expected_version)
-        with transaction:
+        may_be_blind = not merge_schema and txn is None
+        with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
             return append(transaction, data, merge_schema, user_metadata, txn)
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
@@ -527,9 +524,9 @@ class DeltaTable:
         it on, in a separate commit, then the feature.
 
         A reader feature can only be dropped when no version in the log uses it, and any feature only when nothing in
-        the table uses it: else CallError says what uses it and what to do, and the first commit stays. Raises
-        UnsupportedFeatureError, ProtocolChangedError. Cost: two commits; for reader features 1 GET for each commit of
-        the log.
+        the table uses it: else CallError says what uses it and what to do. Raises UnsupportedFeatureError,
+        ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, when the first commit was
+        made and stays. Cost: two commits; for reader features 1 GET for each commit of the log.
         """
         return protocol_changes.drop_feature(self.transaction, name, user_metadata)
 
@@ -597,4 +594,4 @@ def _epoch_ms(timestamp: PointInTime | None) -> int | None:
 
 
 def _opened_again(cls: type[DeltaTable], reader: LogReader, environment: Environment) -> DeltaTable:
-    return cls(handle_on(reader, environment, Snapshot(load_latest(reader))))
+    return cls(handle_on_latest(reader, environment))

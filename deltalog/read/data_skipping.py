@@ -209,8 +209,8 @@ class _StatisticsVerdicts(_PartitionVerdicts):
 
     def _is_in(self, predicate: BoundIn) -> Any:
         low, high = self._bounds(predicate)
-        between = predicate.found.any_between(low, high)
-        if predicate.found.has_nan:
+        between = predicate.value_set.any_between(low, high)
+        if predicate.value_set.has_nan:
             between = scalar(None, pa.bool_())  # bounds may leave out NaN
         return pc.and_kleene(between, self._has_values(predicate.column))
 

@@ -14,11 +14,11 @@ from deltalog.arguments import checked
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError
 from deltalog.expressions.bind import bind
-from deltalog.expressions.bound import columns_of
+from deltalog.expressions.bound import Bound, columns_of
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Predicate
-from deltalog.log.replay import FILES
+from deltalog.log.file_tables import FILES
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parallel import in_order
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
@@ -71,8 +71,19 @@ class Scan:
         self.schema = StructType(tuple(fields))
         self._tracking = tuple(tracking)
         self._names = names
-        predicate = as_predicate(where)
-        self.where = None if predicate is None else bind(predicate, schema)
+        self._predicate = as_predicate(where)
+        self.where = self._bound()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without ``where``, which is bound again: functions that evaluate it cannot be pickled."""
+        return {**self.__dict__, "where": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.where = self._bound()
+
+    def _bound(self) -> Bound | None:
+        return None if self._predicate is None else bind(self._predicate, self._snapshot.schema)
 
     @cached_property
     def origin(self) -> str | None:

@@ -14,9 +14,9 @@ from deltalog.expressions.tree import Predicate
 from deltalog.log import file_statistics
 from deltalog.log.commit_summary import CommitSummary, summary_of
 from deltalog.log.file_statistics import Leaf
+from deltalog.log.file_tables import FILES
 from deltalog.log.loader import UnreadSnapshot, load
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import FILES
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parallel import Lazy
 from deltalog.protocol import column_mapping
@@ -66,24 +66,24 @@ class Snapshot:
         """The table's root."""
         return self.reader.store.url
 
-    @property
+    @Lazy
     def reader(self) -> LogReader:
         """The reader of the log that this snapshot was loaded from."""
         return self._version.reader
 
-    @property
+    @Lazy
     def version(self) -> int:
         return self._version.version
 
-    @property
+    @Lazy
     def protocol(self) -> Protocol:
         return self.log.protocol
 
-    @property
+    @Lazy
     def metadata(self) -> Metadata:
         return self.log.metadata
 
-    @property
+    @Lazy
     def schema(self) -> StructType:
         """The table's columns, partition columns included."""
         return self.log.schema
@@ -105,15 +105,13 @@ class Snapshot:
         """
         return self.log.enablement
 
-    @Lazy
+    @property
     def in_commit_timestamp_ms(self) -> int | None:
         """The version's in-commit timestamp, in milliseconds since 1970; None when they are off.
 
         Raises MissingInCommitTimestampError when the commit lacks it. Cost: at most 1 GET of 4 KiB.
         """
-        if not self.in_commit_timestamps_enabled:
-            return None
-        return self.log.recorded_ict_ms or self.reader.in_commit_timestamp_ms(self.version)
+        return self.log.in_commit_timestamp_ms
 
     @Lazy
     def timestamp_ms(self) -> int:
@@ -181,7 +179,7 @@ class Snapshot:
         return self.log.cache.totals.size_bytes
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """A row per live file; columns as deltalog.log.replay.FILES, or those of them that are named.
+        """A row per live file; columns as deltalog.log.file_tables.FILES, or those of them that are named.
 
         Raises CallError for a name that is not one of them. Cost: the columns in the checkpoint and one GET for each
         commit after it; all columns are cached for the next call, and named ones are read again.

@@ -184,3 +184,14 @@ class LogStore(ABC):
 def real_url(store: LogStore) -> str:
     """The location of a table with symbolic links resolved. Cost: as ``link_target``."""
     return store.link_target("") or store.url
+
+
+def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
+    """Attach errors of the clean-up to ``error``, so that neither hides the other: in its
+    attribute ``cleanup_errors``, and as notes where Python has those."""
+    if not failures:
+        return
+    error.cleanup_errors = (*getattr(error, "cleanup_errors", ()), *failures)  # type: ignore[attr-defined]
+    if hasattr(error, "add_note"):
+        for failure in failures:
+            error.add_note(f"Clean-up failed too: {failure}")

@@ -22,9 +22,9 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError, keep_cleanup_errors
+from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
 from deltalog.protocol.paths import LOG_DIRECTORY
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome, keep_cleanup_errors
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")

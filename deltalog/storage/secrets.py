@@ -35,11 +35,11 @@ class Secrets:
 
     def cause(self, error: Exception) -> Exception | None:
         """The error as the cause of ours, unless it or one of its causes contains a secret."""
-        told: BaseException | None = error
-        while told is not None:
-            if self.without(str(told)) != str(told):
+        cause: BaseException | None = error
+        while cause is not None:
+            if self.without(str(cause)) != str(cause):
                 return None
-            told = told.__cause__ or told.__context__
+            cause = cause.__cause__ or cause.__context__
         return error
 
 

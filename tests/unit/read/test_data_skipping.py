@@ -18,10 +18,10 @@ from deltalog import AddFile, DeltaTable, Predicate, StructType, col
 from deltalog.expressions.bind import bind
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.tree import Comparison, Literal, Name
-from deltalog.log.replay import add_actions
+from deltalog.log.file_tables import add_actions
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
 from deltalog.protocol.column_paths import parse_path
-from deltalog.read.data_skipping import split
+from deltalog.read.data_skipping import prune, split
 from tests.support.core import environment, memory
 
 UTC = datetime.timezone.utc
@@ -194,6 +194,40 @@ def test_nan_may_hide_above_the_upper_bound_of_another_writer() -> None:
     assert kept(files, "x > 5", "double") == [0]
     assert kept(files, "x <> 1", "double") == [0]
     assert kept(files, "x < 0", "double") == []
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        (col("x").isin([5.0]), [0]),
+        (col("x").isin([1.0]), [0, 1]),
+        (col("x").isin([0.0]), []),
+        (~col("x").isin([1.0]), [0, 1]),
+        (col("x") == 5.0, [0]),
+        (col("x") < 5.0, [0, 1]),
+    ],
+)
+def test_an_upper_bound_that_is_nan_bounds_nothing(predicate: Predicate, expected: list[int]) -> None:
+    schema = StructType.from_arrow(pa.schema({"x": pa.float64()}))
+    found = prune(files_with_bounds([(1.0, math.nan), (1.0, 1.0)]), bind(predicate, schema), schema, [], "none")
+    assert found["number"].to_pylist() == expected
+
+
+def test_a_file_with_a_bound_that_is_nan_is_not_taken_whole() -> None:
+    schema = StructType.from_arrow(pa.schema({"x": pa.float64()}))
+    whole, _ = split(files_with_bounds([(1.0, math.nan)]), bind(~col("x").isin([1.0]), schema), schema, [], "none")
+    assert whole.num_rows == 0
+
+
+def files_with_bounds(bounds: Sequence[tuple[float, float]]) -> pa.Table:
+    """Files with statistics in the structs of a checkpoint, where delta-spark writes NaN."""
+    parsed = [
+        {"numRecords": 2, "minValues": {"x": low}, "maxValues": {"x": high}, "nullCount": {"x": 0}}
+        for low, high in bounds
+    ]
+    values = pa.array([[]] * len(bounds), pa.map_(pa.string(), pa.string()))
+    numbers = pa.array(range(len(bounds)))
+    return pa.table({"number": numbers, "partition_values": values, "stats_parsed": pa.array(parsed)})
 
 
 def test_decimal_bounds_are_exact_enough() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import gc
+import pickle
 import subprocess
 import sys
 import threading
@@ -19,7 +20,9 @@ from deltalog import (
     CallError,
     DeltaTable,
     InvalidDataFileError,
+    Predicate,
     SchemaMismatchError,
+    col,
     variant_to_python,
 )
 from deltalog.testing.stores import CountingStore
@@ -43,6 +46,15 @@ def test_all_rows_in_the_schema_of_the_table() -> None:
     assert scan.to_arrow().schema == SCHEMA
     assert sorted(r["id"] for r in scan.to_arrow().to_pylist()) == [1, 2, 3]
     assert scan.files().num_rows == 2
+
+
+@pytest.mark.parametrize("where", [None, "id = 2", col("id").isin([2]), "id + 1 = 3", "upper(name) LIKE '%2'"])
+def test_a_scan_is_pickled_with_its_condition(tmp_path: Path, where: Predicate | str | None) -> None:
+    table = DeltaTable.create(tmp_path / "t", SCHEMA, environment=environment(), data=rows(1, 2))
+    scan = table.snapshot().scan(["name"], where=where)
+    copy = pickle.loads(pickle.dumps(scan))
+    assert (copy.where, copy.origin) == (scan.where, scan.origin)
+    assert copy.to_arrow() == scan.to_arrow() and copy.to_arrow().num_rows == (2 if where is None else 1)
 
 
 def test_columns_in_the_order_asked_for() -> None:

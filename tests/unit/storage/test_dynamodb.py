@@ -28,7 +28,7 @@ from deltalog.storage.dynamodb_client import DynamoTable
 from deltalog.storage.s3 import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows
-from tests.support.s3 import Answer, Proxy, Request, Reset, Server, free_port, proxied
+from tests.support.s3 import Answer, Proxy, Request, Server, free_port, proxied
 from tests.support.s3.dynamodb import (
     WALL,
     FakeTime,
@@ -41,6 +41,8 @@ from tests.support.s3.dynamodb import (
     put_item,
     raw_items,
 )
+from tests.support.s3.racing import race
+from tests.support.s3.rules import only_once, reset_after, slow_down
 
 COMMIT = "_delta_log/00000000000000000000.json"
 COMMITTED, EXISTS, UNKNOWN = PutOutcome.COMMITTED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
@@ -260,27 +262,13 @@ def test_case_4_a_waiter_with_a_fast_clock_never_costs_a_commit(writers: Writers
     assert writers.content() == winner
 
 
-def only_once(rule: Callable[..., Answer], which: Callable[[Request], bool]) -> Callable[..., Answer]:
-    waiting = [rule]
-
-    def once(request: Request, forward: Callable[[], Answer]) -> Answer:
-        return waiting.pop()(request, forward) if waiting and which(request) else forward()
-
-    return once
-
-
 def is_put_item(request: Request) -> bool:
     return operation(request) == "PutItem"
 
 
-def lose_answer(request: Request, forward: Callable[[], Answer]) -> Answer:
-    forward()
-    raise Reset
-
-
 def test_case_5_a_record_whose_answer_got_lost_is_known_as_our_own(writers: Writers) -> None:
     with proxied(writers.server) as (proxy, through):
-        proxy.rule = only_once(lose_answer, is_put_item)
+        proxy.rule = only_once(reset_after, is_put_item)
         store, _, time = writers.new(through)
         assert store.put_if_absent(COMMIT, b"first") is COMMITTED
         assert [operation(r) for r in proxy.requests if operation(r)] == ["DescribeTable", "PutItem", "PutItem"]
@@ -292,7 +280,7 @@ def test_case_5_also_when_it_took_over_from_another(writers: Writers) -> None:
     start_and_die(writers)
     with proxied(writers.server) as (proxy, through):
         proxy.rule = only_once(
-            lose_answer, lambda request: is_put_item(request) and b"attribute_exists" in request.body
+            reset_after, lambda request: is_put_item(request) and b"attribute_exists" in request.body
         )
         store, _, time = writers.new(through)
         assert store.put_if_absent(COMMIT, b"second") is COMMITTED
@@ -413,13 +401,9 @@ def is_commit_put(request: Request) -> bool:
     return request.method == "PUT" and request.key.endswith(COMMIT)
 
 
-def answer_503(request: Request, forward: Callable[[], Answer]) -> Answer:
-    return 503, [("Content-Type", "application/xml")], b"<Error><Code>SlowDown</Code></Error>"
-
-
 def test_case_10_a_put_whose_answer_got_lost_is_found_by_who_looks(writers: Writers) -> None:
     with proxied(writers.server) as (proxy, through):
-        proxy.rule = only_once(lose_answer, is_commit_put)
+        proxy.rule = only_once(reset_after, is_commit_put)
         store, _, _ = writers.new(through)
         assert store.put_if_absent(COMMIT, b"first") is EXISTS  # it may be our own, and is: the commit loop reads it
     assert writers.content() == b"first"
@@ -427,7 +411,7 @@ def test_case_10_a_put_whose_answer_got_lost_is_found_by_who_looks(writers: Writ
 
 def test_case_10_a_put_that_did_nothing_is_repeated_under_the_same_lease(writers: Writers) -> None:
     with proxied(writers.server) as (proxy, through):
-        proxy.rule = only_once(answer_503, is_commit_put)
+        proxy.rule = only_once(slow_down, is_commit_put)
         store, _, time = writers.new(through)
         assert store.put_if_absent(COMMIT, b"first") is COMMITTED
         assert sum(map(is_put_item, proxy.requests)) == 1
@@ -436,7 +420,7 @@ def test_case_10_a_put_that_did_nothing_is_repeated_under_the_same_lease(writers
 
 def test_case_10_what_stays_open_until_the_lease_ends_is_not_known(writers: Writers) -> None:
     with proxied(writers.server) as (proxy, through):
-        proxy.rule = lambda request, forward: answer_503(request, forward) if is_commit_put(request) else forward()
+        proxy.rule = lambda request, forward: slow_down(request, forward) if is_commit_put(request) else forward()
         store, inner, time = writers.new(through)
         assert store.put_if_absent(COMMIT, b"first") is UNKNOWN
     assert inner.puts > 3 and TIMEOUT <= time.passed < TIMEOUT + 1
@@ -444,7 +428,7 @@ def test_case_10_what_stays_open_until_the_lease_ends_is_not_known(writers: Writ
 
 def test_case_10_a_refusal_does_not_settle_what_an_earlier_put_left_open(writers: Writers) -> None:
     def first_open_then_refused(request: Request, forward: Callable[[], Answer]) -> Answer:
-        return answer_503(request, forward) if inner.puts == 1 else (403, [], b"")
+        return slow_down(request, forward) if inner.puts == 1 else (403, [], b"")
 
     with proxied(writers.server) as (proxy, through):
         store, inner, _ = writers.new(through)
@@ -464,7 +448,7 @@ def test_case_10_a_refusal_alone_is_one(writers: Writers) -> None:
     assert inner.puts == 1 and store.head(COMMIT) is None
 
 
-@pytest.mark.parametrize("fault", [lose_answer, answer_503], ids=["lost answer", "503"])
+@pytest.mark.parametrize("fault", [reset_after, slow_down], ids=["lost answer", "503"])
 @pytest.mark.parametrize("which", [is_put_item, is_commit_put], ids=["record", "object"])
 def test_a_commit_is_made_once_whatever_becomes_of_its_requests(
     ministack: Server, fault: Callable[..., Answer], which: Callable[[Request], bool]
@@ -636,44 +620,6 @@ def test_a_table_is_created_appended_to_and_travelled_through(server: Server) ->
     assert ids(opened, timestamp=results[1].timestamp_ms - 1) == [1, 2]
     paths = {item["path"] for item in items(server, name)}
     assert {f"events/_delta_log/{n:020d}.json" for n in range(3)} <= paths
-
-
-RACER = """
-import sys, json
-from deltalog import DeltaTable
-from tests.support.core import rows
-url, options, who, count = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-table = DeltaTable.open(url, **options)
-sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
-for number in range(count):
-    table.append(rows(who * 1000 + number))
-"""
-
-
-def race(url: str, options: dict[str, Any], processes: int, count: int) -> None:
-    """Real processes that append at the same time. Their commits are all there, one a version."""
-    import json
-
-    DeltaTable.create(url, rows(1).schema, **options)
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, url, json.dumps(options), str(who + 1), str(count)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for who in range(processes)
-    ]
-    for process in started:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.close()
-    assert [process.wait(120) for process in started] == [0] * processes
-    table = DeltaTable.open(url, **options)
-    assert table.version == processes * count
-    assert ids(table) == sorted((who + 1) * 1000 + number for who in range(processes) for number in range(count))
 
 
 def test_two_processes_that_race_lose_nothing(server: Server) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,15 @@ from deltalog.storage.fs import LocalStore
 from deltalog.storage.obstore_store import ObstoreStore
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import environment, ids, rows
-from tests.support.s3 import Answer, Proxy, Request, Reset, Server, free_port, pass_on, proxied
+from tests.support.s3 import Answer, Proxy, Request, Rule, Server, free_port, pass_on, proxied
+from tests.support.s3.rules import (
+    carried_out_but_answered,
+    error_document,
+    refused,
+    reset_after,
+    reset_before,
+    silent_for,
+)
 
 COMMIT = "_delta_log/00000000000000000000.json"
 FAST = datetime.timedelta(milliseconds=1)
@@ -131,43 +138,15 @@ def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, O
     proxy.rule = pass_on
 
 
-def answer(status: int, code: str) -> Answer:
-    return status, [("Content-Type", "application/xml")], f"<Error><Code>{code}</Code></Error>".encode()
-
-
-def refused(status: int, code: str) -> Callable[..., Answer]:
-    return lambda request, forward: answer(status, code)
-
-
-def reset_after(request: Request, forward: Callable[[], Answer]) -> Answer:
-    forward()
-    raise Reset
-
-
-def reset_before(request: Request, forward: Callable[[], Answer]) -> Answer:
-    raise Reset
-
-
-def done_but_told_500(request: Request, forward: Callable[[], Answer]) -> Answer:
-    forward()
-    return answer(500, "InternalError")
-
-
-def silent(request: Request, forward: Callable[[], Answer]) -> Answer:
-    forward()
-    time.sleep(3)
-    raise Reset
-
-
-FATES: dict[str, tuple[Callable[..., Answer], tuple[PutOutcome, ...] | None, bool]] = {
+FATES: dict[str, tuple[Rule, tuple[PutOutcome, ...] | None, bool]] = {
     # what happens to each request: the outcomes it may have (None: a StoreError), whether the object is there
-    "own, repeated": (done_but_told_500, (EXISTS, UNKNOWN), True),
+    "own, repeated": (carried_out_but_answered(500, "InternalError"), (EXISTS, UNKNOWN), True),
     "409": (refused(409, "ConditionalRequestConflict"), (EXISTS, UNKNOWN), False),
     "503 before": (refused(503, "SlowDown"), (UNKNOWN,), False),
     "500 before": (refused(500, "InternalError"), (UNKNOWN,), False),
     "reset before": (reset_before, (UNKNOWN,), False),
     "reset after": (reset_after, (EXISTS, UNKNOWN), True),
-    "no answer in time": (silent, (EXISTS, UNKNOWN), True),
+    "no answer in time": (silent_for(3), (EXISTS, UNKNOWN), True),
     "403": (refused(403, "AccessDenied"), None, False),
     "400, expired": (refused(400, "ExpiredToken"), None, False),
     "404": (refused(404, "NoSuchBucket"), None, False),
@@ -287,7 +266,7 @@ def test_a_stream_that_cannot_be_sent_leaves_nothing(seen: tuple[Proxy, ObstoreS
 
     def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
         last = request.method == "POST" and "uploadId" in request.target
-        return answer(403, "AccessDenied") if last else forward()
+        return error_document(403, "AccessDenied") if last else forward()
 
     proxy.rule = rule
     with pytest.raises(StoreError, match="cannot write f"), store.open_output("f") as file:

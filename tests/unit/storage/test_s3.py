@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,7 +22,15 @@ from deltalog.storage.base import PutOutcome
 from deltalog.storage.s3 import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows
-from tests.support.s3 import Answer, Proxy, Request, Reset, Server, free_port, pass_on, proxied
+from tests.support.s3 import Answer, Proxy, Request, Rule, Server, free_port, pass_on, proxied
+from tests.support.s3.rules import (
+    carried_out_but_answered,
+    error_document,
+    refused,
+    reset_after,
+    reset_before,
+    silent_for,
+)
 
 COMMIT = "_delta_log/00000000000000000000.json"
 COMMITTED, EXISTS, UNKNOWN = PutOutcome.COMMITTED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
@@ -81,36 +88,9 @@ def seen(proxy_and_root: tuple[Proxy, S3Store]) -> Iterator[tuple[Proxy, S3Store
 # ------------------------------------------------------------------------------- what became of a conditional PUT
 
 
-def error_document(status: int, code: str) -> Answer:
-    return status, [("Content-Type", "application/xml")], f"<Error><Code>{code}</Code></Error>".encode()
-
-
-def refused(status: int, code: str) -> Callable[..., Answer]:
-    return lambda request, forward: error_document(status, code)
-
-
-def done_but_told(status: int, code: str) -> Callable[..., Answer]:
-    return lambda request, forward: (forward(), error_document(status, code))[1]
-
-
-def reset_before(request: Request, forward: Callable[[], Answer]) -> Answer:
-    raise Reset
-
-
-def reset_after(request: Request, forward: Callable[[], Answer]) -> Answer:
-    forward()
-    raise Reset
-
-
 def sent_twice(request: Request, forward: Callable[[], Answer]) -> Answer:
     forward()
     return forward()
-
-
-def silent(request: Request, forward: Callable[[], Answer]) -> Answer:
-    forward()
-    time.sleep(5)
-    raise Reset
 
 
 def garbage(request: Request, forward: Callable[[], Answer]) -> Answer:
@@ -118,7 +98,7 @@ def garbage(request: Request, forward: Callable[[], Answer]) -> Answer:
     return 299, [("Content-Type", "application/xml")], b"<Error>"
 
 
-FATES: dict[str, tuple[Callable[..., Answer], PutOutcome | None, bool]] = {
+FATES: dict[str, tuple[Rule, PutOutcome | None, bool]] = {
     # what happens: the outcome (None: a StoreError), whether the object is there
     "409, not settled": (refused(409, "ConditionalRequestConflict"), UNKNOWN, False),
     "409 of another kind": (refused(409, "OperationAborted"), UNKNOWN, False),
@@ -127,11 +107,11 @@ FATES: dict[str, tuple[Callable[..., Answer], PutOutcome | None, bool]] = {
     "429 before": (refused(429, "TooManyRequests"), UNKNOWN, False),
     "503 before": (refused(503, "SlowDown"), UNKNOWN, False),
     "500 before": (refused(500, "InternalError"), UNKNOWN, False),
-    "500 after": (done_but_told(500, "InternalError"), UNKNOWN, True),
-    "504 after": (done_but_told(504, "GatewayTimeout"), UNKNOWN, True),
+    "500 after": (carried_out_but_answered(500, "InternalError"), UNKNOWN, True),
+    "504 after": (carried_out_but_answered(504, "GatewayTimeout"), UNKNOWN, True),
     "reset before": (reset_before, UNKNOWN, False),
     "reset after": (reset_after, UNKNOWN, True),
-    "no answer in time": (silent, UNKNOWN, True),
+    "no answer in time": (silent_for(5), UNKNOWN, True),
     "403": (refused(403, "AccessDenied"), None, False),
     "403, expired": (refused(400, "ExpiredToken"), None, False),
     "404": (refused(404, "NoSuchBucket"), None, False),
@@ -438,7 +418,7 @@ def test_a_stream_whose_end_is_refused_leaves_nothing(
 
     def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
         last = request.method == ("PUT" if size == 10 else "POST") and "uploads" not in request.target
-        return done_but_told(403, "AccessDenied")(request, forward) if last else forward()
+        return carried_out_but_answered(403, "AccessDenied")(request, forward) if last else forward()
 
     proxy.rule = rule
     with pytest.raises(StoreError, match="HTTP 403"), store.open_output("f") as file:

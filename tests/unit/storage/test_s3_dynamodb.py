@@ -38,7 +38,8 @@ from tests.support.s3.dynamodb import (
     operation,
     raw_items,
 )
-from tests.unit.storage.test_dynamodb import answer_503, lose_answer, only_once, race
+from tests.support.s3.racing import race
+from tests.support.s3.rules import only_once, reset_after, slow_down
 
 COMMITTED, EXISTS, UNKNOWN = PutOutcome.COMMITTED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
 DAY = 86_400
@@ -475,7 +476,7 @@ def on(name: str) -> Callable[[Request], bool]:
 
 def test_an_item_whose_answer_got_lost_is_known_as_our_own(place: Place) -> None:
     with proxied(place.server) as (proxy, through):
-        proxy.rule = only_once(lose_answer, on("PutItem"))
+        proxy.rule = only_once(reset_after, on("PutItem"))
         assert place.store(through).put_if_absent(commit_path(0), b"0") is COMMITTED
     assert (place.log(), place.states()) == ({0: b"0"}, ["true"])
 
@@ -511,7 +512,7 @@ def test_a_throttled_service_writes_nothing_in_the_end(place: Place) -> None:
     assert (place.log(), place.staged(), items(place.server, place.table)) == ({}, [], [])
 
 
-@pytest.mark.parametrize("fault", [answer_503, lambda request, forward: (403, [], b"")], ids=["503", "403"])
+@pytest.mark.parametrize("fault", [slow_down, lambda request, forward: (403, [], b"")], ids=["503", "403"])
 def test_a_copy_that_fails_leaves_a_commit_that_the_next_look_finishes(place: Place, fault: Any) -> None:
     with proxied(place.server) as (proxy, through):
         proxy.rule = lambda request, forward: fault(request, forward) if on("_delta_log/0")(request) else forward()
@@ -533,7 +534,7 @@ def test_a_mark_that_fails_is_left_to_the_next_one(place: Place) -> None:
     assert place.states() == ["true"]
 
 
-@pytest.mark.parametrize("fault", [lose_answer, answer_503], ids=["lost answer", "503"])
+@pytest.mark.parametrize("fault", [reset_after, slow_down], ids=["lost answer", "503"])
 @pytest.mark.parametrize("step", [".tmp", "PutItem", "GetItem", "_delta_log/0", "expireTime"])
 def test_a_commit_is_made_once_whatever_becomes_of_its_requests(ministack: Server, fault: Any, step: str) -> None:
     name, url = new_table(ministack, "s3-dynamodb"), f"s3://{ministack.bucket()}/t"
