@@ -17,8 +17,8 @@ from deltalog.commit.attempt import Attempt
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import CommitStateUnknownError
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.paths import commit_path
-from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore, PutOutcome
 
 
@@ -58,7 +58,7 @@ class Committer(ABC):
         """Commit an attempt as the version that it was built for. Any DeltaLogError means that this call committed
         nothing, and will not do so later; an outcome that is not known is returned as ``Unknown``."""
 
-    def after_commit(self, snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
+    def after_commit(self, snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
         """Run the hooks of a version that was committed; the snapshot to continue from. Raises and costs as
         ``hooks.after_commit``."""
         return hooks.after_commit(snapshot, result, environment)

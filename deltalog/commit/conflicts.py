@@ -29,7 +29,7 @@ from deltalog.errors import (
     VersionConflictError,
 )
 from deltalog.expressions.bound import Bound
-from deltalog.log.replay import files_table
+from deltalog.log.file_tables import files_table
 from deltalog.protocol import column_mapping, features, row_tracking, timestamps
 from deltalog.protocol.actions import (
     AddFile,

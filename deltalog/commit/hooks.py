@@ -20,10 +20,10 @@ from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.checksum import encode_checksum
 from deltalog.log.cleanup import clean_up
 from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import CHECKPOINT_INTERVAL, ENABLE_EXPIRED_LOG_CLEANUP
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
-from deltalog.read.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
         raise
 
 
-def after_commit(snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
+def after_commit(snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
     """Run the hooks of the version just committed; the snapshot to continue from. Raises nothing but interrupts.
 
     Cost: 1 PUT of the ``.crc`` when the totals are known; every delta.checkpointInterval versions that of
@@ -58,14 +58,14 @@ def after_commit(snapshot: Snapshot, result: CommitResult, environment: Environm
         _write_checksum(snapshot, result)
     with errors_logged(fact, "a checkpoint of it"):
         if _is_checkpoint_due(snapshot):
-            written = write_checkpoint(snapshot.log, environment.clock_ms(), new_uuid=environment.new_uuid)
-            snapshot = Snapshot(snapshot.log.rebased_on(written))
+            written = write_checkpoint(snapshot, environment.clock_ms(), new_uuid=environment.new_uuid)
+            snapshot = snapshot.on_checkpoint(written)
             with errors_logged(fact, "log clean-up"):
                 _clean_up(snapshot, environment.clock_ms())
     return snapshot
 
 
-def _clean_up(snapshot: Snapshot, clock_ms: int) -> None:
+def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:
     """Delete expired log files, at most once a day for each table handle: the cut-off is a midnight."""
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = midnight_ms(clock_ms)
@@ -81,16 +81,16 @@ def _clean_up(snapshot: Snapshot, clock_ms: int) -> None:
 _last_cleanup_ms: weakref.WeakKeyDictionary[LogReader, int] = weakref.WeakKeyDictionary()
 
 
-def _write_checksum(snapshot: Snapshot, result: CommitResult) -> None:
-    totals = snapshot.log.cache.known_totals
+def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
+    totals = snapshot.cache.known_totals
     if totals is None:
         return
-    data = encode_checksum(snapshot.log.state, totals, result.txn_id, result.in_commit_timestamp_ms)
+    data = encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms)
     # Readers check it against the commit, so it need not survive a crash: no fsync on the hot path.
     snapshot.reader.store.put(checksum_path(snapshot.version), data, durable=False)
 
 
-def _is_checkpoint_due(snapshot: Snapshot) -> bool:
+def _is_checkpoint_due(snapshot: LogSnapshot) -> bool:
     try:
         interval = CHECKPOINT_INTERVAL.read(snapshot.metadata.configuration)
     except DeltaLogError:

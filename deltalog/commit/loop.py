@@ -40,10 +40,10 @@ from deltalog.errors import (
     StoreError,
 )
 from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import commit_path
-from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 
 log = logging.getLogger(__name__)
@@ -65,12 +65,12 @@ class CommittedAttempt:
     attempt: Attempt
 
 
-def base_of(snapshot: Snapshot, file_time_ms: int | None = None) -> Base:
+def base_of(snapshot: LogSnapshot, file_time_ms: int | None = None) -> Base:
     """The version of a snapshot as the base of an attempt. ``file_time_ms``: its monotonised file time, in milliseconds
     since 1970, where the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost: at most 1
     GET of 4 KiB."""
     previous_ms = timestamps.previous_timestamp(snapshot.in_commit_timestamp_ms, file_time_ms)
-    mark = row_tracking.high_water_mark(snapshot.domain_metadata)
+    mark = row_tracking.high_water_mark(snapshot.state.domains.values())
     return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)
 
 

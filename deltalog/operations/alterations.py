@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, SchemaMismatchError
-from deltalog.expressions.sql import sql_tree
+from deltalog.expressions.sql import names_in
 from deltalog.operations.table_rules import expression_of_invariant
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import column_mapping, column_paths, widening
@@ -200,7 +200,7 @@ def _check_not_clustering(transaction: Transaction, path: Path) -> None:
 def _check_independent(metadata: Metadata, path: Path, what: str) -> None:
     """Refuse a change of a column that an expression of the table uses."""
     for owner, text in _expressions(metadata):
-        names = _names_in(text)
+        names = names_in(text)
         if names is None or path[0].lower() in names:
             raise SchemaMismatchError(
                 f"Column {path_text(path)} cannot be {what}: {owner} ({text}) depends on {path_text(path[:1])}. "
@@ -224,17 +224,6 @@ def _invariant(text: Any) -> str:
         return expression_of_invariant(text)
     except CallError:
         return str(text)
-
-
-def _names_in(text: str) -> frozenset[str] | None:
-    """The names in an expression, in lower case; None when it cannot be parsed, and may use any column."""
-    from sqlglot import exp
-
-    try:
-        tree = sql_tree(text, "spark", "it")
-    except (CallError, RecursionError):
-        return None
-    return frozenset(identifier.name.lower() for identifier in tree.find_all(exp.Identifier))
 
 
 def _is_below(path: Sequence[str], above: Path) -> bool:

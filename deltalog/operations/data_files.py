@@ -16,7 +16,6 @@ import pyarrow as pa
 from deltalog.arrow_arrays import combined
 from deltalog.errors import (
     SchemaMismatchError,
-    keep_cleanup_errors,
 )
 from deltalog.log.commit_summary import CHECKSUM_TAG
 from deltalog.operations.input_streams import as_batches
@@ -30,7 +29,7 @@ from deltalog.protocol.paths import encode_path
 from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
 from deltalog.protocol.schema import ArrayType, MapType, StructField, StructType
 from deltalog.read.changes import CHANGE_TYPE_FIELD
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import LogStore, keep_cleanup_errors
 
 TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20

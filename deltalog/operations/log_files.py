@@ -24,7 +24,7 @@ def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> N
         top_level=top_level,
         sidecar_rows=sidecar_rows,
     )
-    handle.advance(Snapshot(snapshot.log.rebased_on(written)))
+    handle.advance(Snapshot(snapshot.log.on_checkpoint(written)))
 
 
 def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:

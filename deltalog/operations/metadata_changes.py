@@ -12,77 +12,72 @@ import msgspec
 
 from deltalog.commit.validate import as_read_back
 from deltalog.errors import CallError, InvalidPropertyError
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import column_mapping, features, metadata_update
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, check_assignment
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import check_column_names
-from deltalog.read.snapshot import Snapshot
 
 
 class MetadataChanges:
     """Protocol and metadata as a transaction will leave them, and the metadata domains that it changes.
 
-    ``base``: the version that is changed; None where the table is created. Each change includes what it requires:
-    features, ids and physical names of columns. Actions are normalised to what readers of the log will decode;
-    InvalidActionError where that fails.
+    ``base``: the version that is changed; None where the table is created. ``protocol`` and ``metadata``: as the
+    transaction will leave them. Each change includes what it requires: features, ids and physical names of columns.
+    Actions are normalised to what readers of the log will decode; InvalidActionError where that fails.
+
+    ``depends_on_metadata``: whether metadata was set. Setting it to its current value writes nothing, but conflicts
+    with a change of it. ``depends_on_files``: whether a change is valid for the files of the base only, so that a file
+    that another writer adds is a conflict.
     """
 
+    protocol: Protocol
+    metadata: Metadata
+
     def __init__(
-        self, base: Snapshot | None, protocol: Protocol | None, metadata: Metadata | None, new_uuid: Callable[[], str]
+        self,
+        base: LogSnapshot | None,
+        protocol: Protocol | None,
+        metadata: Metadata | None,
+        new_uuid: Callable[[], str],
     ) -> None:
         """``protocol`` and ``metadata``: the initial changes; both are required for a new table."""
-        self.base = base
         self.new_uuid = new_uuid
-        self._protocol = None if protocol is None else as_read_back(protocol, Protocol)
-        self._metadata = None if metadata is None else as_read_back(metadata, Metadata)
+        self.depends_on_metadata = metadata is not None
+        self.depends_on_files = False
+        self._depends_on_protocol = protocol is not None
         self._domains: list[DomainMetadata] = []
-        self._depends_on_files = False
+        if protocol is not None:
+            self.protocol = as_read_back(protocol, Protocol)
+        if metadata is not None:
+            self.metadata = as_read_back(metadata, Metadata)
+        self.start_from(base)
+
+    def start_from(self, base: LogSnapshot | None) -> None:
+        """Take another version as the base. What was set stays set."""
+        self.base = base
+        if base is not None:
+            self.protocol = self.protocol if self._depends_on_protocol else base.protocol
+            self.metadata = self.metadata if self.depends_on_metadata else base.metadata
 
     # -------------------------------------------------------------------------------------------- the outcome
 
     @property
-    def metadata(self) -> Metadata:
-        """The metadata as the transaction will leave it."""
-        if self._metadata is not None:
-            return self._metadata
-        assert self.base is not None
-        return self.base.metadata
-
-    @property
-    def protocol(self) -> Protocol:
-        """The protocol as the transaction will leave it."""
-        if self._protocol is not None:
-            return self._protocol
-        assert self.base is not None
-        return self.base.protocol
-
-    @property
     def changed_metadata(self) -> Metadata | None:
         """The metadata where it is not that of the base."""
-        return None if self.base is not None and self._metadata == self.base.metadata else self._metadata
+        return None if self.base is not None and self.metadata == self.base.metadata else self.metadata
 
     @property
     def changed_protocol(self) -> Protocol | None:
         """The protocol where it is not that of the base."""
-        return None if self.base is not None and self._protocol == self.base.protocol else self._protocol
+        return None if self.base is not None and self.protocol == self.base.protocol else self.protocol
 
     @property
     def domains(self) -> tuple[DomainMetadata, ...]:
         """The domainMetadata actions, one for each domain that is changed."""
         return tuple(self._domains)
-
-    @property
-    def depends_on_metadata(self) -> bool:
-        """Whether metadata was set. Setting it to its current value writes nothing, but conflicts with a change of
-        it."""
-        return self._metadata is not None
-
-    @property
-    def depends_on_files(self) -> bool:
-        """Whether a change is valid for the files of the base only: a file that another writer adds is a conflict."""
-        return self._depends_on_files
 
     # -------------------------------------------------------------------------------------------------- changes
 
@@ -128,7 +123,8 @@ class MetadataChanges:
         """Replace protocol and metadata verbatim, ids and physical names of columns included. They are checked at
         commit."""
         self._set_protocol(protocol)
-        self._metadata = as_read_back(metadata, Metadata)
+        self.metadata = as_read_back(metadata, Metadata)
+        self.depends_on_metadata = True
 
     def set_domain(self, domain: str, configuration: str) -> None:
         """Set the configuration of a custom domain. Raises CallError for names that are reserved for Delta."""
@@ -138,7 +134,7 @@ class MetadataChanges:
     def remove_domain(self, domain: str) -> None:
         """A user's domain removed; an absent one is ignored. Raises CallError as ``set_domain``."""
         _check_user_domain(domain, "")
-        for existing in () if self.base is None else self.base.domain_metadata:
+        for existing in () if self.base is None else self.base.state.domains.values():
             if existing.domain == domain:
                 self.stage_domain(msgspec.structs.replace(existing, removed=True))
 
@@ -151,7 +147,8 @@ class MetadataChanges:
     # -------------------------------------------------------------------------------------------------- helpers
 
     def _set_protocol(self, protocol: Protocol) -> None:
-        self._protocol = as_read_back(protocol, Protocol)
+        self.protocol = as_read_back(protocol, Protocol)
+        self._depends_on_protocol = True
 
     def _replace(self, **changes: Any) -> None:
         changed = msgspec.structs.replace(self.metadata, **changes)
@@ -161,17 +158,17 @@ class MetadataChanges:
     def _replace_configuration(self, configuration: Mapping[str, str]) -> None:
         self._replace(configuration=self.metadata.with_configuration(configuration).configuration)
 
-    def _check_row_ids(self, base: Snapshot) -> None:
+    def _check_row_ids(self, base: LogSnapshot) -> None:
         """Refuse to turn row tracking on while files have no row ids. A file that another writer adds before the commit
         is a conflict."""
-        without = base.files(["base_row_id"])["base_row_id"].null_count
+        without = base.cache.files(["base_row_id"])["base_row_id"].null_count
         if without:
             raise InvalidPropertyError(
                 f"{base.url}: {ENABLE_ROW_TRACKING.key} cannot be turned on: {without} files have no row ids, and "
                 "adding them (a backfill) is not supported. Turn it on when a table is created.",
                 key=ENABLE_ROW_TRACKING.key,
             )
-        self._depends_on_files = True
+        self.depends_on_files = True
 
 
 def _check_user_domain(domain: str, configuration: str) -> None:

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltalog.commit_result import CommitResult
-from deltalog.errors import CallError, UnsupportedFeatureError
+from deltalog.errors import CallError, DeltaLogError, FeatureDropIncompleteError, Outcome, UnsupportedFeatureError
 from deltalog.log.file_cache import FileCache
+from deltalog.log.file_tables import add_actions
 from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import add_actions
 from deltalog.log.segment import Checkpoint
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import features, row_tracking, timestamps
@@ -67,13 +67,15 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
     from the protocol.
 
     The second one is refused with a CallError that says what to do while the table, or for reader features the log,
-    holds traces of the feature; the first one stays committed then.
+    holds traces of the feature. Where the second one fails after the first has landed, FeatureDropIncompleteError has
+    the reason as its cause; with the outcome of the second unknown, CommitStateUnknownError is raised as it is.
     """
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
     if removal is None:
         why = _PERMANENT.get(name, "the rows would have to be rewritten. Copy them into a new table")
         raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
+    unset: CommitResult | None = None
     with begin() as transaction:
         if name not in features.writer_features(transaction.protocol):
             return skipped(transaction)
@@ -82,22 +84,39 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
         if in_use:
             transaction.unset_properties(in_use)
             parameters = {"properties": canonical_json(in_use), "ifExists": "true"}
-            transaction.commit("UNSET TBLPROPERTIES", parameters, user_metadata=user_metadata)
-    with begin() as transaction:
-        _check_not_required(transaction, name)
-        snapshot = transaction.snapshot
-        assert snapshot is not None
-        obstacle = removal.obstacle(snapshot) or (_traces(snapshot, removal) if feature.reader else None)
-        if obstacle is not None:
-            raise CallError(f"{snapshot.url}: the table feature {name} cannot be dropped yet: {obstacle}")
-        # A concurrent commit may use the feature again, so every change of metadata or files is a conflict.
-        transaction.unset_properties(removal.unset_with_it)
-        transaction.read_whole_table()
-        if name == row_tracking.FEATURE:
-            _forget_row_ids(transaction, snapshot)
-        transaction.metadata_changes.set_protocol(features.without_feature(transaction.protocol, name))
-        parameters = {"featureName": name, "truncateHistory": "false"}
-        return transaction.commit("DROP FEATURE", parameters, user_metadata=user_metadata)
+            unset = transaction.commit("UNSET TBLPROPERTIES", parameters, user_metadata=user_metadata)
+    try:
+        with begin() as transaction:
+            return _removed_from_protocol(transaction, feature, removal, user_metadata)
+    except DeltaLogError as error:
+        if unset is None or error.outcome is Outcome.UNKNOWN:
+            raise
+        raise FeatureDropIncompleteError(
+            f"Version {unset.version} has unset {', '.join(in_use)}; the next commit, which drops the table feature "
+            f"{name}, was not made: {error}",
+            feature=name,
+            version=unset.version,
+        ) from error
+
+
+def _removed_from_protocol(
+    transaction: Transaction, feature: features.Feature, removal: Removal, user_metadata: UserMetadata
+) -> CommitResult:
+    name = feature.name
+    _check_not_required(transaction, name)
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    obstacle = removal.obstacle(snapshot) or (_traces(snapshot, removal) if feature.reader else None)
+    if obstacle is not None:
+        raise CallError(f"{snapshot.url}: the table feature {name} cannot be dropped yet: {obstacle}")
+    # A concurrent commit may use the feature again, so every change of metadata or files is a conflict.
+    transaction.unset_properties(removal.unset_with_it)
+    transaction.read_whole_table()
+    if name == row_tracking.FEATURE:
+        _forget_row_ids(transaction, snapshot)
+    transaction.metadata_changes.set_protocol(features.without_feature(transaction.protocol, name))
+    parameters = {"featureName": name, "truncateHistory": "false"}
+    return transaction.commit("DROP FEATURE", parameters, user_metadata=user_metadata)
 
 
 def _check_not_required(transaction: Transaction, name: str) -> None:

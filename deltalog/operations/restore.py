@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from deltalog.commit_result import CommitResult
 from deltalog.errors import InvalidDataFileError
 from deltalog.log.file_statistics import live_rows_of_each
-from deltalog.log.replay import add_actions, files_without
+from deltalog.log.file_tables import add_actions
+from deltalog.log.replay import files_without
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import column_mapping, deletion_vectors, features, metadata_update, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
@@ -81,7 +82,7 @@ def restore(
     """
     current = transaction.snapshot
     assert current is not None
-    gone = files_without(current.files(), target.files())
+    to_remove = files_without(current.files(), target.files())
     to_add = _to_add(current.files(), target.files())
     back = add_actions(to_add)
     missing = _missing(current.reader.files, back)
@@ -92,7 +93,7 @@ def restore(
     protocol, metadata = _state_after(transaction, current, target)
     domains = _domains_after(current, target)
     changes_metadata = bool(domains) or (protocol, metadata) != (current.protocol, current.metadata)
-    result = _counted(target, back, gone, missing, changes_metadata)
+    result = _counted(target, back, to_remove, missing, changes_metadata)
     if dry_run:
         return result
     if result.changes_nothing:
@@ -100,7 +101,7 @@ def restore(
     transaction.staged.require_serializable()
     transaction.read_whole_table()
     transaction.staged.read_all_domains()
-    transaction.remove_files(gone)
+    transaction.remove_files(to_remove)
     transaction.add(*back, known=True)
     for domain in domains:
         transaction.metadata_changes.stage_domain(domain)
@@ -109,7 +110,7 @@ def restore(
         "version": target.version if timestamp_ms is None else None,
         "timestamp": None if timestamp_ms is None else timestamps.to_iso(timestamp_ms),
     }
-    metrics = {**_metrics(result), **_rows_metrics(_without(to_add, lost), gone)}
+    metrics = {**_metrics(result), **_rows_metrics(_without(to_add, lost), to_remove)}
     commit = transaction.commit("RESTORE", parameters, metrics, user_metadata)
     return replace(result, commit=commit)
 
@@ -208,7 +209,7 @@ def _without(files: pa.Table, paths: Set[str]) -> pa.Table:
 
 
 def _counted(
-    target: Snapshot, back: Sequence[AddFile], gone: pa.Table, missing: Sequence[str], changes_metadata: bool
+    target: Snapshot, back: Sequence[AddFile], to_remove: pa.Table, missing: Sequence[str], changes_metadata: bool
 ) -> RestoreResult:
     files = target.files(["path", "size"])
     lost = files.filter(pc.is_in(files["path"], value_set=pa.array(missing, pa.string())))
@@ -216,8 +217,8 @@ def _counted(
         version=target.version,
         added_files=len(back),
         added_bytes=sum(add.size for add in back),
-        removed_files=gone.num_rows,
-        removed_bytes=_bytes(gone),
+        removed_files=to_remove.num_rows,
+        removed_bytes=_bytes(to_remove),
         files_after=files.num_rows - lost.num_rows,
         bytes_after=_bytes(files) - _bytes(lost),
         changes_metadata=changes_metadata,
@@ -229,10 +230,10 @@ def _bytes(files: pa.Table) -> int:
     return int(pc.sum(files["size"]).as_py() or 0)
 
 
-def _rows_metrics(back: pa.Table, gone: pa.Table) -> dict[str, int]:
+def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
     """The numbers of rows that are added and deleted; of a file whose deletion vector changes only the difference.
     Empty where a file has no statistics. delta-spark counts no rows here, so the names are those of its writes."""
-    rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, gone)]
+    rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():
         after, before = (each.get(path, 0) for each in rows)

@@ -25,7 +25,7 @@ from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.log.file_statistics import live_rows
-from deltalog.log.replay import add_actions
+from deltalog.log.file_tables import add_actions
 from deltalog.operations.data_files import conformed
 from deltalog.operations.deletion_vector_writer import masked_statistics
 from deltalog.operations.input_streams import read_once

@@ -16,7 +16,7 @@ from deltalog.commit.validate import adds_as_read_back, as_read_back
 from deltalog.errors import CallError
 from deltalog.expressions.bound import Bound
 from deltalog.log.file_statistics import live_rows
-from deltalog.log.replay import FILES, remove_actions
+from deltalog.log.file_tables import FILES, remove_actions
 from deltalog.protocol.actions import AddCDCFile, AddFile, RemoveFile, SetTransaction
 
 # From this number of adds on, encoding them twice takes noticeable time.
@@ -26,22 +26,27 @@ _MANY = 1000
 class StagedActions:
     """The actions that a transaction commits besides those that change protocol and metadata, and its reads.
 
-    Actions are normalised to what readers of the log will decode; InvalidActionError where that fails.
+    Actions are normalised to what readers of the log will decode; InvalidActionError where that fails. The lists are
+    for reading: only the methods change them.
+
+    ``unchecked``: those of ``adds`` whose rows were not checked against the rules of the table. ``files_of_caller``:
+    the paths that were given to ``keep_for_caller``. ``cdc``: change data files. ``transactions``: versions of
+    applications (txn). ``is_serializable``: whether ``require_serializable`` was called.
     """
 
     def __init__(self) -> None:
-        self._adds: list[AddFile] = []
+        self.adds: list[AddFile] = []
         self._encoded: tuple[Sequence[AddFile], bytes] | None = None  # many adds, and their lines
-        self._unchecked: list[AddFile] = []
+        self.unchecked: list[AddFile] = []
         self._callers_paths: dict[str, str] = {}
-        self._files_of_caller: list[str] = []
-        self._removes: list[RemoveFile] = []
+        self.files_of_caller: list[str] = []
+        self.removes: list[RemoveFile] = []
         self._removed_files: list[pa.Table] = []
-        self._cdc: list[AddCDCFile] = []
-        self._transactions: list[SetTransaction] = []
+        self.cdc: list[AddCDCFile] = []
+        self.transactions: list[SetTransaction] = []
         self._whole_table = False
         self._all_domains = False
-        self._is_serializable = False
+        self.is_serializable = False
         self._predicates: list[Bound] = []
         self._read_files: set[str] = set()
 
@@ -53,14 +58,14 @@ class StagedActions:
         lines, adds = adds_as_read_back(files)
         if len(adds) >= _MANY and lines is not None:
             self._encoded = adds, lines
-        self._adds.extend(adds)
+        self.adds.extend(adds)
         if not is_checked:
-            self._unchecked.extend(adds)
+            self.unchecked.extend(adds)
         return list(adds)
 
     def add_written(self, files: Iterable[AddFile]) -> None:
         """Stage files that the row writer has written."""
-        self._adds.extend(files)
+        self.adds.extend(files)
 
     def note_callers_paths(self, paths: Mapping[str, str]) -> None:
         """Record which staged files the caller owned before, from their names in the log to their paths in the store:
@@ -71,11 +76,11 @@ class StagedActions:
         """Record files, named as in the log, that the caller wrote for this commit only. If it fails, the caller still
         owns them and may commit or delete them. A transaction over several tables that contains the commit deletes
         them when it is cancelled."""
-        self._files_of_caller.extend(paths)
+        self.files_of_caller.extend(paths)
 
     def add_change_files(self, files: Iterable[AddCDCFile]) -> None:
         """Stage change data files."""
-        self._cdc.extend(as_read_back(file, AddCDCFile) for file in files)
+        self.cdc.extend(as_read_back(file, AddCDCFile) for file in files)
 
     def remove(self, files: pa.Table, clock_ms: int, data_change: bool = True) -> int:
         """Stage the removal of live files, given as rows of ``Snapshot.files``. Returns their number. Counts as having
@@ -83,7 +88,7 @@ class StagedActions:
         if not (isinstance(files, pa.Table) and files.schema.equals(FILES)):
             raise CallError("Files to be removed are rows of Snapshot.files(), with all of its columns.")
         removes = remove_actions(files, clock_ms, data_change)
-        self._removes.extend(removes)
+        self.removes.extend(removes)
         self._removed_files.append(files.select(["stats", "deletion_vector"]))
         self._read_files.update(remove.path for remove in removes)
         return len(removes)
@@ -93,7 +98,7 @@ class StagedActions:
         if not (isinstance(app_id, str) and app_id and isinstance(version, int) and 0 <= version < 2**63):
             raise CallError(f"An application id is text, its version a number from 0 on; got {app_id!r}, {version!r}.")
         action = SetTransaction(app_id=app_id, version=version, last_updated=clock_ms)
-        self._transactions.append(as_read_back(action, SetTransaction))
+        self.transactions.append(as_read_back(action, SetTransaction))
 
     # --------------------------------------------------------------------------------------------- reads
 
@@ -112,12 +117,7 @@ class StagedActions:
 
     def require_serializable(self) -> None:
         """Check conflicts at ``Serializable``, regardless of the table's isolation level."""
-        self._is_serializable = True
-
-    @property
-    def is_serializable(self) -> bool:
-        """Whether ``require_serializable`` was called."""
-        return self._is_serializable
+        self.is_serializable = True
 
     def reads(self, depends_on_metadata: bool, depends_on_files: bool) -> Reads:
         """The reads that the commit depends on; the arguments are those of the metadata changes."""
@@ -125,7 +125,7 @@ class StagedActions:
             self._whole_table or depends_on_files,
             tuple(self._predicates),
             frozenset(self._read_files),
-            frozenset(each.app_id for each in self._transactions),
+            frozenset(each.app_id for each in self.transactions),
             depends_on_metadata,
             self._all_domains,
         )
@@ -133,38 +133,18 @@ class StagedActions:
     # ----------------------------------------------------------------------------------------- contents
 
     @property
-    def adds(self) -> tuple[AddFile, ...]:
-        """The files to be added."""
-        return tuple(self._adds)
-
-    @property
     def add_lines(self) -> bytes | None:
         """The encoded lines of the adds, if all of them were encoded when they were staged; else None."""
-        if self._encoded is None or len(self._encoded[0]) != len(self._adds):
+        if self._encoded is None or len(self._encoded[0]) != len(self.adds):
             return None
-        return self._encoded[1] if all(map(operator.is_, self._encoded[0], self._adds)) else None
-
-    @property
-    def unchecked(self) -> tuple[AddFile, ...]:
-        """The files to be added whose rows were not checked against the rules of the table."""
-        return tuple(self._unchecked)
-
-    @property
-    def files_of_caller(self) -> tuple[str, ...]:
-        """The paths that were given to ``keep_for_caller``."""
-        return tuple(self._files_of_caller)
+        return self._encoded[1] if all(map(operator.is_, self._encoded[0], self.adds)) else None
 
     @property
     def new_paths(self) -> list[str]:
         """The paths in the store of the caller's files that must not be live: those that are not removed in the same
         commit."""
-        removed = {remove.path for remove in self._removes} if self._callers_paths else ()
+        removed = {remove.path for remove in self.removes} if self._callers_paths else ()
         return [path for name, path in self._callers_paths.items() if name not in removed]
-
-    @property
-    def removes(self) -> tuple[RemoveFile, ...]:
-        """The files to be removed."""
-        return tuple(self._removes)
 
     @property
     def removed_rows(self) -> int | None:
@@ -173,20 +153,10 @@ class StagedActions:
         counts = [live_rows(files) for files in self._removed_files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
-    @property
-    def cdc(self) -> tuple[AddCDCFile, ...]:
-        """The change data files."""
-        return tuple(self._cdc)
-
-    @property
-    def transactions(self) -> tuple[SetTransaction, ...]:
-        """The versions of applications (txn)."""
-        return tuple(self._transactions)
-
     def metrics(self) -> dict[str, str]:
         """The operation metrics of what is staged: numbers of files and their bytes."""
-        metrics = {"numFiles": str(len(self._adds)), "numOutputBytes": str(sum(a.size for a in self._adds))}
-        if self._removes:
-            metrics["numRemovedFiles"] = str(len(self._removes))
-            metrics["numRemovedBytes"] = str(sum(r.size or 0 for r in self._removes))
+        metrics = {"numFiles": str(len(self.adds)), "numOutputBytes": str(sum(a.size for a in self.adds))}
+        if self.removes:
+            metrics["numRemovedFiles"] = str(len(self.removes))
+            metrics["numRemovedBytes"] = str(sum(r.size or 0 for r in self.removes))
         return metrics

@@ -12,7 +12,13 @@ from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import commits_missing_since, unexpected_version
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.environment import Environment
-from deltalog.errors import CallError, CommitConflictError, CommitStateUnknownError, VersionNotFoundError
+from deltalog.errors import (
+    CallError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    FeatureDropIncompleteError,
+    VersionNotFoundError,
+)
 from deltalog.expressions.tree import Predicate
 from deltalog.log.history import LogHistory
 from deltalog.log.loader import load, load_latest
@@ -58,11 +64,13 @@ class TableHandle:
     # ------------------------------------------------------------------------------------------ the latest version
 
     def refresh(self) -> Snapshot:
-        """The latest version. Cost: 2 HEADs when there is no new version: versions are contiguous, so the absence of
-        the next one proves it, unless the table was removed or replaced, which the HEAD of the known version shows."""
-        latest, store = self.latest, self.reader.store
-        if store.head(commit_path(latest.version + 1)) is None:
-            tip = store.head(commit_path(latest.version))
+        """The latest version. Cost: 2 HEADs, in one round, when there is no new version: versions are contiguous, so
+        the absence of the next one proves it, unless the table was removed or replaced, which the HEAD of the known
+        version shows."""
+        latest = self.latest
+        heads = self.reader.heads([commit_path(latest.version + 1), commit_path(latest.version)])
+        if next(heads) is None:
+            tip = next(heads)
             if tip is not None and self._tip in (None, (latest.version, tip)):
                 self._tip = (latest.version, tip)
                 self._mark_fresh()
@@ -148,14 +156,19 @@ class TableHandle:
             transaction.check_conflicts()
         return transaction
 
-    def transaction_for(self, data: Any, expected_version: int | None) -> Transaction:
-        """A transaction for new rows, which may have been read from this table by a scan: ``Scan.origin``."""
+    def transaction_for(self, data: Any, expected_version: int | None, may_be_blind: bool = False) -> Transaction:
+        """A transaction for new rows, which may have been read from this table by a scan: ``Scan.origin``.
+
+        ``may_be_blind``: nothing but rows is added. If they depend on no version, the transaction is a blind append.
+        """
         origin = origin_in(data)
+        if may_be_blind and origin is None and expected_version is None:
+            return self._blind_append()
         return self.transaction(reads=() if origin is None else (origin,), expected_version=expected_version)
 
-    def blind_append(self) -> Transaction:
-        """A transaction for new rows only. It begins on a ``recent`` version: later commits are detected when the
-        commit is attempted, so no request is spent on them before."""
+    def _blind_append(self) -> Transaction:
+        """A transaction that begins on a ``recent`` version: later commits are detected when the commit is attempted,
+        so no request is spent on them before."""
         return Transaction(
             self.reader,
             self.committer,
@@ -178,10 +191,11 @@ class TableHandle:
         for number in range(1, retry_count + 1):
             try:
                 return attempt()
-            except CommitConflictError as error:
-                if not error.retryable:
+            except (CommitConflictError, FeatureDropIncompleteError) as error:
+                found = error if isinstance(error, CommitConflictError) else error.__cause__
+                if not (isinstance(found, CommitConflictError) and found.retryable):
                     raise
-                conflict = error
+                conflict = found
                 log.info("planning again (%d of %d) after a conflict: %s", number, retry_count, error)
             except CallError as error:
                 if conflict is None:

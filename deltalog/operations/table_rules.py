@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
 from deltalog.expressions.compile import CompiledExpression, compile_expression, equal_to_column
+from deltalog.expressions.functions.types import BOOLEAN
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
@@ -210,10 +211,15 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
 
 def constraint(name: str, text: str, schema: StructType) -> Check:
     """A CHECK constraint. Raises CallError where the expression is not supported or not a condition."""
-    condition = compile_expression(text, schema)
-    if str(condition.data_type) != "boolean":
-        raise CallError(f"The constraint {name} ({_short(text)}) is {condition.data_type}, not a condition.")
+    condition = _condition(text, schema, f"The constraint {name} ({_short(text)})")
     return Check(f"the CHECK constraint {name}", text, condition)
+
+
+def _condition(text: str, schema: StructType, what: str) -> CompiledExpression:
+    compiled = compile_expression(text, schema)
+    if compiled.data_type != BOOLEAN:
+        raise CallError(f"{what} is {compiled.data_type}, not a condition.")
+    return compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,10 +277,7 @@ def expression_of_invariant(text: Any) -> str:
 
 def _invariant(name: str, text: Any, schema: StructType) -> Check:
     expression = expression_of_invariant(text)
-    condition = compile_expression(expression, schema)
-    if str(condition.data_type) != "boolean":
-        raise CallError(f"It is {condition.data_type}, not a condition.")
-    return Check(f"the invariant of column {name}", expression, condition)
+    return Check(f"the invariant of column {name}", expression, _condition(expression, schema, "It"))
 
 
 def _columns_with(schema: StructType, key: str) -> list[StructField]:

@@ -31,16 +31,16 @@ from deltalog.errors import (
     Outcome,
     ProtocolChangedError,
     SchemaMismatchError,
-    keep_cleanup_errors,
+    TransactionCommittedError,
 )
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import columns_of
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.log.file_tables import files_table
 from deltalog.log.loader import UnreadSnapshot
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import files_table
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.added_files import Examine
 from deltalog.operations.committed_files import check_not_live
@@ -61,6 +61,7 @@ from deltalog.protocol.properties import ISOLATION_LEVEL
 from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import in_partitions, split
 from deltalog.read.snapshot import Snapshot
+from deltalog.storage.base import keep_cleanup_errors
 
 # Text, or JSON values that are written as text.
 UserMetadata = str | Mapping[str, Any] | None
@@ -98,6 +99,7 @@ class Transaction:
         ``latest``: the latest version, where ``snapshot`` is the earlier one that was read.
         ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers."""
         check_isolation_level(isolation_level)
+        self._snapshot = snapshot
         self.latest = snapshot if latest is None else latest
         self.reader = reader
         self._committer = committer
@@ -110,9 +112,11 @@ class Transaction:
         self._annotations: Mapping[str, Any] | None = None
         self._txn_id = environment.new_uuid()
         self._staged = StagedActions()
-        self._metadata_changes = MetadataChanges(snapshot, protocol, metadata, environment.new_uuid)
+        base = None if snapshot is None else snapshot.log
+        self._metadata_changes = MetadataChanges(base, protocol, metadata, environment.new_uuid)
         self._row_writer = RowWriter(reader, environment, self._metadata_changes)
         self._finished = False
+        self._in_doubt: DeltaLogError | None = None  # how its commit ended, where that left the outcome unknown
 
     # ------------------------------------------------------------------------------------------- context
 
@@ -129,15 +133,15 @@ class Transaction:
 
     def abort(self) -> list[Exception]:
         """End without a commit. The data files that ``write`` wrote are deleted, best effort; the failures are
-        returned. Raises CallError after ``commit``."""
-        self._check_open()
+        returned. Raises after ``commit`` as that does."""
+        self._check_open(ends=True)
         self._finished = True
         return self._row_writer.discard()
 
     @property
     def snapshot(self) -> Snapshot | None:
         """The version that this transaction has read; None where it creates the table."""
-        return self._metadata_changes.base
+        return self._snapshot
 
     @property
     def txn_id(self) -> str:
@@ -186,8 +190,8 @@ class Transaction:
         """Stage add actions for files that exist below the table. Raises InvalidActionError.
 
         Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them;
-        ``known``: they are rows of this version or an earlier one, and are not checked again. That no version has
-        named the files before is for the caller to know; ``add_parquet_files`` looks.
+        ``known``: they are rows of this version or an earlier one, and are not checked again. The caller must
+        ensure that no version has named the files; ``add_parquet_files`` checks it.
         """
         self.staged.add(files, is_checked=known)
 
@@ -399,12 +403,14 @@ class Transaction:
 
         Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
         Raises with nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError,
-        StoreError. Raises with the outcome unknown: CommitStateUnknownError; no file is deleted then.
+        StoreError. Raises with the outcome unknown: CommitStateUnknownError; no file is deleted then. A second call
+        raises that error again, or TransactionCommittedError after a commit, and CallError after a failure.
         Cost: 1 PUT and the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
         """
-        self._check_open()
+        self._check_open(ends=True)
+        changes = self._metadata_changes
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
-        check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
+        check_prepared(prepared, changes.protocol, changes.metadata, self.reader.store.url)
         self._check_catalog()
         self._check_new_paths()
         self._row_writer.check(self._staged.unchecked, self._staged.adds)
@@ -415,6 +421,8 @@ class Transaction:
         except (DeltaLogError, ClockDriftWarning) as error:
             if error.outcome is not Outcome.UNKNOWN:  # else a commit may name the files
                 keep_cleanup_errors(error, self._row_writer.discard())
+            elif isinstance(error, DeltaLogError):
+                self._in_doubt = error
             raise
         self._follow(replace(committed, winners=[*passed, *committed.winners]))
         return committed.result
@@ -450,7 +458,8 @@ class Transaction:
             with errors_logged(fact, "building its snapshot"):
                 snapshot = self._following(committed)
             with errors_logged(fact, "the hooks after the commit"):
-                snapshot = self._committer.after_commit(snapshot, committed.result, self._environment)
+                latest = self._committer.after_commit(snapshot.log, committed.result, self._environment)
+                snapshot = Snapshot(latest)
         finally:
             self.committed = snapshot
             with errors_logged(fact, "updating the table handle"):
@@ -467,7 +476,8 @@ class Transaction:
             latest = self._refresh()
             if not files_still_fit(self.snapshot.metadata, latest.metadata):
                 raise
-            self._metadata_changes.base = latest
+            self._snapshot = latest
+            self._metadata_changes.start_from(latest.log)
         check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
         return self._loop(prepared, self._base()).run()
 
@@ -490,12 +500,12 @@ class Transaction:
             user_metadata=_as_text(user_metadata),
             protocol=changes.changed_protocol,
             metadata=changes.changed_metadata,
-            adds=staged.adds,
+            adds=tuple(staged.adds),
             add_lines=staged.add_lines,
-            removes=staged.removes,
-            transactions=staged.transactions,
+            removes=tuple(staged.removes),
+            transactions=tuple(staged.transactions),
             domains=changes.domains,
-            cdc=staged.cdc,
+            cdc=tuple(staged.cdc),
             written=(*self._row_writer.written_paths, *staged.files_of_caller),
             annotations=self._annotations,
             is_strict=self._is_strict,
@@ -507,18 +517,18 @@ class Transaction:
         return replace(prepared, isolation_level=isolation_for(prepared, wanted or of_table))
 
     def _base(self) -> Base:
-        snapshot = self.snapshot
-        if snapshot is None:
+        changes, base = self._metadata_changes, self._metadata_changes.base
+        if base is None:
             return Base(-1, None, None, None)
-        enables = not snapshot.in_commit_timestamps_enabled and features.is_ict_active(self.protocol, self.metadata)
-        return base_of(snapshot, self.reader.file_time_ms(snapshot.version) if enables else None)
+        enables = not base.in_commit_timestamps_enabled and features.is_ict_active(changes.protocol, changes.metadata)
+        return base_of(base, self.reader.file_time_ms(base.version) if enables else None)
 
     def _following(self, committed: CommittedAttempt) -> Snapshot:
         """The snapshot of the commit, from the base snapshot and the winners in between. Cost: none."""
         actions, ict_ms = committed.attempt.actions, committed.attempt.in_commit_timestamp_ms
-        if self.snapshot is None:
+        latest = self._metadata_changes.base
+        if latest is None:
             return Snapshot(LogSnapshot.created(self.reader, actions, ict_ms))
-        latest = self.snapshot.log
         for winner in committed.winners:
             info = winner.commit_info
             latest = latest.after(winner, None if info is None else info.in_commit_timestamp_ms)
@@ -527,10 +537,10 @@ class Transaction:
     # -------------------------------------------------------------------------------------------- helpers
 
     def _check_catalog(self) -> None:
-        url, catalog = self.reader.store.url, self.reader.store.catalog
-        features.check_reached(self.protocol, url, catalog)
-        if self.snapshot is not None and features.is_catalog_managed(self.snapshot.protocol):
-            features.check_stays_managed(self.snapshot.metadata, self.protocol, self.metadata, url)
+        changes, base, url = self._metadata_changes, self._metadata_changes.base, self.reader.store.url
+        features.check_reached(changes.protocol, url, self.reader.store.catalog)
+        if base is not None and features.is_catalog_managed(base.protocol):
+            features.check_stays_managed(base.metadata, changes.protocol, changes.metadata, url)
 
     def _check_new_paths(self) -> None:
         """Raise FilesCommittedError for a file of the caller that is live, unless the same commit removes it."""
@@ -544,7 +554,13 @@ class Transaction:
             raise CallError(f"Cannot {what}: this transaction creates the table.")
         return self.snapshot
 
-    def _check_open(self) -> None:
+    def _check_open(self, ends: bool = False) -> None:
+        """``ends``: for a call that ends this; its error has the outcome of the commit, where that has not failed."""
+        if ends and self._in_doubt is not None:
+            raise self._in_doubt
+        if ends and self.committed is not None:
+            what = f"{self.reader.store.url}: this transaction is committed, as version {self.committed.version}."
+            raise TransactionCommittedError(f"{what} Start another one.", transaction_id=self._txn_id)
         if self._finished:
             raise CallError("This transaction has ended. Start another one with table.transaction().")
 

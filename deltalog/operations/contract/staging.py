@@ -276,7 +276,7 @@ def stage_records(target: WriteTarget, records: Records | None, options: Options
 def _staged(transaction: Transaction, batches: Iterable[pa.RecordBatch], options: Options) -> StagedFiles:
     span = _Span(transaction.schema, options.timestamp_column)
     rows = transaction.write(span.watch(batches), checksum=options.checksum)
-    files, metadata = transaction.staged.adds, transaction.metadata
+    files, metadata = tuple(transaction.staged.adds), transaction.metadata
     transaction.row_writer.release()
     version = -1 if transaction.snapshot is None else _shared_version(transaction.snapshot)
     return StagedFiles(files, rows, metadata, options.timestamp_column, span.first_us, span.last_us, version)

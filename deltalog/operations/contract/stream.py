@@ -20,9 +20,9 @@ from deltalog.errors import (
     BlobTableRequiredError,
     CallError,
     DeltaLogError,
+    FilesCommittedError,
     Outcome,
     StoreError,
-    keep_cleanup_errors,
 )
 from deltalog.operations.contract.records import Records
 from deltalog.operations.contract.staging import (
@@ -42,6 +42,7 @@ from deltalog.parquet.file_writer import HashedFile
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType
 from deltalog.read.snapshot import Snapshot
+from deltalog.storage.base import keep_cleanup_errors
 
 # Engines pass over hidden directories when they vacuum, and Parquet holds no value of more than 2 GiB.
 BLOBS_DIRECTORY = "_blobs"
@@ -112,6 +113,8 @@ class StreamWriter:
         self._file: BinaryIO | HashedFile = file if options.checksum is None else HashedFile(file)
         self._state: Literal["open", "committed", "aborted", "unsettled"] = "open"
         self._is_sent = False
+        self._version: int | None = None  # that added the blob
+        self._in_doubt: DeltaLogError | None = None  # how its commit ended, where that left the outcome unknown
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Write a piece. Returns its length in bytes. Raises StoreError; the blob is aborted then."""
@@ -134,8 +137,10 @@ class StreamWriter:
         """Commit the blob: the next version adds one row.
 
         On an error the bytes are deleted, best effort, unless its outcome is unknown. Raises VersionConflictError and
-        as Transaction.commit. Cost: 1 PUT of the row, and the commit.
+        as Transaction.commit; when called again, FilesCommittedError after a commit. Cost: 1 PUT of the row, and the
+        commit.
         """
+        self._check_undecided()
         self._check_open()
         try:
             self._sending.close()
@@ -147,14 +152,17 @@ class StreamWriter:
         except (DeltaLogError, ClockDriftWarning) as error:
             if error.outcome is not Outcome.UNKNOWN:
                 self._abort_with(error)
+            elif isinstance(error, DeltaLogError):
+                self._in_doubt = error
             raise
-        self._state = "committed"
+        self._state, self._version = "committed", snapshot.version
         return snapshot
 
     def abort(self) -> None:
         """End without a commit. The bytes are deleted, best effort; the failures are in ``cleanup_errors``. Idempotent.
-        Raises CallError after ``commit``."""
+        Raises after ``commit`` as that does."""
         if self._state != "aborted":
+            self._check_undecided()
             self._check_open()
             self._abort_with(None)
 
@@ -171,6 +179,17 @@ class StreamWriter:
     ) -> None:
         if self._state == "open":
             self._abort_with(error)
+
+    def _check_undecided(self) -> None:
+        """Raise an error with the outcome of the commit, where that has not failed."""
+        if self._in_doubt is not None:
+            raise self._in_doubt
+        if self._version is not None:
+            raise FilesCommittedError(
+                f"This stream is committed, as version {self._version}. Begin another one with stream_write().",
+                path=self.path,
+                version=self._version,
+            )
 
     def _check_open(self) -> None:
         if self._state != "open":

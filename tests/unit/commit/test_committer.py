@@ -10,7 +10,6 @@ from deltalog import (
     DeltaTable,
     Environment,
     RetryPolicy,
-    Snapshot,
     StoreError,
 )
 from deltalog.commit.attempt import Attempt, build_attempt
@@ -18,6 +17,7 @@ from deltalog.commit.committer import CommitOutcome, Committed, Committer, Exist
 from deltalog.commit.loop import CommitLoop, base_of
 from deltalog.commit.prepared import Prepared
 from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore
@@ -28,7 +28,7 @@ from tests.support.core import NOW, SCHEMA, environment, memory
 def attempt_on(store: LogStore, txn_id: str = "mine") -> Attempt:
     """An empty commit of the version after the latest one."""
     snapshot = DeltaTable.open(store, environment=environment()).snapshot()
-    return build_attempt(Prepared(txn_id, "TEST"), base_of(snapshot), NOW)
+    return build_attempt(Prepared(txn_id, "TEST"), base_of(snapshot.log), NOW)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ class Scripted(Committer):
 
 
 def run(store: LogStore, committer: Committer, **retry: int) -> int:
-    base = base_of(DeltaTable.open(store, environment=environment()).snapshot())
+    base = base_of(DeltaTable.open(store, environment=environment()).snapshot().log)
     world = environment(retry=RetryPolicy(**retry))
     loop = CommitLoop(committer, LogReader(store), Prepared("mine", "TEST"), base, world)
     return loop.run().result.version
@@ -113,7 +113,7 @@ def test_what_only_the_committer_can_settle_is_raised_as_it_says(store: LogStore
 
 
 class WithoutHooks(FileSystemCommitter):
-    def after_commit(self, snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
+    def after_commit(self, snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
         return snapshot
 
 

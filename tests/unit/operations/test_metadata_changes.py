@@ -17,7 +17,7 @@ def changes(**properties: str) -> MetadataChanges:
     """Of a table with a row, with these properties."""
     named = {name.replace("_", "."): value for name, value in properties.items()}
     table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1), properties=named)
-    return MetadataChanges(table.snapshot(), None, None, environment().new_uuid)
+    return MetadataChanges(table.snapshot().log, None, None, environment().new_uuid)
 
 
 def test_without_a_change_all_is_as_the_base_has_it() -> None:
@@ -30,9 +30,9 @@ def test_without_a_change_all_is_as_the_base_has_it() -> None:
 
 def test_a_later_base_is_followed() -> None:
     table = DeltaTable.create(memory(), SCHEMA, environment=environment())
-    given = MetadataChanges(table.snapshot(), None, None, environment().new_uuid)
+    given = MetadataChanges(table.snapshot().log, None, None, environment().new_uuid)
     table.set_properties({"a": "b"})
-    given.base = table.snapshot()
+    given.start_from(table.snapshot().log)
     assert given.metadata.configuration == {"a": "b"}
 
 
@@ -56,7 +56,7 @@ def test_row_tracking_is_turned_on_while_there_are_no_files_without_ids() -> Non
     with pytest.raises(InvalidPropertyError, match="1 files have no row ids"):
         changes().set_properties({"delta.enableRowTracking": "true"})
     empty = DeltaTable.create(memory(), SCHEMA, environment=environment())
-    given = MetadataChanges(empty.snapshot(), None, None, environment().new_uuid)
+    given = MetadataChanges(empty.snapshot().log, None, None, environment().new_uuid)
     given.set_properties({"delta.enableRowTracking": "true"})
     assert given.depends_on_files
 
@@ -109,7 +109,7 @@ def test_the_last_change_of_a_domain_counts() -> None:
 def test_domains_are_removed_where_they_are() -> None:
     table = DeltaTable.create(memory(), SCHEMA, environment=environment())
     table.set_domain_metadata("mine", "1")
-    given = MetadataChanges(table.snapshot(), None, None, environment().new_uuid)
+    given = MetadataChanges(table.snapshot().log, None, None, environment().new_uuid)
     given.remove_domain("absent")
     assert not given.domains
     given.remove_domain("mine")

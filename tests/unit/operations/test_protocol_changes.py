@@ -11,17 +11,21 @@ from pyroaring import BitMap64
 
 from deltalog import (
     CallError,
+    DeltaLogError,
     DeltaTable,
+    FeatureDropIncompleteError,
     InvalidPropertyError,
+    Outcome,
     ProtocolChangedError,
     StructType,
     UnsupportedFeatureError,
 )
-from deltalog.log.replay import add_actions
+from deltalog.log.file_tables import add_actions
 from deltalog.operations.protocol_changes import _REMOVALS, drop_feature
 from deltalog.protocol import deletion_vectors, features
 from deltalog.protocol.column_mapping import MODE_KEY
 from deltalog.protocol.paths import commit_path
+from deltalog.testing.stores import Call, Decider, Fault, FaultyStore
 from tests.support.core import ICT, SCHEMA, action, configuration, environment, ids, info, memory, rows
 
 
@@ -187,7 +191,7 @@ def test_what_the_table_holds_keeps_a_feature(store: Any) -> None:
         mapped.drop_feature("columnMapping")
     wide = create(memory(), {"delta.enableTypeWidening": "true"}, pa.table({"v": pa.array([1], pa.int32())}))
     wide.set_column("v", data_type=pa.int64())
-    with pytest.raises(CallError, match="columns were widened"):
+    with pytest.raises(FeatureDropIncompleteError, match="columns were widened"):
         wide.drop_feature("typeWidening")
     moment = create(memory(), None, pa.table({"t": pa.array([1], pa.timestamp("us"))}))
     with pytest.raises(CallError, match="columns of type timestamp_ntz"):
@@ -217,7 +221,7 @@ def forget(store: Any, table: DeltaTable) -> None:
 def test_readers_must_not_come_upon_a_feature_in_the_log(store: Any) -> None:
     table = create(store, {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "1000"}, rows(1, 2))
     with_vector(table)
-    with pytest.raises(CallError, match="1 files have deletion vectors"):
+    with pytest.raises(FeatureDropIncompleteError, match="1 files have deletion vectors"):
         table.drop_feature("deletionVectors")
     table.overwrite(rows(5))
     with pytest.raises(CallError, match="version 3, which the log still has, uses it"):
@@ -235,7 +239,7 @@ def test_readers_must_not_come_upon_a_feature_in_the_log(store: Any) -> None:
 
 def test_a_feature_of_readers_goes_when_the_log_has_forgotten_it(store: Any) -> None:
     table = create(store, {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "1000"})
-    with pytest.raises(CallError, match="version 0, which the log still has"):
+    with pytest.raises(FeatureDropIncompleteError, match="version 0, which the log still has"):
         table.drop_feature("deletionVectors")
     table.append(rows(2))
     forget(store, table)
@@ -247,7 +251,7 @@ def test_a_feature_of_readers_goes_when_the_log_has_forgotten_it(store: Any) -> 
 def test_v2_checkpoints_must_be_gone(store: Any) -> None:
     table = create(store, {"delta.checkpointPolicy": "v2"})
     table.checkpoint()
-    with pytest.raises(CallError, match="V2 checkpoint of version 0"):
+    with pytest.raises(FeatureDropIncompleteError, match="V2 checkpoint of version 0"):
         table.drop_feature("v2Checkpoint")
     for name in list(store._objects):
         if ".checkpoint." in name:
@@ -283,6 +287,71 @@ def test_whoever_comes_in_between_is_a_conflict(store: Any) -> None:
     with pytest.raises(ProtocolChangedError, match="domainMetadata"):
         drop_feature(begin, "domainMetadata", None)
     assert "domainMetadata" in listed(table)
+
+
+def test_an_error_after_the_first_commit_says_that_it_was_made(store: Any) -> None:
+    table = create(store, {"delta.enableDeletionVectors": "true"})
+    with pytest.raises(FeatureDropIncompleteError) as raised:
+        table.drop_feature("deletionVectors")
+    error = raised.value
+    assert (error.outcome, error.feature, error.version) == (Outcome.PARTLY_COMMITTED, "deletionVectors", 1)
+    assert str(error).startswith("Version 1 has unset delta.enableDeletionVectors; the next commit, which drops the ")
+    assert str(error).endswith(str(error.__cause__)) and isinstance(error.__cause__, CallError)
+    assert table.version == 1 and info(store, 1)["operation"] == "UNSET TBLPROPERTIES"
+    with pytest.raises(CallError, match="version 0, which the log still has") as again:  # nothing is left to unset
+        table.drop_feature("deletionVectors")
+    assert again.value.outcome is Outcome.NOTHING_COMMITTED and table.version == 1
+
+
+def failing_from(first: int) -> Decider:
+    return lambda call: Fault.FAIL_BEFORE if call.number >= first else None
+
+
+def test_the_outcome_is_what_is_in_the_log_wherever_the_store_fails() -> None:
+    def prepared() -> Any:
+        store = memory()
+        create(store, {"delta.appendOnly": "true"})
+        return store
+
+    def drop(store: FaultyStore) -> None:
+        DeltaTable.open(store, environment=environment()).drop_feature("appendOnly")
+
+    calls: list[Call] = []
+    drop(FaultyStore(prepared(), calls.append))
+    versions: dict[Outcome, set[int]] = {}
+    for first in (call.number for call in calls):  # which fails, as all calls after it
+        inner = prepared()
+        try:
+            drop(FaultyStore(inner, failing_from(first)))
+        except DeltaLogError as error:
+            versions.setdefault(error.outcome, set()).add(DeltaTable.open(inner).version)
+    assert versions == {Outcome.NOTHING_COMMITTED: {0}, Outcome.PARTLY_COMMITTED: {1}}
+
+
+def test_a_conflict_of_the_second_commit_is_retried(store: Any) -> None:
+    table = create(store, {"delta.appendOnly": "true"})
+    other = DeltaTable.open(store)
+    calls = []
+
+    def begin() -> Any:
+        transaction = table.transaction()
+        calls.append(transaction)
+        if len(calls) == 2:
+            other.append(rows(2))
+        return transaction
+
+    causes = []
+
+    def drop(table: DeltaTable) -> None:
+        try:
+            drop_feature(begin, "appendOnly", None)
+        except FeatureDropIncompleteError as error:
+            causes.append(error.__cause__)
+            raise
+
+    table.retrying(drop)
+    assert [type(each) for each in causes] == [ProtocolChangedError]
+    assert (table.version, ids(table)) == (3, [1, 2]) and "appendOnly" not in listed(table)
 
 
 def test_a_schema_that_uses_a_feature_lists_it(store: Any) -> None:

@@ -21,7 +21,7 @@ from deltalog import (
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
-from deltalog.log.replay import add_actions
+from deltalog.log.file_tables import add_actions
 from deltalog.operations.restore import restore
 from deltalog.protocol import deletion_vectors
 from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY

@@ -40,7 +40,7 @@ def test_new_rows_become_files_that_are_owned_and_not_staged(store: MemoryStore,
     writer = transaction.row_writer
     (add,), number = writer.write(rows(2, 3).to_batches())
     assert number == 2 and held(store, add.path).to_pylist() == rows(2, 3).to_pylist()
-    assert writer.written_paths == (add.path,) and transaction.staged.adds == ()
+    assert writer.written_paths == (add.path,) and transaction.staged.adds == []
     assert writer.discard() == [] and add.path not in data_files(store)
 
 
@@ -78,7 +78,7 @@ def test_change_files(store: MemoryStore, transaction: Transaction) -> None:
     kinds = [("delete", rows(1)), ("insert", rows(2))]
     changes = [(kind, batch) for kind, each in kinds for batch in each.to_batches()]
     (file,) = transaction.row_writer.write_changes(changes)
-    assert file.path.startswith("_change_data/") and transaction.staged.cdc == ()
+    assert file.path.startswith("_change_data/") and transaction.staged.cdc == []
     assert held(store, file.path)["_change_type"].to_pylist() == ["delete", "insert"]
 
 

@@ -30,7 +30,7 @@ def test_an_add_that_cannot_be_read_back_is_refused(wrong: dict[str, Any]) -> No
     staged = StagedActions()
     with pytest.raises(InvalidActionError):
         staged.add([add("good.parquet"), msgspec.structs.replace(add(), **wrong)], is_checked=False)
-    assert staged.adds == () and staged.unchecked == ()
+    assert staged.adds == [] and staged.unchecked == []
 
 
 def test_files_of_which_the_rows_are_to_be_checked() -> None:
@@ -112,7 +112,7 @@ def test_no_progress_of_an_application(app_id: Any, version: Any) -> None:
     staged = StagedActions()
     with pytest.raises(CallError):
         staged.set_transaction(app_id, version, NOW)
-    assert staged.transactions == ()
+    assert staged.transactions == []
 
 
 def test_metrics(table: DeltaTable) -> None:
@@ -132,4 +132,4 @@ def test_change_files_and_files_of_the_caller() -> None:
     with pytest.raises(InvalidActionError):
         staged.add_change_files([msgspec.structs.replace(change, size="1")])
     staged.keep_for_caller(["blob"])
-    assert (staged.cdc, staged.files_of_caller) == ((change,), ("blob",))
+    assert (staged.cdc, staged.files_of_caller) == ([change], ["blob"])

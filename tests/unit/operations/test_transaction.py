@@ -14,6 +14,7 @@ import pytest
 from deltalog import (
     AddFile,
     CallError,
+    CommitStateUnknownError,
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,
     ConcurrentDeleteReadError,
@@ -24,11 +25,14 @@ from deltalog import (
     InvalidDataFileError,
     InvalidPropertyError,
     LogStore,
+    Outcome,
+    RetryPolicy,
     RowCountError,
     SchemaMismatchError,
     StructType,
     TableExistsError,
     Transaction,
+    TransactionCommittedError,
     UnsupportedFeatureError,
 )
 from deltalog.protocol.actions import DeletionVector
@@ -178,9 +182,11 @@ def test_a_transaction_ends_once(table: DeltaTable) -> None:
     txn = table.transaction()
     txn.set_transaction("app", 1)
     txn.commit()
+    for end in (txn.commit, txn.abort):
+        with pytest.raises(TransactionCommittedError, match="is committed, as version 1") as caught:
+            end()
+        assert (caught.value.outcome, caught.value.transaction_id) == (Outcome.COMMITTED, txn.txn_id)
     for call in (
-        txn.commit,
-        txn.abort,
         lambda: txn.add(add("x")),
         lambda: txn.set_properties({}),
         lambda: txn.unset_properties([]),
@@ -194,6 +200,22 @@ def test_a_transaction_ends_once(table: DeltaTable) -> None:
     ):
         with pytest.raises(CallError, match="has ended"):
             call()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ACK, Fault.UNKNOWN_NOT_WRITTEN])
+def test_a_commit_whose_outcome_is_unknown_stays_so(store: Any, table: DeltaTable, fault: Fault) -> None:
+    faulty = FaultyStore(store, nth(1, fault, method="put_if_absent", path="*.json"))
+    unsettled = environment(retry=RetryPolicy(settle_attempts=0))
+    txn = DeltaTable.open(faulty, environment=unsettled).transaction()
+    txn.write(rows(1).to_reader())
+    with pytest.raises(CommitStateUnknownError) as first:
+        txn.commit()
+    for end in (txn.commit, txn.abort):
+        with pytest.raises(CommitStateUnknownError) as again:
+            end()
+        assert again.value is first.value
+    assert (first.value.resolve() is None) == (fault is Fault.UNKNOWN_NOT_WRITTEN)
+    assert [path for path in objects(store) if path.endswith(".parquet")] != []
 
 
 def test_a_commit_that_failed_has_ended_too(store: Any, table: DeltaTable) -> None:

@@ -5,11 +5,20 @@ from typing import Any
 
 import pytest
 
-from deltalog import BlobTableRequiredError, CallError, DeltaTable
+from deltalog import (
+    BlobTableRequiredError,
+    CallError,
+    CommitStateUnknownError,
+    DeltaTable,
+    FilesCommittedError,
+    Outcome,
+    RetryPolicy,
+)
 from deltalog.operations.contract.staging import Options, target_of
 from deltalog.operations.contract.stream import BLOBS_DIRECTORY, StreamWriter
 from deltalog.storage.memory import MemoryStore
 from deltalog.table import handle_of
+from deltalog.testing.stores import Fault, FaultyStore, nth
 from tests.support.core import SCHEMA, environment, memory, objects
 
 
@@ -58,10 +67,27 @@ def test_aborting_is_idempotent_and_not_possible_after_commit(store: MemoryStore
     aborted.close()
     assert left(store) == []
     committed.commit()
-    with pytest.raises(CallError, match="committed"):
-        committed.abort()
+    for end in (committed.commit, committed.abort):
+        with pytest.raises(FilesCommittedError, match="committed") as caught:
+            end()
+        assert (caught.value.path, caught.value.version) == (committed.path, 1)
+        assert caught.value.outcome is Outcome.COMMITTED
     committed.close()
     assert blobs.snapshot().version == 1 and committed.path in left(store)
+
+
+def test_a_commit_whose_outcome_is_unknown_stays_so(store: MemoryStore, blobs: DeltaTable) -> None:
+    faulty = FaultyStore(store, nth(1, Fault.LOST_ACK, method="put_if_absent", path="*.json"))
+    unsettled = environment(retry=RetryPolicy(settle_attempts=0))
+    writer = begin(DeltaTable.open(faulty, environment=unsettled))
+    with pytest.raises(CommitStateUnknownError) as first:
+        writer.commit()
+    for end in (writer.commit, writer.abort):
+        with pytest.raises(CommitStateUnknownError) as again:
+            end()
+        assert again.value is first.value
+    writer.close()
+    assert writer.path in left(store)
 
 
 @pytest.mark.parametrize("piece", ["text", 5, None, [b"x"]], ids=str)
