@@ -32,13 +32,13 @@ from deltalog.storage.table_files import TableFiles
 
 log = logging.getLogger(__name__)
 
-# Commits published between two records of it: after a crash at most these are published again.
+# Commits published before the coordinator records it: after a crash at most these are published again.
 _PUBLISHED_AT_ONCE = 100
 _NOTHING: Mapping[str, bytes] = {}
 
 
 class CatalogCommitter(Committer):
-    """See the module. ``store``: the table's store; the head after a commit is noted in it, which saves a call."""
+    """See the module. ``store``: the table's store; the head after a commit is recorded in it, which saves a call."""
 
     def __init__(self, store: ManagedStore, new_uuid: Callable[[], str]) -> None:
         self._store = store
@@ -78,7 +78,7 @@ class CatalogCommitter(Committer):
             "publication of the commit (the next commit publishes it)",
         ):
             publish(self._store.inner, self._store.coordinator, self._store.table_id, head, {commit.file: attempt.data})
-            self._store.note(Head(version))
+            self._store.record_head(Head(version))
 
 
 def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> None:
@@ -86,7 +86,7 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
     from a backup would ratify a second commit of a version that is in the log and was acknowledged.
 
     Raises CatalogBehindLogError if the log has the version and the catalog does not; StoreError, CoordinatorError.
-    Cost: 1 HEAD; 1 call of the coordinator where the version is there, as when another writer was faster.
+    Cost: 1 HEAD; 1 call of the coordinator if the version exists, as when another writer won.
     """
     if store.head(commit_path(version)) is None:
         return
@@ -107,7 +107,7 @@ def stage(
     check_next(store, coordinator, table_id, version)
     file = staged_commit_name(version, new_uuid())
     path = staged_commit_path(file)
-    if store.put_if_absent(path, attempt.data) is not PutOutcome.COMMITTED and _found(store, path) != attempt.data:
+    if store.put_if_absent(path, attempt.data) is not PutOutcome.COMMITTED and _content(store, path) != attempt.data:
         raise StoreError(
             f"{store.url}: {path} was not written, or the store did not answer. Nothing was committed; try again.",
             path=path,
@@ -116,7 +116,7 @@ def stage(
     return RatifiedCommit(version, file, ict_ms, len(attempt.data), attempt.prepared.txn_id)
 
 
-def _found(store: LogStore, path: str) -> bytes | None:
+def _content(store: LogStore, path: str) -> bytes | None:
     try:
         return store.get(path)
     except ObjectNotFoundError:
@@ -129,7 +129,7 @@ def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:
         try:
             store.delete(staged_commit_path(commit.file))
         except StoreError as error:
-            log.debug("%s: %s stays for now: %s", store.url, commit.file, error)
+            log.debug("%s: %s is kept for now: %s", store.url, commit.file, error)
 
 
 def publish(
@@ -139,12 +139,12 @@ def publish(
     head: Head | None = None,
     contents: Mapping[str, bytes] = _NOTHING,
 ) -> int:
-    """Copy what is ratified to ``_delta_log``, in order; the number of commits. Any process may do it at any time,
-    and several at once. ``head``: the table's, where it is known; ``contents``: of staged files, those that are known.
+    """Copy ratified commits to ``_delta_log``, in order; returns their number. Any process may do it at any time, also
+    concurrently. ``head``: the table's, if known; ``contents``: the known contents of staged files, by name.
 
-    Raises StoreError, CoordinatorError; CorruptTableError where something else lies in the place of a commit. Cost: 1
-    call of the coordinator where the head is not known, and 1 for each 100 commits; 1 GET where the content is not
-    known, 1 PUT and 1 DELETE for each commit, on a local disk a link in the place of the first two.
+    Raises StoreError, CoordinatorError; CorruptTableError if the log has another commit of a ratified version. Cost: 1
+    call of the coordinator if the head is not known, and 1 for each 100 commits; 1 GET if the content is not known,
+    1 PUT and 1 DELETE for each commit, on a local disk a link instead of the first two.
     Spec: PROTOCOL.md#publishing-commits.
     """
     head = head or coordinator.head(table_id)
@@ -166,14 +166,14 @@ def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> 
     except ObjectNotFoundError:
         if store.head(path) is None:
             raise
-        return  # another process was faster with all of it
+        return  # another process has published it and deleted the staged file
     outcome = store.put_if_absent(path, data)
     if outcome is PutOutcome.COMMITTED:
         return
-    if store.get(path) != data:  # ObjectNotFoundError after UNKNOWN: the next try may do better
+    if store.get(path) != data:  # ObjectNotFoundError after UNKNOWN: the caller may try again
         raise CorruptTableError(
-            f"{store.url}: {path} was not written through the catalog, which ratified another version "
-            f"{commit.version}, {staged_commit_path(commit.file)}. Both may have been "
+            f"{store.url}: {path} was not written through the catalog, which ratified another commit of "
+            f"version {commit.version}, {staged_commit_path(commit.file)}. Both may have been "
             "acknowledged: stop the writers, keep both files, and run deltalog tables resync --dry-run to see where "
             "the histories diverge."
         )

@@ -1,4 +1,4 @@
-"""Coordinator: the one seam between a catalog and the database that it keeps its records in.
+"""Coordinator: the interface between a catalog and the database that stores its records.
 
 What every coordinator guarantees:
 
@@ -7,16 +7,16 @@ What every coordinator guarantees:
 - **No gap.** A table's versions are ratified one after the other.
 - **Bounded clock.** A commit whose in-commit timestamp is more than ``most_ahead_ms`` ahead of ``clock_ms`` is not
   ratified: no later commit of the table could have an earlier one.
-- **One owner.** A proposal or a record that carries the number of a table's last marking takes effect only while that
-  is still the last one. So a clean-up sees every use of an object before it marks it, and later uses see the marking.
+- **One owner.** A proposal or a record that carries the number of a table's last marking takes effect only if that
+  is still the last one. So a clean-up detects every use that precedes its marking, and later uses detect the marking.
 - **Fresh.** The changes of a call are visible to every call that begins after it has returned, in every process.
-- **Durable.** What a call has returned survives a crash of the machine (or is kept as the service promises), but for
-  records whose loss only repeats work: those of ``published`` and ``delete_parts``, and of
-  a ``replace`` by a record that is not yet decided. What outlives a crash is always a beginning of what was done.
+- **Durable.** What a call has returned survives a crash of the machine (or is as durable as the service promises),
+  except for changes whose loss only repeats work: those of ``published`` and ``delete_parts``, and of a ``replace`` by
+  a record that is not yet decided. The changes that survive a crash are always a prefix of those that were made.
 - **Honest.** An exception other than OperationTimeoutError means that nothing was changed. After an
-  OperationTimeoutError the change may be there, or come later.
+  OperationTimeoutError the change may have taken effect, or may later.
 
-deltalog.testing.CoordinatorTests holds these sentences as tests: subclass it for a new coordinator.
+deltalog.testing.CoordinatorTests tests these guarantees: subclass it for a new coordinator.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Coordinator(ABC):
     """See the module for what is guaranteed. All methods raise CoordinatorError when the database fails, and
     OperationTimeoutError when it does not answer.
 
-    Members: one transaction of a database each, as the engines of a catalog differ in how they make one atomic.
+    Members: one transaction of the database each, since databases differ in how they make one atomic.
     """
 
     url: str
     most_ahead_ms: int = MOST_AHEAD_MS
-    #: How another process gets the same coordinator, with all that the caller gave to open it; None where none can.
+    #: Opens the same coordinator in another process, with the caller's options; None if that is not possible.
     reopen: Callable[[], Coordinator] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,20 +93,19 @@ class Coordinator(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections. The coordinator can be used again, and opens new ones."""
+        """Close the connections. The coordinator remains usable, and opens new ones."""
 
     # --------------------------------------------------------------------------------------------- tables
 
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
-        """Take over a table whose ``version`` is its latest, and published. False, and nothing changed, where the
-        name or the id is that of another table, or the URL is another's, lies below it or around it."""
+        """Add a table whose latest version is ``version``, and published. Returns False, with nothing changed, if
+        another table has the name or the id, or its URL is the same or nested with this one."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        """Forget a table and its head. False, and nothing changed, when its head is not at ``version`` or something
-        of it is unpublished, which could not be found any more; or when its last marking is not ``marks``, where that
-        is given."""
+        """Delete a table and its head. Returns False, with nothing changed, if its head is not at ``version``, or it
+        has unpublished commits, which would be lost; or if ``marks`` is given and is not its last marking."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
@@ -114,21 +113,21 @@ class Coordinator(ABC):
 
     @abstractmethod
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
-        """Tables by name, from the one after ``after`` on, at most ``limit``."""
+        """Tables in the order of their names, after ``after``, at most ``limit``."""
 
     # ---------------------------------------------------------------------------------------------- heads
 
     @abstractmethod
     def head(self, table_id: str) -> Head | None:
-        """How far a table is; None for one that is not registered."""
+        """The head of a table; None for one that is not registered."""
 
     @abstractmethod
     def cut(self) -> dict[str, int]:
-        """The version of every table, all of one instant."""
+        """The version of every table at one instant."""
 
     @abstractmethod
     def ratify(self, proposal: Proposal) -> Ratification:
-        """Accept all commits of a proposal, or none. Repeating one that was ratified gives DECIDED or MOVED. Raises
+        """Accept all commits of a proposal, or none. Repeating one that was ratified returns DECIDED or MOVED. Raises
         TimestampAheadError."""
 
     @abstractmethod
@@ -143,8 +142,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        """Keep a marking as the one after the last. False, and nothing changed, when ``number`` is not that, or the
-        table is not registered."""
+        """Store a marking with the number after the last. Returns False, with nothing changed, if ``number`` is
+        another, or the table is not registered."""
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
@@ -154,31 +153,31 @@ class Coordinator(ABC):
 
     @abstractmethod
     def insert(self, record: TransactionRecord) -> bool:
-        """Keep a new transaction. False when there is one of this id."""
+        """Store a new transaction. Returns False if the id exists."""
 
     @abstractmethod
     def transaction(self, transaction_id: str) -> TransactionRecord | None:
-        """The last record of a transaction."""
+        """The current record of a transaction; None if there is none."""
 
     @abstractmethod
     def replace(self, record: TransactionRecord) -> bool:
-        """Put a record in the place of that with the revision before it. False when that is not the last one."""
+        """Replace the record of the revision before. Returns False if that is not the current one."""
 
     @abstractmethod
     def transactions(
         self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
     ) -> list[TransactionRecord]:
-        """Transactions in some states by (start, id), from the one after ``after`` on, at most ``limit``."""
+        """Transactions in some states, in the order of (start, id), after ``after``, at most ``limit``."""
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
-        """Decided transactions whose parts were not all deleted by a ``delete_parts`` without keys; by (start, id),
-        from the one after ``after`` on, at most ``limit``. Others may be among them: this default returns all decided
-        ones, and a coordinator that tracks the parts overrides it."""
+        """Decided transactions whose parts were not all deleted by a ``delete_parts`` without keys; in the order of
+        (start, id), after ``after``, at most ``limit``. May include others: this default returns all decided ones, and
+        a coordinator that tracks the parts overrides it."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod
     def delete(self, transaction_id: str) -> None:
-        """Forget a transaction and its parts."""
+        """Delete a transaction and its parts."""
 
     # -------------------------------------------------------------------------- what a transaction collects
 
@@ -186,9 +185,9 @@ class Coordinator(ABC):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """Keep parts of a transaction by key, new ones and in the place of those of the same key, and its record as
-        ``replace`` does; both or neither. False when the record is not the last one, or one of ``marks``, the last
-        marking by table id, is not the last. A part has any size."""
+        """Store parts of a transaction by key, replacing those of the same key, and its record as ``replace`` does;
+        both or neither. Returns False if ``replace`` would, or if one of ``marks``, by table id, is not the last
+        marking. A part can have any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:

@@ -1,8 +1,8 @@
 """DynamoDBCoordinator: a catalog in one DynamoDB table, for any number of machines.
 
-Its items are those of ``dynamodb_layout``. A proposal is one TransactWriteItems over the record and the heads. Where
-its answer is lost, the items say what became of it. Garbage that a killed process leaves, pieces of parts and commits
-of dropped tables, is never treated as content.
+Its items are those of ``dynamodb_layout``. A proposal is one TransactWriteItems over the record and the heads. If its
+response is lost, the items show whether it took effect. Garbage that a killed process leaves, pieces of parts and
+commits of dropped tables, is never treated as content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from deltalog.catalog import dynamodb_layout as layout
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.dynamodb_actions import Action, Item, Key, check, delete, delete_if_there, put, update
+from deltalog.catalog.dynamodb_actions import Action, Item, Key, check, delete, delete_if_exists, put, update
 from deltalog.catalog.dynamodb_items import MOST_ACTIONS, ItemTable, Refusal
 from deltalog.catalog.records import (
     Head,
@@ -42,8 +42,8 @@ from deltalog.storage.dynamodb_client import DynamoTable, Timing
 from deltalog.storage.secrets import Reopen
 
 FORMAT = 2  # 2: markings, which older versions would not check
-# Of the item of a transaction: what its record may have, and what it may have with its batches. With what is left of
-# 400 KB it can always be ended.
+# Limits of a transaction's item: its record alone, and its record with its batches. The rest of 400 KB is kept free,
+# so that the transaction can always be ended.
 _MOST_RECORD_BYTES, _MOST_BYTES = 360 << 10, 384 << 10
 _BATCH_BYTES = 40
 _PASSES = 30
@@ -56,7 +56,7 @@ class DynamoDBCoordinator(Coordinator):
 
     ``options`` and ``endpoint_url`` are those of ``DynamoTable``. Any number of threads and processes may use it. One
     transaction changes at most 48 tables: 100 items, of which its record takes 4, each table 1 and each commit 1. Its
-    record has the version of each table that it may read, and an id for each change: some 8,000 tables, 9,000 changes.
+    record has the version of each table that it may read, and an id for each change: about 8,000 tables, 9,000 changes.
 
     Raises CoordinatorError when there is no such table, or it is used for something else or by a newer deltalog;
     EntityNotFoundError when it holds no catalog yet and ``create`` is false; CallError. Cost: 2 requests, 5 for the
@@ -124,8 +124,8 @@ class DynamoDBCoordinator(Coordinator):
         return self._refused(actions, token, witness) is None
 
     def _refused(self, actions: Sequence[Action], token: str, witness: Key) -> Refusal | None:
-        """What stands in the way of the actions; None when they are done. ``witness``: an item that they write the
-        token to."""
+        """The conditions that failed; None when the actions are done. ``witness``: an item that they write the token
+        to."""
         try:
             refusal = self._items.transact(actions, token)
         except OperationTimeoutError:
@@ -134,7 +134,7 @@ class DynamoDBCoordinator(Coordinator):
             raise
         if refusal is None or refusal.is_of(token):
             return None
-        # What stands in the way of a drop is that nothing is there any more, which has no token.
+        # A drop that took effect leaves no item of the table that could have the token.
         if (refusal.unsettled or witness == layout.CATALOG) and self._has_token(witness, token):
             return None
         if refusal.unsettled:
@@ -177,7 +177,7 @@ class DynamoDBCoordinator(Coordinator):
             if set(refusal.found) != {0}:
                 return False
             self._items.table.timing.back_off(number, 1.0)
-        raise self._moving("its tables")
+        raise self._changing("its tables")
 
     def _registration_refused(self, table: TableRecord, version: int, changes: int) -> Refusal | None:
         token = _new_token()
@@ -244,7 +244,7 @@ class DynamoDBCoordinator(Coordinator):
             if [commit.version for commit in found] == list(range(first, last + 1)):
                 return Head(last, tuple(found))
             self._items.table.timing.back_off(number, 1.0)  # they were published while they were read
-        raise self._moving(f"the commits of the table {table_id}")
+        raise self._changing(f"the commits of the table {table_id}")
 
     def cut(self) -> dict[str, int]:
         before: dict[str, int] | None = None
@@ -254,16 +254,16 @@ class DynamoDBCoordinator(Coordinator):
             if versions is None:
                 self._table_ids = self._listed_table_ids()
             elif len(table_ids) < MOST_ACTIONS or versions == before:
-                # Several requests that twice found the same, between which all of it was so: versions only grow, and
-                # none was read in the middle of a transaction.
+                # Several requests that twice returned the same versions: between the two passes all were current,
+                # since versions only increase, and no request reads a part of a transaction.
                 return versions
             else:
                 self._items.table.timing.back_off(min(number, 3), 1.0)
             before = versions
-        raise self._moving("the versions of its tables")
+        raise self._changing("the versions of its tables")
 
     def _versions(self, changes: int, table_ids: Sequence[str]) -> dict[str, int] | None:
-        """The version of each table; None when there are others by now. Cost: 1 request for each 99."""
+        """The version of each table; None if tables were added or dropped. Cost: 1 request for each 99."""
         found: dict[str, int] = {}
         for start in range(0, len(table_ids) or 1, MOST_ACTIONS - 1):
             wanted = table_ids[start : start + MOST_ACTIONS - 1]
@@ -292,22 +292,22 @@ class DynamoDBCoordinator(Coordinator):
         try:
             refusal = self._items.transact(actions, token)
         except OperationTimeoutError:
-            told = self._told(proposal, token)
-            if told is not None:
-                return told
+            outcome = self._outcome(proposal, token)
+            if outcome is not None:
+                return outcome
             raise
         if refusal is None or refusal.is_of(token):
             return Ratification.RATIFIED
-        told = self._told(proposal, token)
-        if told is Ratification.RATIFIED:
-            return told
-        if told is None and refusal.unsettled:
+        outcome = self._outcome(proposal, token)
+        if outcome is Ratification.RATIFIED:
+            return outcome
+        if outcome is None and refusal.unsettled:
             raise self._lost_answer()
         if proposal.before is not None and 0 in refusal.found:
             return Ratification.DECIDED
         heads = {item["sk"]: item["version"] for item in refusal.found.values() if item and item["pk"] == "heads"}
-        is_there = bool(heads) and all(proposal.expected.get(each) == version for each, version in heads.items())
-        return Ratification.MARKED if is_there and heads.keys() <= proposal.marks.keys() else Ratification.MOVED
+        is_unmoved = bool(heads) and all(proposal.expected.get(each) == version for each, version in heads.items())
+        return Ratification.MARKED if is_unmoved and heads.keys() <= proposal.marks.keys() else Ratification.MOVED
 
     def _actions(self, proposal: Proposal, token: str) -> list[Action]:
         actions: list[Action] = []
@@ -326,13 +326,13 @@ class DynamoDBCoordinator(Coordinator):
                 actions.append(check(key, where))
         return actions
 
-    def _told(self, proposal: Proposal, token: str) -> Ratification | None:
-        """What became of a proposal, by the items; None where they do not show it, or cannot be read."""
+    def _outcome(self, proposal: Proposal, token: str) -> Ratification | None:
+        """The outcome of a proposal, by its items; None if they do not show it, or cannot be read."""
         with contextlib.suppress(CoordinatorError):
-            return self._seen(proposal, token)
+            return self._read_outcome(proposal, token)
         return None
 
-    def _seen(self, proposal: Proposal, token: str) -> Ratification | None:
+    def _read_outcome(self, proposal: Proposal, token: str) -> Ratification | None:
         if proposal.before is not None:
             record = self._items.get(layout.record_key(proposal.before.id))
             if record is not None and record["token"] == token:
@@ -372,17 +372,17 @@ class DynamoDBCoordinator(Coordinator):
         return self._items.query(layout.commit_key(table_id, 0)[0], "sk BETWEEN :first AND :last", values)
 
     def _remove(self, commits: Sequence[Item]) -> None:
-        """Delete items that are no longer read, unless rewritten since: the table may have been registered again.
-        Where that fails it stays."""
+        """Delete items that are no longer read, unless rewritten since: the table may have been registered again. Best
+        effort."""
         try:
             for start in range(0, len(commits), MOST_ACTIONS):
                 some = commits[start : start + MOST_ACTIONS]
-                where = [delete_if_there((each["pk"], each["sk"]), {"token": each["token"]}) for each in some]
+                where = [delete_if_exists((each["pk"], each["sk"]), {"token": each["token"]}) for each in some]
                 self._items.transact(where, _new_token())
         except CoordinatorError as error:
             log.info("%s: published commits were not removed: %s", self.url, error)
 
-    def _moving(self, what: str) -> ConcurrentModificationError:
+    def _changing(self, what: str) -> ConcurrentModificationError:
         return ConcurrentModificationError(
             f"The catalog {self.url}: {what} changed each time they were read. Try again with fewer writers."
         )
@@ -445,7 +445,7 @@ class DynamoDBCoordinator(Coordinator):
         last = layout.sort_order(*after) if after else ""
         found: list[TransactionRecord] = []
         while len(found) < limit:
-            # The open ones first: what is decided meanwhile is then found among the done.
+            # The open ones first: a transaction that is decided in between is then found among the done.
             pages = [self._after(name, last, limit, some) for name, some in wanted.items() if some]
             keys = sorted({item["sk"] for page in pages for item in page})[:limit]
             found += [record for record in self._records(keys) if record.status in statuses]
@@ -457,23 +457,23 @@ class DynamoDBCoordinator(Coordinator):
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
         catalog = self._items.get(layout.CATALOG)
         if catalog is not None and "left" not in catalog:
-            self._note_all()
+            self._list_uncleaned()
         last = layout.sort_order(*after) if after else ""
         found: list[TransactionRecord] = []
         while len(found) < limit:
-            keys = [item["sk"] for item in self._after(layout.LEFT, last, limit)]
+            keys = [item["sk"] for item in self._after(layout.UNCLEANED, last, limit)]
             records = {layout.sort_order(*record.key): record for record in self._records(keys)}
-            self._items.delete_each((layout.LEFT, key) for key in keys if key not in records)  # forgotten
+            self._items.delete_each((layout.UNCLEANED, key) for key in keys if key not in records)  # forgotten
             found += records.values()
             if len(keys) < limit:
                 break
             last = keys[-1]
         return found[:limit]
 
-    def _note_all(self) -> None:
-        """Once, of a catalog that an earlier deltalog has made: any transaction that is decided may have parts. Cost: 1
+    def _list_uncleaned(self) -> None:
+        """Runs once, for a catalog that an earlier deltalog made: any decided transaction may have parts. Cost: 1
         request for each 16 of them."""
-        self._items.put_each([{"pk": layout.LEFT, "sk": item["sk"]} for item in self._items.query("done")])
+        self._items.put_each([{"pk": layout.UNCLEANED, "sk": item["sk"]} for item in self._items.query("done")])
         self._items.transact([update(layout.CATALOG, {"left": 1}, {"catalog_id": self._catalog_id})], _new_token())
 
     def _records(self, keys: Sequence[str]) -> Iterator[TransactionRecord]:
@@ -496,7 +496,7 @@ class DynamoDBCoordinator(Coordinator):
         self._items.delete_each(pieces)
         if found is not None:
             place = layout.sort_order(*layout.record_of(found).key)
-            keys = [layout.record_key(transaction_id), ("open", place), ("done", place), (layout.LEFT, place)]
+            keys = [layout.record_key(transaction_id), ("open", place), ("done", place), (layout.UNCLEANED, place)]
             self._items.transact([delete(key) for key in keys], _new_token())
 
     # ------------------------------------------------------------------------------------------------ parts
@@ -504,9 +504,9 @@ class DynamoDBCoordinator(Coordinator):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """The pieces are written first, as a batch that is not read before the record names it."""
-        left = _MOST_RECORD_BYTES - len(layout.as_json(record).encode())
-        if left < 0:
+        """The pieces are written first, as a batch that is not read until the record names it."""
+        free_bytes = _MOST_RECORD_BYTES - len(layout.as_json(record).encode())
+        if free_bytes < 0:
             raise CallError(
                 f"The catalog {self.url} cannot keep transaction {record.id}: with the versions of "
                 f"{len(record.pins or ())} tables its record is larger than an item of DynamoDB may be. Nothing was "
@@ -519,7 +519,7 @@ class DynamoDBCoordinator(Coordinator):
             piece for key, part in parts.items() for piece in layout.pieces_of(record.id, batch, key, bytes(part))
         ]
         self._items.put_each(pieces)
-        room = (left + _MOST_BYTES - _MOST_RECORD_BYTES) // _BATCH_BYTES
+        room = (free_bytes + _MOST_BYTES - _MOST_RECORD_BYTES) // _BATCH_BYTES
         actions = layout.replacement(
             record, record.revision - 1, batch, append={"batches": [batch]}, room={"batches": room}
         )
@@ -554,7 +554,7 @@ class DynamoDBCoordinator(Coordinator):
         return whole
 
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        """The oldest batch first, so that no older part comes to light in between."""
+        """The oldest batch first, so that no older part becomes visible in between."""
         kept = self._items.get(layout.record_key(transaction_id))
         batches = layout.batches_of(kept)
         found: dict[int, list[Key]] = {}
@@ -565,7 +565,7 @@ class DynamoDBCoordinator(Coordinator):
         for batch in sorted(found):
             self._items.delete_each(found[batch])
         if keys is None and kept is not None and (record := layout.record_of(kept)).status.is_final:
-            self._items.delete_each([(layout.LEFT, layout.sort_order(*record.key))])
+            self._items.delete_each([(layout.UNCLEANED, layout.sort_order(*record.key))])
 
     def _pieces(self, transaction_id: str, begin: str) -> Iterator[Item]:
         return self._items.query(layout.record_key(transaction_id)[0], "begins_with(sk, :begin)", {":begin": begin})

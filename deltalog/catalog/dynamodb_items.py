@@ -1,8 +1,8 @@
 """Requests for the items of a catalog's DynamoDB table, and what their answers mean.
 
 Every write goes through TransactWriteItems with a token of its own, which DynamoDB keeps for ten minutes: a request
-that is sent again does not count twice. The token is also written into the item, so that a call whose answer got lost
-can see in the table whether it took effect.
+that is sent again takes effect once. The token is also written into the item, so that a call whose response was lost
+can read from the table whether it took effect.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from deltalog.errors import (
 from deltalog.storage.dynamodb_client import ConditionsFailed, DynamoTable
 
 MOST_ACTIONS = 100  # of one transaction
-# Of one request: DynamoDB takes 25 items, and 16 MB; the latter would be too much for the time limit of a request.
+# Items of one request. DynamoDB allows 25 writes of 16 MB in all, which would exceed the time limit of a request.
 _MOST_WRITES, _MOST_READS = 16, 100
 _RETRIES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A transaction whose conditions did not hold. ``found``: what was there, by the number of the action, None when
-    nothing was. ``unsettled``: it was sent before without an answer."""
+    """A transaction whose conditions did not hold. ``found``: the existing items by the number of their action,
+    None if there is none. ``unsettled``: the request was sent before, without a response."""
 
     found: Mapping[int, Item | None]
     unsettled: bool
 
     def is_of(self, token: str) -> bool:
-        """Whether what stands in the way was written by the same transaction."""
+        """Whether an item that failed its condition was written by this very request."""
         return any(item is not None and item.get("token") == token for item in self.found.values())
 
 
 class ItemTable:
-    """Requests for the items of a table. Raises CoordinatorError, and OperationTimeoutError where an answer is
-    missing. All reads are consistent."""
+    """Requests for the items of a table. Raises CoordinatorError, and OperationTimeoutError if there is no
+    response. All reads are consistent."""
 
     def __init__(self, table: DynamoTable, url: str) -> None:
         self.table = table
         self._url = url
 
     def transact(self, actions: Sequence[Action], token: str) -> Refusal | None:
-        """All actions or none; None when they are done. Cost: 1 request, more while the service refuses for now."""
+        """All actions or none; None when they are done. Cost: 1 request, more while the service throttles."""
         named = [{kind: {**each, "TableName": self.table.name}} for action in actions for kind, each in action.items()]
         try:
             with self.errors():
@@ -65,14 +65,14 @@ class ItemTable:
         return decoded(item) if item else None
 
     def get_at_once(self, keys: Sequence[Key]) -> list[Item | None]:
-        """At most 100 items as they are at one instant: none is in the middle of a transaction. Cost: 1 request."""
+        """At most 100 items as of one instant: none is in the middle of a transaction. Cost: 1 request."""
         gets = [{"Get": {"TableName": self.table.name, "Key": key_attributes(key)}} for key in keys]
         with self.errors():
             responses = self.table.ask("transact_get_items", TransactItems=gets)["Responses"]
         return [decoded(each["Item"]) if each.get("Item") else None for each in responses]
 
     def get_many(self, keys: Sequence[Key]) -> Iterator[Item]:
-        """Those of the items that are there, in the order of the keys. Cost: 1 request for each 100."""
+        """Those of the items that exist, in the order of the keys. Cost: 1 request for each 100."""
         for start in range(0, len(keys), _MOST_READS):
             wanted = keys[start : start + _MOST_READS]
             found = {(item["pk"], item["sk"]): item for item in self._get_batch(wanted)}
@@ -105,11 +105,11 @@ class ItemTable:
             return not self.table.ask("scan", Limit=1, ConsistentRead=True)["Items"]
 
     def put_each(self, items: Iterable[Item]) -> None:
-        """Put items that have their keys, not all at once. Cost: 1 request for each 16."""
+        """Put items, which include their keys; not atomic. Cost: 1 request for each 16."""
         self._write_each([{"PutRequest": {"Item": encoded(item)}} for item in items])
 
     def delete_each(self, keys: Iterable[Key]) -> None:
-        """Remove items, not all at once. Cost: 1 request for each 16."""
+        """Remove items; not atomic. Cost: 1 request for each 16."""
         self._write_each([{"DeleteRequest": {"Key": key_attributes(key)}} for key in keys])
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Where a catalog in DynamoDB keeps what: the keys of its items, and records as their attributes. Pure.
+"""The layout of a catalog in DynamoDB: the keys of its items, and records as their attributes. Pure.
 
 The items, by partition and sort key:
 
@@ -8,10 +8,10 @@ The items, by partition and sort key:
     urls                     <hash>          the table's id
     commits <table id>       <version>       a commit that is ratified and not yet published
     marks <table id>         <number>        a marking of objects that a clean-up deletes
-    transaction <id>         record          its record and which batches of parts are its own
+    transaction <id>         record          its record, and the batches of its parts
     transaction <id>         part …          a piece of a part
-    open, done               <start> <id>    in which order transactions are listed, apart by whether they are decided
-    left                     <start> <id>    those that are decided and may have parts yet
+    open, done               <start> <id>    the order of transactions in listings: of undecided ones, of decided ones
+    left                     <start> <id>    decided transactions that may still have parts
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deltalog.catalog.dynamodb_actions import Action, Item, Key, delete, put, up
 from deltalog.catalog.records import Marking, RatifiedCommit, TableRecord, TransactionRecord
 
 CATALOG: Key = ("catalog", "catalog")
-LEFT = "left"
+UNCLEANED = "left"
 SHOWN_OF_KEY = 200
 _PIECE_BYTES = 256 << 10  # of a part; an item has at most 400 KB
 
@@ -39,7 +39,7 @@ def record_of(item: Item) -> TransactionRecord:
 
 
 def batches_of(item: Item | None) -> dict[str, int]:
-    """The batches of parts that belong to a transaction, by the order in which they came."""
+    """The batches of parts that belong to a transaction, numbered in the order in which they were added."""
     return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
 
 
@@ -86,7 +86,7 @@ def sort_order(start_ms: int, transaction_id: str) -> str:
 
 
 def part_prefix(key: str) -> str:
-    """Keys of parts may be longer than those of items; what is cut off goes into the hash."""
+    """A key of a part may be longer than a key of an item: it is cut, and its hash is added."""
     return f"part {key[:SHOWN_OF_KEY]} {hashlib.sha256(key.encode()).hexdigest()} "
 
 
@@ -108,7 +108,7 @@ def replacement(
         actions += [
             delete(("open", sort_order(*record.key))),
             listing(record),
-            put((LEFT, sort_order(*record.key)), {}),
+            put((UNCLEANED, sort_order(*record.key)), {}),
         ]
     return actions
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from deltalog.commit.committer import Committer, FileSystemCommitter
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.operations.table_handle import TableHandle
 from deltalog.read.snapshot import Snapshot
@@ -24,9 +26,9 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordinator:
     """The coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>`` for a
-    table of DynamoDB, which is reached with ``options``, those of S3.
+    DynamoDB table. ``options``: those of S3.
 
-    Raises CallError; where there is no catalog and ``create`` is false EntityNotFoundError. Cost: as each says.
+    Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: as each coordinator.
     """
     if url.startswith("dynamodb:"):
         from deltalog.catalog.dynamodb import DynamoDBCoordinator
@@ -44,8 +46,8 @@ def _sqlite_path(url: str) -> str:
     if found := _SQLITE.match(url):
         slashes, path = found.groups()
         if len(slashes) != 4 or not path:
-            # Three slashes: a relative path to SQLAlchemy, an absolute one in other URLs. A guess could make an empty
-            # catalog beside the one that is meant.
+            # Three slashes: a relative path to SQLAlchemy, an absolute one in other URLs. A wrong guess would
+            # create an empty catalog beside the intended one.
             raise CallError(
                 f"{url} does not say where the file is: in the working directory or in the root directory. Write "
                 f"{path or 'catalog.db'} for the former, sqlite:////{path or 'catalog.db'} for the latter."
@@ -53,8 +55,8 @@ def _sqlite_path(url: str) -> str:
         return f"/{path}"
     if _URL.match(url):
         raise CallError(
-            f"{url} is not a catalog. Give the path of a SQLite file, as catalog.db or sqlite:////data/catalog.db, or "
-            "dynamodb:<table>."
+            f"{url} is not a catalog. Give the path of a SQLite file, such as catalog.db or "
+            "sqlite:////data/catalog.db, or dynamodb:<table>."
         )
     return url
 
@@ -66,7 +68,7 @@ def open_location(url: Location, **options: Any) -> LogStore:
 
 
 def committer_of(store: LogStore, environment: Environment) -> Committer:
-    """What makes the versions of the table at a store. Cost: none."""
+    """The committer of the table at a store. Cost: none."""
     if store.catalog is not None:
         from deltalog.catalog.committer import CatalogCommitter
         from deltalog.catalog.store import ManagedStore
@@ -74,6 +76,16 @@ def committer_of(store: LogStore, environment: Environment) -> Committer:
         if isinstance(store, ManagedStore):
             return CatalogCommitter(store, environment.new_uuid)
     return FileSystemCommitter(store)
+
+
+def open_handle(url: Location, allowed_paths: Sequence[str], environment: Environment, **options: Any) -> TableHandle:
+    """A handle on the table at a location or an address, at its latest version. As ``DeltaTable.open``."""
+    return handle_on_latest(LogReader(open_location(url, **options), allowed_paths), environment)
+
+
+def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle:
+    """A handle on the table of a reader, at its latest version. Raises and costs as ``load_latest``."""
+    return handle_on(reader, environment, Snapshot(load_latest(reader)))
 
 
 def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> TableHandle:
@@ -88,7 +100,7 @@ def is_address(url: object) -> TypeGuard[str]:
 
 
 def open_managed(address: str, **options: Any) -> ManagedStore:
-    """The store of the table at an address. Raises TableNotFoundError, where there is no such catalog too; CallError.
+    """The store of the table at an address. Raises TableNotFoundError, also if there is no such catalog; CallError.
     Cost: 1 call of the coordinator."""
     from deltalog.catalog.records import check_table_name
     from deltalog.catalog.store import ManagedStore
@@ -100,7 +112,7 @@ def open_managed(address: str, **options: Any) -> ManagedStore:
     try:
         coordinator = open_coordinator(url, create=False, **options)
     except EntityNotFoundError as error:
-        raise TableNotFoundError(f"{address} is no table: {error.message}") from None
+        raise TableNotFoundError(f"{address} is not a table: {error.message}") from None
     record = coordinator.table(full)
     if record is None:
         raise TableNotFoundError(f"The catalog {coordinator.url} has no table {full}.")

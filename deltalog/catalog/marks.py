@@ -20,7 +20,7 @@ from deltalog.protocol.deletion_vectors import relative_path
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
-# A marking that was not ended is that of a process that died, or was suspended and may still delete when it resumes.
+# A marking without an end is of a process that died, or that is suspended and may still delete when it resumes.
 MARKING_AGE_MS = 24 * 60 * 60 * 1000
 _TRIES = 20
 
@@ -38,7 +38,8 @@ class KnownMarks:
         self._known = self._coordinator.marks(self._table_id)
 
     def check_named(self, table: str, paths: Iterable[str]) -> int:
-        """The last marking, where no clean-up is deleting any of these objects. Raises ObjectBeingDeletedError.
+        """The number of the last marking, if no clean-up is deleting any of these objects. Raises
+        ObjectBeingDeletedError.
 
         Cost: none, as a rule; 1 call of the coordinator before it refuses one.
         """
@@ -72,7 +73,7 @@ class KnownMarks:
 
 
 def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
-    """The markings of a table. Forgets those older than MARKING_AGE_MS; one whose time is more than that ahead of the
+    """The markings of a table. Deletes those older than MARKING_AGE_MS; one whose time is more than that ahead of the
     clock, since a clock was wrong, counts as made now. Cost: 1 call of the coordinator, and 1 for each of those."""
     marks = coordinator.marks(table_id)
     live: dict[int, Marking] = {}
@@ -112,7 +113,7 @@ def ratify_added(
     store: LogStore,
     files: Callable[[], Mapping[str, int | None]],
 ) -> Ratification:
-    """Propose a commit of one table by itself, which adds ``files``; never MARKED.
+    """Propose one commit of one table, which adds ``files``; never returns MARKED.
 
     Raises as ``Coordinator.ratify``; ObjectBeingDeletedError when it is not and will not be ratified. Cost: 1 call of
     the coordinator; 2 more, and as ``KnownMarks.check_added``, where a clean-up has marked objects since.
@@ -137,7 +138,7 @@ def ratify_added(
 
 def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | None]:
     """The files below a table that add actions name, as they are in its store, with their sizes; None for those of
-    deletion vectors, which hold others' too."""
+    deletion vectors, which hold several."""
     found: dict[str, int | None] = {}
     for add in adds:
         for name, size in ((add.path, add.size), *((each, None) for each in vector_files(add.deletion_vector))):
@@ -149,7 +150,7 @@ def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | N
 
 
 def vector_files(vector: DeletionVector | None) -> Iterator[str]:
-    """The file of a deletion vector, as a log names it; none where it has none of its own."""
+    """The file of a deletion vector, as a log names it; none for an inline one."""
     if vector is not None and vector.storage_type == "u":
         yield relative_path(vector)
     elif vector is not None and vector.storage_type == "p":

@@ -1,8 +1,8 @@
-"""What a catalog keeps of tables and transactions, and which calls a transaction allows in which state. Pure.
+"""The records that a catalog keeps of tables and transactions, and the calls that each state allows. Pure.
 
-A transaction is ACTIVE until one call decides: commit, by way of COMMIT_IN_PROGRESS, to COMMITTED; cancel, a conflict
-or too long a silence to ABORTED. Both ends are final. Nothing here knows a clock: times are handed in, and one that
-went backwards never makes a transaction younger.
+A transaction is ACTIVE until it is decided: a commit makes it COMMIT_IN_PROGRESS and then COMMITTED; a cancel, a
+conflict or its idle timeout makes it ABORTED. Both are final. Nothing here reads a clock: times are arguments, and a
+clock that went back never makes a transaction younger.
 
 Spec: the Transaction API of AWS Lake Formation; PROTOCOL.md#catalog-managed-tables for ratified commits.
 """
@@ -26,12 +26,12 @@ from deltalog.errors import (
 )
 
 IDLE_TIMEOUT_MS = 30 * 60 * 1000
-# How long a commit may be silent before others take its process for dead.
+# How long a commit may take before other processes treat its process as dead.
 COMMIT_LEASE_MS = 60 * 1000
-# Half a surrogate pair is text that nothing can store.
+# A lone surrogate is text that no database can store.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
-# Of an id, and of each part of a name. A key of DynamoDB has 1,024 bytes, and both parts of a name are in one.
+# Of an id, and of each part of a name: a sort key of DynamoDB has at most 1,024 bytes, and holds both parts.
 _MOST_BYTES = 255
 
 
@@ -43,7 +43,7 @@ class TransactionType(str, enum.Enum):
 
 
 class TransactionStatus(str, enum.Enum):
-    """How far a transaction is; see the module."""
+    """The state of a transaction; see the module."""
 
     ACTIVE = "ACTIVE"
     COMMIT_IN_PROGRESS = "COMMIT_IN_PROGRESS"
@@ -52,12 +52,12 @@ class TransactionStatus(str, enum.Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether it is decided, for good."""
+        """Whether the transaction is decided."""
         return self in (TransactionStatus.COMMITTED, TransactionStatus.ABORTED)
 
 
 class StatusFilter(str, enum.Enum):
-    """What ``list_transactions`` may ask for. COMPLETED: committed or aborted. ACTIVE: not yet decided."""
+    """The filters of ``list_transactions``. COMPLETED: committed or aborted. ACTIVE: not yet decided."""
 
     ALL = "ALL"
     COMPLETED = "COMPLETED"
@@ -67,7 +67,7 @@ class StatusFilter(str, enum.Enum):
 
     @property
     def statuses(self) -> frozenset[TransactionStatus]:
-        """The states that fit."""
+        """The states that the filter selects."""
         return _FILTERS[self]
 
 
@@ -81,8 +81,8 @@ _FILTERS: Mapping[StatusFilter, frozenset[TransactionStatus]] = {
 
 
 class Isolation(str, enum.Enum):
-    """SNAPSHOT: every read is of one instant, and what is written must not clash with what others wrote meanwhile.
-    SERIALIZABLE: nor may anything that was read have changed, in whatever table."""
+    """SNAPSHOT: all reads are as of one instant, and no concurrent commit may conflict with what is written.
+    SERIALIZABLE: nor with what was read, in any table."""
 
     SNAPSHOT = "SNAPSHOT"
     SERIALIZABLE = "SERIALIZABLE"
@@ -93,10 +93,10 @@ class TransactionRecord:
     """A transaction as the coordinator keeps it.
 
     ``pins``: the version of each table, by table id, at the one instant that this transaction reads; None before its
-    first read. ``versions``: what a committed one left behind, the last version by table id. ``reason``: why it was
+    first read. ``versions``: of a committed one, the last version that it made, by table id. ``reason``: why it was
     aborted. ``revision`` counts the changes of this record: it is replaced only if the revision is unchanged.
-    ``idle_timeout_ms``: how long it may be silent; None in records of a deltalog that did not keep it. ``looks``: how
-    often a clean-up has gone through all that an aborted one left.
+    ``idle_timeout_ms``: how long it may be idle; None in records of earlier versions of deltalog. ``looks``: of an
+    aborted one, the number of passes of its clean-up.
     """
 
     id: str
@@ -135,8 +135,8 @@ class RatifiedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a table is: ``version`` is the last one ratified, ``unpublished`` those of which the catalog does not
-    know that they are in ``_delta_log``, in ascending order and without a gap, up to ``version``."""
+    """The latest version of a table: ``version`` is the last one ratified, ``unpublished`` the commits that the catalog
+    does not know to be in ``_delta_log``, in ascending order and without gaps, up to ``version``."""
 
     version: int
     unpublished: tuple[RatifiedCommit, ...] = ()
@@ -154,7 +154,7 @@ class Head:
 @dataclass(frozen=True, slots=True)
 class TableRecord:
     """A table that the catalog manages. ``name`` is ``database.table``; ``table_id`` never changes and is never used
-    again; ``url`` is its root; a place is always spelled in one way."""
+    again; ``url`` is its root, in canonical form."""
 
     table_id: str
     name: str
@@ -175,8 +175,8 @@ class Marking:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The markings of a table that are kept, by number. ``last``: the highest number that was ever given, 0 before the
-    first; none is given twice."""
+    """The markings of a table that are kept, by number. ``last``: the highest number ever used, 0 before the first;
+    numbers are not reused."""
 
     last: int = 0
     markings: Mapping[int, Marking] = field(default_factory=dict)
@@ -187,9 +187,9 @@ class Proposal:
     """Commits that are to be ratified together, or not at all.
 
     ``commits``: by table id, without a gap from the version after the head on which they were built. ``unmoved``: by
-    table id, heads that must be unchanged. ``before``, ``after``: the transaction's record as it must be
-    found, by its revision, and as it is left; both None for a commit of one table outside any transaction. ``marks``:
-    by table id, the last marking that the added files were compared with.
+    table id, heads that must be unchanged. ``before``, ``after``: the transaction's record that must be current, by its
+    revision, and its replacement; both None for a commit of one table outside any transaction. ``marks``: by table id,
+    the last marking that the added files were compared with.
     """
 
     commits: Mapping[str, tuple[RatifiedCommit, ...]]
@@ -211,11 +211,11 @@ class Proposal:
 
 
 class Ratification(enum.Enum):
-    """What became of a proposal. In all cases but the first nothing was changed."""
+    """The outcome of a proposal. Unless it is RATIFIED, nothing was changed."""
 
     RATIFIED = "ratified"
     MOVED = "moved"  # a head is not where it was expected
-    MARKED = "marked"  # nothing of that, but a clean-up has marked objects of a table since
+    MARKED = "marked"  # the heads are as expected, but a clean-up has marked objects of a table since
     DECIDED = "decided"  # the transaction's record is not as expected: another process decided
 
 
@@ -238,7 +238,7 @@ _IN_PROGRESS, _COMMITTED, _CANCELED = (
     TransactionCommittedError,
     TransactionCanceledError,
 )
-# None: the call goes ahead, or is answered with what the state is.
+# None: the call proceeds, or returns the state.
 _Refusal = type[TransactionStateError] | type[ConcurrentModificationError] | None
 _REFUSALS: Mapping[Call, tuple[_Refusal, _Refusal, _Refusal]] = {
     #                               COMMIT_IN_PROGRESS           COMMITTED   ABORTED
@@ -253,14 +253,14 @@ _WRITES = frozenset({Call.WRITE, Call.DELETE_OBJECTS_ON_CANCEL})
 
 
 def check_allowed(record: TransactionRecord, call: Call) -> None:
-    """Raise what a call meets in the state that a transaction is in.
+    """Check that the state of a transaction allows a call.
 
     Raises TransactionCommitInProgressError, TransactionCommittedError, TransactionCanceledError,
     ConcurrentModificationError; CallError for a change in a read-only transaction.
     """
     if record.status is TransactionStatus.ACTIVE:
         if call in _WRITES and record.type is TransactionType.READ_ONLY:
-            raise CallError(f"Transaction {record.id} is read-only: {call.value} needs one of READ_AND_WRITE.")
+            raise CallError(f"Transaction {record.id} is read-only: {call.value} needs a READ_AND_WRITE one.")
         return
     in_progress, committed, aborted = _REFUSALS[call]
     if record.status is TransactionStatus.COMMIT_IN_PROGRESS:
@@ -306,12 +306,12 @@ def started(
 
 
 def touched(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Active as of now. A clock that went back changes nothing."""
+    """With its last activity now; unchanged if the clock went back."""
     return _next(record, last_activity_ms=max(now_ms, record.last_activity_ms))
 
 
 def pinned(record: TransactionRecord, pins: Mapping[str, int], now_ms: int) -> TransactionRecord:
-    """With the instant that it reads."""
+    """With the versions that it reads."""
     return replace(touched(record, now_ms), pins=dict(pins))
 
 
@@ -320,7 +320,7 @@ def committing(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def active_again(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """After a commit that lost too many races: nothing is decided, and it can be tried again."""
+    """After a commit in which other writers won every attempt: undecided, so that it can be committed again."""
     return replace(touched(record, now_ms), status=TransactionStatus.ACTIVE)
 
 
@@ -332,19 +332,19 @@ def aborted(record: TransactionRecord, reason: str, now_ms: int) -> TransactionR
     return replace(_ended(record, now_ms), status=TransactionStatus.ABORTED, reason=reason)
 
 
-def looked(record: TransactionRecord, looks: int) -> TransactionRecord:
-    """Of an aborted transaction: the number of times that its leftovers were checked."""
-    return replace(record, looks=looks, revision=record.revision + 1)
+def cleaned(record: TransactionRecord, passes: int) -> TransactionRecord:
+    """Of an aborted transaction: with the number of clean-up passes."""
+    return replace(record, looks=passes, revision=record.revision + 1)
 
 
 def overdue(record: TransactionRecord, now_ms: int, idle_timeout_ms: int) -> str | None:
-    """Why a transaction has to be aborted now, or None: it was silent for too long, or the process that was
-    committing it was. ``idle_timeout_ms``: for a record that has none."""
-    silent_ms = now_ms - record.last_activity_ms
-    most_ms = idle_timeout_ms if record.idle_timeout_ms is None else record.idle_timeout_ms
-    if record.status is TransactionStatus.ACTIVE and silent_ms > most_ms:
-        return f"idle for more than {most_ms / 1000:g} s"
-    if record.status is TransactionStatus.COMMIT_IN_PROGRESS and silent_ms > COMMIT_LEASE_MS:
+    """Why a transaction must be aborted now: it was idle for too long, or the process that was committing it was. None
+    if it need not be. ``idle_timeout_ms``: for a record that has none."""
+    idle_ms = now_ms - record.last_activity_ms
+    timeout_ms = idle_timeout_ms if record.idle_timeout_ms is None else record.idle_timeout_ms
+    if record.status is TransactionStatus.ACTIVE and idle_ms > timeout_ms:
+        return f"idle for more than {timeout_ms / 1000:g} s"
+    if record.status is TransactionStatus.COMMIT_IN_PROGRESS and idle_ms > COMMIT_LEASE_MS:
         return f"its commit was not ratified within {COMMIT_LEASE_MS / 1000:g} s"
     return None
 
@@ -361,7 +361,7 @@ def _next(record: TransactionRecord, *, last_activity_ms: int) -> TransactionRec
 
 
 def check_transaction_id(transaction_id: object) -> str:
-    """Raises CallError for what cannot be the id of a transaction: text of 1 to 255 bytes without blanks."""
+    """Raises CallError unless it is text of 1 to 255 bytes without blanks."""
     if not _fits(_ID, transaction_id):
         raise CallError(f"A transaction id is text of 1 to {_MOST_BYTES} bytes without blanks; got {transaction_id!r}.")
     assert isinstance(transaction_id, str)
@@ -369,8 +369,8 @@ def check_transaction_id(transaction_id: object) -> str:
 
 
 def table_name(database: object, table: object) -> str:
-    """``database.table``. Raises CallError where one of them is no name: text of 1 to 255 bytes on one line,
-    and without a dot in that of the database."""
+    """``database.table``. Raises CallError unless both are text of 1 to 255 bytes on one line, and the database
+    has no dot."""
     for what, name in (("database", database), ("table", table)):
         if not _fits(_NAME, name):
             raise CallError(f"The name of a {what} is text of 1 to {_MOST_BYTES} bytes on one line; got {name!r}.")
@@ -380,13 +380,13 @@ def table_name(database: object, table: object) -> str:
 
 
 def are_nested(url: str, other: str) -> bool:
-    """Whether one of two roots lies below the other, or they are the same; both spelled as a catalog does."""
+    """Whether one of two roots lies below the other, or they are the same; both in canonical form."""
     first, second = sorted((f"{url.rstrip('/')}/", f"{other.rstrip('/')}/"), key=len)
     return second.startswith(first)
 
 
 def nested_with(url: str, tables: Iterable[TableRecord]) -> TableRecord | None:
-    """The first of some tables whose root is, or lies below, or lies around a root."""
+    """The first of some tables whose root is ``url``, or nested with it."""
     return next((table for table in tables if are_nested(url, table.url)), None)
 
 
@@ -395,8 +395,8 @@ def _fits(pattern: re.Pattern[str], text: object) -> bool:
 
 
 def check_table_name(name: object) -> str:
-    """The full name of a table: one without a database is of ``default``. Raises CallError."""
+    """The full name of a table: one without a database is in ``default``. Raises CallError."""
     if not isinstance(name, str):
-        raise CallError(f"The name of a table is text, as 'sales.orders'; got {name!r}.")
+        raise CallError(f"The name of a table is text, such as 'sales.orders'; got {name!r}.")
     database, dot, table = name.partition(".")
     return table_name(database, table) if dot else table_name("default", database)

@@ -1,11 +1,11 @@
 """SQLiteCoordinator: a catalog in one SQLite file, for all processes of one machine.
 
 Every change is one ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the call
-returns, and a process killed in the middle leaves nothing of it. The notes that a coordinator may lose wait for no
-disk: a crash of the machine, never one of a process, can undo them. Readers never wait for writers.
+returns, and a process killed in the middle leaves nothing of it. Changes that a coordinator may lose are not
+synced: a crash of the machine, but not of a process, can undo them. Readers never wait for writers.
 
-The file must be on a disk of this machine. Over a network the locks and the shared memory of WAL do not hold, so file
-systems of the network are refused; only Linux tells which those are, elsewhere this is up to the caller.
+The file must be on a disk of this machine. Over a network the locks and the shared memory of WAL do not hold, so
+network file systems are refused. Only on Linux are they detected: elsewhere the caller must not use them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _REPLACE = "UPDATE transactions SET status = ?, start_ms = ?, revision = ?, reco
 _PAGE = """
 SELECT start_ms, id, record FROM transactions WHERE status = ? AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
 """
-# What has parts is little; what is decided may be much.
+# Few transactions have parts; many may be decided.
 _UNCLEANED = """
 SELECT record FROM (SELECT DISTINCT transaction_id FROM parts) CROSS JOIN transactions ON id = transaction_id
 WHERE status IN ('COMMITTED', 'ABORTED') AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
@@ -83,12 +83,12 @@ class SQLiteCoordinator(Coordinator):
     """A catalog in the SQLite file at ``path``, which is made when there is none, unless ``create`` is false; its
     directory must exist.
 
-    Any number of threads, processes and forks may use it; as many connections are kept as threads were in it at once.
-    ``busy_seconds``: how long a call waits for others who write.
+    Any number of threads, processes and forks may use it; as many connections are kept as threads used it concurrently.
+    ``busy_seconds``: how long a call waits for other writers.
 
-    Raises UnsafeStoreError on a file system of the network, CallError for what is no path of a file, CoordinatorError
-    for a file that is something else or of a newer deltalog, which is left as it is; EntityNotFoundError where there is
-    no catalog and none is to be made.
+    Raises UnsafeStoreError on a network file system, CallError for what cannot be the path of a file, CoordinatorError
+    for a file that is not a catalog or is one of a newer deltalog, which is left unchanged; EntityNotFoundError if
+    there is no catalog and ``create`` is false.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ def _are_last(execute: _Execute, marks: Mapping[str, int]) -> bool:
 
 
 def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> bool:
-    """Put a record in the place of that with ``revision``; whether there was one."""
+    """Replace the record with ``revision``; returns whether there was one."""
     row = (record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
     return execute(_REPLACE, (*row, record.id, revision)).rowcount == 1
 

@@ -25,7 +25,7 @@ SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
 _RETRY_SECONDS = 0.01
 
-# Older SQLite has no STRICT; there the types are as they come, and only deltalog writes them.
+# Older SQLite has no STRICT: types are then not enforced, but only deltalog writes them.
 _STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 _SCHEMA = (
     f"CREATE TABLE catalog (catalog_id TEXT NOT NULL) {_STRICT}",
@@ -60,7 +60,7 @@ _SCHEMA = (
         PRIMARY KEY (transaction_id, key)
     ) {_STRICT}""",
 )
-# What came with the second version of the schema. ``last`` is the last number, also of one that is forgotten.
+# Added in version 2 of the schema. ``last`` is the last number used, even if its marking was deleted.
 _MARKS = (
     f"CREATE TABLE marks (table_id TEXT NOT NULL PRIMARY KEY, last INTEGER NOT NULL) {_STRICT}",
     f"""CREATE TABLE markings (
@@ -71,7 +71,7 @@ _MARKS = (
     ) {_STRICT}""",
 )
 
-# By what SQLite says, since Python 3.10 has no codes of it.
+# By SQLite's message, since Python 3.10 does not have its error codes.
 _ADVICE = {
     "locked": "Another process held its lock for too long. Try again, and check for a process that hangs.",
     "is full": "Free space on its disk and try again.",
@@ -81,7 +81,7 @@ _ADVICE = {
     "unable to open": "Its directory must exist, and be writable.",
     "too big": "A value of 1 GB or more cannot be stored.",
 }
-# When it ends with one of these at COMMIT, nothing was written; after all else it may have been.
+# After one of these errors at COMMIT, nothing was written; after any other, something may have been.
 _WITHOUT_EFFECT = ("locked", "is full")
 
 _Identity = tuple[int, int]
@@ -90,7 +90,7 @@ _Identity = tuple[int, int]
 class SQLiteFile:
     """Connections to the catalog in one file, each used by one thread at a time and never by a forked child.
 
-    ``create``: whether a file that is not there becomes a catalog. Raises as SQLiteCoordinator.
+    ``create``: whether a missing file is created. Raises as SQLiteCoordinator.
     """
 
     def __init__(self, path: str, busy_seconds: float, create: bool) -> None:
@@ -111,7 +111,7 @@ class SQLiteFile:
             self._make(create)
 
     def forget(self) -> None:
-        """After a fork: leave the parent's connections alone. Closing one would meddle with its locks and files."""
+        """After a fork: leave the parent's connections alone. Closing one would interfere with its locks and files."""
         _INHERITED.append(self._all)
         self._reset()
 
@@ -128,7 +128,7 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """One for the block; a transaction that is still open at its end is rolled back."""
+        """A connection for the block; a transaction that is still open at its end is rolled back."""
         with self.errors():
             identity, connection = self._take()
             try:
@@ -140,8 +140,8 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """A transaction, alone with the file; what is done in the block lasts when it ends without an exception. Where
-        it is not ``durable`` it is on disk no later than the next one that is, and the disk is not waited for."""
+        """An exclusive write transaction, committed when the block ends without an exception. Unless it is ``durable``,
+        it does not wait for the disk: it is on disk no later than the next one that is."""
         with self.connection() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
@@ -204,7 +204,7 @@ class SQLiteFile:
             self._close(connection)
             return
         with self._lock:
-            if connection in self._all:  # not that of a parent
+            if connection in self._all:  # not inherited from a parent process
                 self._idle.append((identity, connection))
 
     def _connect(self, mode: str) -> sqlite3.Connection:
@@ -216,7 +216,7 @@ class SQLiteFile:
             check_same_thread=False,
         )
         self._all.add(connection)
-        # fullfsync counts on macOS only, where fsync leaves the bytes in the disk's cache.
+        # fullfsync matters on macOS only, where fsync leaves the bytes in the disk's cache.
         for pragma in ("synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}")
         return connection
@@ -235,7 +235,7 @@ class SQLiteFile:
     # ----------------------------------------------------------------------------------------------- the file
 
     def _make(self, create: bool) -> None:
-        """Open the file, which becomes a catalog when it is new. A file of another kind is only read."""
+        """Open the file, and make a new one a catalog. A file of another kind is only read."""
         connection = self._connect("rwc" if create else "rw")
         try:
             if self._is_new(connection):
@@ -265,7 +265,7 @@ class SQLiteFile:
         return True
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Others who do the same at the same time are waited for here: SQLite's own patience does not count for it."""
+        """Waits for other processes that do the same: SQLite's busy timeout does not apply to this."""
         deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
@@ -292,7 +292,7 @@ class SQLiteFile:
         connection.execute("INSERT INTO catalog VALUES (?)", (str(uuid.uuid4()),))
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Bring a catalog of an older deltalog to this schema, which older ones then leave alone."""
+        """Upgrade the catalog of an older deltalog to this schema; older versions then refuse it."""
         if _pragma(connection, "user_version") == SCHEMA_VERSION:
             return
         connection.execute("BEGIN IMMEDIATE")
@@ -312,10 +312,10 @@ class SQLiteFile:
 
 
 def file_path(path: str | os.PathLike[str]) -> str:
-    """The absolute path of a file. Raises CallError for what can be none, as a directory or ':memory:'."""
+    """The absolute path of a file. Raises CallError for what cannot be one, such as a directory or ':memory:'."""
     text = os.fspath(path)
     if not text or text.startswith(":") or text.endswith(os.sep) or "\0" in text or os.path.isdir(text):
-        raise CallError(f"{text!r} is not a file for a catalog: give the path of one, as /data/catalog.db.")
+        raise CallError(f"{text!r} is not a file for a catalog: give the path of one, such as /data/catalog.db.")
     return os.path.abspath(text)
 
 

@@ -1,6 +1,6 @@
-"""A table's store as its catalog sees the log: what it has ratified is there, published or not; nothing else is.
+"""A table's store whose log has exactly the commits that the catalog has ratified, published or not.
 
-All that reads logs works on it unchanged. Commits are made by ``deltalog.catalog.committer``.
+Code that reads logs works on it unchanged. Commits are made by ``deltalog.catalog.committer``.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """
@@ -50,8 +50,8 @@ class CatalogBehindLogWarning(UserWarning):
 class ManagedStore(WrappedStore[LogStore]):
     """See the module. ``pin``: the last version that is read, for reading at one instant; None for the latest.
 
-    No commit is written through it. Beyond what a call costs in the store: a listing, and looking for a version that
-    was not yet known, ask the coordinator once.
+    No commit is written through it. Cost beyond that of the store: 1 call of the coordinator for a listing, and for a
+    version that was not yet known.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class ManagedStore(WrappedStore[LogStore]):
 
     @property
     def known(self) -> Head:
-        """How far the table was when that was read last. Cost: none."""
+        """The head of the table as last read. Cost: none."""
         return self._known
 
     def refresh_head(self) -> Head:
-        """How far the table is now, or at the instant of the pin. Raises CatalogBehindLogError where the catalog knows
-        less than it did before. Cost: 1 call of the coordinator."""
+        """The head of the table now, or up to the pin. Raises CatalogBehindLogError if the catalog has lost versions
+        that it had before. Cost: 1 call of the coordinator."""
         before = self._known.version
         head = self.coordinator.head(self.table_id)
         if head is None:
@@ -97,7 +97,7 @@ class ManagedStore(WrappedStore[LogStore]):
         self._known = head if self._pin is None else _up_to(head, self._pin)
         return self._known
 
-    def note(self, head: Head) -> None:
+    def record_head(self, head: Head) -> None:
         """Record the table's head, as another component has read it."""
         if self._pin is None and head.version >= self._known.version:
             self._known = head
@@ -154,16 +154,16 @@ class ManagedStore(WrappedStore[LogStore]):
         if self._pin is not None or last < 0 or last <= self.refresh_head().version:
             return
         warnings.warn(
-            f"{self.url}: _delta_log has version {last}, and the catalog {self.catalog} knows versions up to "
-            f"{self._known.version}, and these are read. If the catalog was restored from a backup, commits are "
-            "missing here: deltalog tables resync --dry-run shows which.",
+            f"{self.url}: _delta_log has version {last}, but the catalog {self.catalog} knows versions up to "
+            f"{self._known.version} only, and only these are read. If the catalog was restored from a backup, commits "
+            "are missing here: deltalog tables resync --dry-run shows which.",
             CatalogBehindLogWarning,
             stacklevel=2,
         )
 
     def _staged_path(self, path: str) -> str | None:
-        """Where the commit that ``path`` names lies as long as it is not published; None for what lies at ``path``.
-        Raises ObjectNotFoundError for a version that is not ratified, whatever lies there."""
+        """The path of the staged file of a commit that is not published; None for any other ``path``. Raises
+        ObjectNotFoundError for a version that is not ratified, even if its file exists."""
         version = commit_version(path)
         if version is None:
             return None
@@ -176,7 +176,7 @@ class ManagedStore(WrappedStore[LogStore]):
         return None if commit is None else staged_commit_path(commit.file)
 
     def _head_for(self, version: int) -> Head:
-        """What tells whether there is such a version. Cost: 1 call of the coordinator where it was not yet known."""
+        """A head that shows whether the version exists. Cost: 1 call of the coordinator if it was not yet known."""
         beyond_pin = self._pin is not None and version > self._pin
         return self._known if beyond_pin or version <= self._known.version else self.refresh_head()
 
@@ -195,8 +195,8 @@ class ManagedStore(WrappedStore[LogStore]):
         self.inner.put(path, data, durable=durable)
 
     def _check_derived(self, path: str) -> None:
-        """Checkpoints and other derived files may only cover published commits: a reader of the files alone has no
-        others. Commits are not written here at all. Raises StoreError."""
+        """Checkpoints and other derived files may only cover published commits: readers without the catalog have
+        no others. Commits are never written here. Raises StoreError."""
         if commit_version(path) is not None:
             raise StoreError(
                 f"{self.url}: {path} cannot be written: the commits of this table go through its catalog "
@@ -228,10 +228,10 @@ class AdoptedStore(WrappedStore[LogStore]):
         self.catalog = catalog
 
 
-def behind_log(store: LogStore, catalog: str, version: int, seen: str) -> CatalogBehindLogError:
+def behind_log(store: LogStore, catalog: str, version: int, evidence: str) -> CatalogBehindLogError:
     return CatalogBehindLogError(
-        f"{store.url}: the catalog {catalog} knows versions up to {version}, but {seen}. The catalog is older than the "
-        "log: was it restored from a backup? Nothing was written. Run deltalog tables resync, or "
+        f"{store.url}: the catalog {catalog} knows versions up to {version}, but {evidence}. The catalog is older than "
+        "the log: was it restored from a backup? Nothing was written. Run deltalog tables resync, or "
         "TransactionManager.resync(), which show the difference and bring the catalog up to its logs.",
         version=version,
     )

@@ -1,4 +1,4 @@
-"""The commits of a transaction to one table, on top of the version that it reads. No other reader has them.
+"""The commits of a transaction to one table, on top of the version that it reads. No other reader sees them.
 
 They are made by ``BranchCommitter`` and read through ``BranchStore``; several of them become several versions at once.
 """
@@ -23,6 +23,7 @@ from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader
 from deltalog.protocol.actions import AddFile, CommitInfo, RemoveFile
 from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.json_values import mapping_or_empty, text_or_none
 from deltalog.protocol.properties import ENABLE_ROW_TRACKING
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
@@ -38,24 +39,24 @@ class Branch:
     """The commits of a transaction on one table. Threads may share it."""
 
     def __init__(self, table_id: str, snapshot: Snapshot, store: BranchStore, must_not_move: bool = False) -> None:
-        """``must_not_move``: commits of others that change rows or metadata are conflicts, whatever was done here."""
+        """``must_not_move``: every concurrent commit that changes rows or metadata is a conflict."""
         self.table_id = table_id
         self.store = store
         self.prepared: list[Prepared] = []
         self._must_not_move = must_not_move
         self.pinned = snapshot  # of the managed table, at the version that the transaction reads
-        self._snapshot = snapshot  # the same, caught up with commits of others
-        self._tip = base_of(snapshot)
+        self._snapshot = snapshot  # the same, after the concurrent commits that the branch was rebased on
+        self._tip = base_of(snapshot.log)
         self.lock = threading.Lock()  # held while a commit is added
 
     @property
     def schema(self) -> StructType:
-        """The schema that the next commit finds."""
+        """The schema that the next commit builds on."""
         assert self._tip.metadata is not None
         return self._tip.metadata.schema
 
     def restore(self, prepared: Prepared, clock_ms: int) -> None:
-        """Take up a commit that another process has made and kept."""
+        """Add a commit that another process has made and stored."""
         self.add(build_attempt(prepared, self._tip, clock_ms))
 
     def check_next(self, attempt: Attempt) -> None:
@@ -71,7 +72,7 @@ class Branch:
         self.prepared.append(attempt.prepared)
         self.store.extend(attempt)
         self._tip = attempt.as_base(self._tip)
-        self._snapshot = self.pinned  # later commits were checked against the others only
+        self._snapshot = self.pinned  # so that this commit too is checked against all concurrent ones
 
     def count(self) -> int:
         """The number of commits, including one that is being added."""
@@ -87,29 +88,29 @@ class Branch:
         for winner in reader.commits(range(self._snapshot.version + 1, version + 1)):
             if any(prepared.is_strict for prepared in self.prepared):
                 raise parent_taken(self._snapshot.version, winner, table)
-            for prepared, base in zip(self.judged(), self._bases(), strict=True):
+            for prepared, base in zip(self.prepared_to_check(), self._bases(), strict=True):
                 rebase(prepared, base, winner, None, table)
             self._check_row_ids(winner, table)
             ict_ms = winner.commit_info.in_commit_timestamp_ms if winner.commit_info else None
             self._snapshot = Snapshot(self._snapshot.log.after(winner, ict_ms))
 
     def _check_row_ids(self, winner: CommitActions, table: str) -> None:
-        """Rows that were moved after they had been added here carry ids in their file that now belong to others."""
+        """Rows that this transaction added and then rewrote have ids in their file that now belong to other rows."""
         metadata, own = self._tip.metadata, set[str]()
         if metadata is None or not ENABLE_ROW_TRACKING.read(metadata.configuration):
             return
         for prepared in self.prepared:
             if prepared.may_move_rows and own.intersection(remove.path for remove in prepared.removes):
                 raise CommitConflictError(
-                    f"{table}: version {winner.version}, committed by another writer meanwhile, has the row ids under "
-                    "which this transaction moved rows of its own to other files. Nothing was committed; repeat it, "
-                    "and add the rows as they are to be.",
+                    f"{table}: version {winner.version}, committed by another writer meanwhile, uses the row ids with "
+                    "which this transaction rewrote rows that it had added. Nothing was committed: repeat it, and add "
+                    "these rows in their final form.",
                     winning_version=winner.version,
                     winning_operation=winner.commit_info.operation if winner.commit_info else None,
                 )
             own.update(add.path for add in prepared.adds if add.base_row_id is None)
 
-    def judged(self) -> list[Prepared]:
+    def prepared_to_check(self) -> list[Prepared]:
         """The prepared commits that concurrent commits are checked against, and a read of all if the table must not
         have changed."""
         if self._must_not_move:
@@ -119,12 +120,12 @@ class Branch:
     @property
     def earliest_ms(self) -> int:
         """The earliest in-commit timestamp that the last commit can have."""
-        return (base_of(self._snapshot).previous_ms or 0) + len(self.prepared)
+        return (base_of(self._snapshot.log).previous_ms or 0) + len(self.prepared)
 
     def attempts(self, transaction_id: str, last_ms: int) -> list[Attempt]:
-        """The commits as they would follow the version that was caught up with. ``last_ms``: the in-commit timestamp of
-        the last one. Their commitInfo names the transaction."""
-        base, attempts, count = base_of(self._snapshot), list[Attempt](), len(self.prepared)
+        """The commits as they would follow the version that the branch was rebased on. ``last_ms``: the in-commit
+        timestamp of the last one. Their commitInfo names the transaction."""
+        base, attempts, count = base_of(self._snapshot.log), list[Attempt](), len(self.prepared)
         own: dict[str, AddFile] = {}
         for number, prepared in enumerate(self.prepared, 1):
             place = {"id": transaction_id, "part": number, "parts": count}
@@ -149,19 +150,19 @@ class Branch:
         return found
 
     def _bases(self) -> list[Base]:
-        """What each commit was made on: with the schema of those before it, else as the table is."""
-        base = base_of(self._snapshot)
+        """The base of each commit: the table, with the protocol and metadata of the commits before it."""
+        base = base_of(self._snapshot.log)
         bases = [base]
         for prepared in self.prepared:
             base = replace(
                 base, protocol=prepared.protocol or base.protocol, metadata=prepared.metadata or base.metadata
             )
             bases.append(base)
-        return bases[: len(self.judged())]
+        return bases[: len(self.prepared_to_check())]
 
 
 def _renumbered(prepared: Prepared, own: Mapping[str, AddFile]) -> Prepared:
-    """With the row ids that files of the same transaction get now, in the place of those that they had before."""
+    """With the row ids that files of the same transaction get now, instead of those that they had before."""
     if own.keys().isdisjoint([*(add.path for add in prepared.adds), *(remove.path for remove in prepared.removes)]):
         return prepared
     return replace(
@@ -180,19 +181,18 @@ def _numbered_as(action: A, add: AddFile | None) -> A:
 
 
 def place_in_transaction(info: CommitInfo | None) -> tuple[int, int]:
-    """The number of a commit among those of its transaction to the table, and their count: (1, 1) for one by itself."""
+    """The number of a commit among those of its transaction to the table, and their count: (1, 1) outside a
+    transaction."""
     place = _place(info)
     part, parts = place.get("part"), place.get("parts")
     return (part, parts) if isinstance(part, int) and isinstance(parts, int) and 0 < part <= parts else (1, 1)
 
 
 def transaction_of(info: CommitInfo | None) -> str | None:
-    """The id of the transaction that a commit is part of; None for one by itself."""
-    found = _place(info).get("id")
-    return found if isinstance(found, str) else None
+    """The id of the transaction that a commit is part of; None outside a transaction."""
+    return text_or_none(_place(info).get("id"))
 
 
 def _place(info: CommitInfo | None) -> Mapping[str, Any]:
-    annotations: Any = {} if info is None else info.body.get(ANNOTATIONS_KEY)
-    place = annotations.get(TRANSACTION) if isinstance(annotations, dict) else None
-    return place if isinstance(place, dict) else {}
+    annotations = mapping_or_empty(None if info is None else info.body.get(ANNOTATIONS_KEY))
+    return mapping_or_empty(annotations.get(TRANSACTION))

@@ -16,9 +16,9 @@ from deltalog.errors import (
     TransactionCommittedError,
 )
 from deltalog.log.loader import load_latest
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import required_ict
-from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch import Branch
 
 Keep = Callable[[int, Prepared, StructType], None]
@@ -50,7 +50,7 @@ class BranchCommitter(Committer):
             branch.add(attempt)
         return Committed()
 
-    def after_commit(self, snapshot: Snapshot, result: CommitResult, environment: Environment) -> Snapshot:
+    def after_commit(self, snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
         """No hooks. Cost: none."""
         return snapshot
 

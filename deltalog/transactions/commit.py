@@ -1,11 +1,11 @@
 """Makes the branches of one transaction the next versions of their tables: all of them, or none.
 
 Each branch is rebased on its table's latest version, unless the commits in between conflict; its commits are
-staged; one ratification decides. If a table has a newer version by then, it begins again. An attempt that failed leaves
-nothing but staged files, which are removed, best effort.
+staged; one ratification decides. If a table has a newer version by then, the next attempt begins. A failed attempt
+leaves nothing but staged files, which are removed, best effort.
 
-The transaction's record decides: ratification changes it in the same step. So a response that was lost is
-read back from there, and a proposal that is repeated takes effect once.
+The transaction's record decides: ratification changes it in the same step. So the outcome of a lost
+response is read from there, and a proposal that is repeated takes effect once.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from deltalog.errors import (
 from deltalog.log.reader import LogReader
 from deltalog.transactions.branch import Branch
 
-_UNSEEN = Head(-1)
+_NO_HEAD = Head(-1)
 _THREADS = 16
 
 
 @dataclass(slots=True)
 class CommitTarget:
-    """A branch, the table that it goes to, how far that was, and the commits of the last attempt."""
+    """A branch, the table that it goes to, the head of that, and the commits of the last attempt."""
 
     branch: Branch
     reader: LogReader
     store: ManagedStore
-    head: Head = _UNSEEN
+    head: Head = _NO_HEAD
     attempts: Sequence[Attempt] = ()
     staged: tuple[RatifiedCommit, ...] = ()
 
@@ -68,7 +68,7 @@ class CommitTarget:
 
     def stage(self, transaction_id: str, last_ms: int, environment: Environment) -> None:
         """Raises CatalogBehindLogError. Cost: 1 HEAD and 1 PUT for each commit."""
-        self.staged = ()  # what an attempt in doubt has staged stays as it is
+        self.staged = ()  # what an attempt with an unknown outcome has staged is kept
         self.attempts = self.branch.attempts(transaction_id, last_ms)
         for attempt in self.attempts:
             made = stage(self.store.inner, self.store.coordinator, self.table_id, attempt, environment.new_uuid)
@@ -81,7 +81,7 @@ class CommitTarget:
         contents = {commit.file: attempt.data for commit, attempt in written}
         publish(self.store.inner, coordinator, self.table_id, head, contents)
         if isinstance(self.reader.store, ManagedStore):
-            self.reader.store.note(Head(head.version))
+            self.reader.store.record_head(Head(head.version))
 
     def discard(self) -> None:
         discard_commits(self.store.inner, self.staged)
@@ -91,13 +91,12 @@ class CommitTarget:
 def commit(
     coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
-    """Commit a transaction whose record is in COMMIT_IN_PROGRESS; its record as it is then. The commits are published
-    by the next process.
+    """Commit a transaction whose record is in COMMIT_IN_PROGRESS; returns its new record. Does not publish the commits.
 
     Raises a CommitConflictError when a table has changed in a way that the transaction does not allow,
-    TransactionContentionError when others were faster at every attempt, or another call has taken the commit over,
+    TransactionContentionError when other writers won every attempt, or another call has taken the commit over,
     TransactionCanceledError when another process has aborted it, StoreError: nothing was committed. Raises
-    OperationTimeoutError when the outcome is unknown, and only then: the transaction's record has it, now or later.
+    OperationTimeoutError when the outcome is unknown, and only then: the transaction's record shows it, now or later.
     Cost: at each attempt as ``CommitTarget.catch_up`` and ``CommitTarget.stage`` for each table, and 1 call of the
     coordinator.
     """
@@ -121,8 +120,8 @@ def commit(
 
 
 def at_once(work: Callable[[CommitTarget], object], targets: Sequence[CommitTarget]) -> None:
-    """Do something with each target; where that means requests over a network, by threads. All are done when this
-    returns or raises."""
+    """Call ``work`` for each target, in threads if a store is remote. All calls have ended when this returns or
+    raises."""
     if len(targets) < 2 or not any(target.store.is_remote for target in targets):
         for target in targets:
             work(target)
@@ -183,19 +182,19 @@ def _is_ratified(
             return _is_ours(found, record)
         if in_doubt is None:
             raise EntityNotFoundError(f"Transaction {record.id} was deleted from {coordinator.url}.")
-        break  # it was forgotten, and so is how it ended
+        break  # its record was deleted, and with it the outcome
     assert in_doubt is not None
     raise OperationTimeoutError(
         f"Transaction {record.id}: the catalog {coordinator.url} stopped answering while it was being committed; "
         "whether it landed is unknown. Call describe_transaction, or commit it again: both return the outcome. If "
-        f"nothing landed, that is as aborted {COMMIT_LEASE_MS / 1000:g} s after it began.",
+        f"nothing landed, it is aborted {COMMIT_LEASE_MS / 1000:g} s after it began.",
         path=coordinator.url,
     ) from in_doubt
 
 
 def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
-    """Whether a commit that began with ``record`` is what the record tells now; False when nothing has changed it.
-    Raises TransactionCanceledError when it was aborted, TransactionContentionError when another call went on with it.
+    """Whether the current record, ``found``, shows the commit that began with ``record``; False if it is unchanged.
+    Raises TransactionCanceledError when it was aborted, TransactionContentionError when another call continued it.
     """
     check_allowed(found, Call.COMMIT)
     if found.revision == record.revision:
@@ -205,7 +204,7 @@ def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
         return True
     raise TransactionContentionError(
         f"Transaction {record.id}: another call has changed it since this commit began. This one committed "
-        "nothing; commit it again, which tells how it ended."
+        "nothing; commit it again, which returns the outcome."
     )
 
 

@@ -1,8 +1,8 @@
 """Calls of clients that write Delta logs themselves: the head of a table, the ratification of a commit that they have
 staged, and the confirmation that they have published one.
 
-Their rows, conflicts and statistics are their own affair; what they propose must be a commit that readers can read,
-and one that leaves the table managed by its catalog.
+These clients are responsible for rows, conflicts and statistics. What they propose must be a commit that readers can
+read, and that leaves the table managed by its catalog.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """
@@ -61,7 +61,7 @@ def propose(tables: ManagedTables, record: TableRecord, version: int, file: str)
     )
     if decision is Ratification.RATIFIED:
         return Head(version, (*head.unpublished, commit))  # not read again: nothing may fail after the decision
-    # Another was faster; or this very proposal, made twice at once.
+    # Another commit was ratified first; or the same proposal was made twice concurrently.
     _is_next(record, head_of(tables, record), version, file)
     return head_of(tables, record)
 
@@ -71,8 +71,8 @@ def confirm_published(tables: ManagedTables, record: TableRecord, version: int) 
     head = head_of(tables, record)
     if not 0 <= version <= head.version:
         raise CallError(f"{record.name} has no version {version}: the latest that is ratified is {head.version}.")
-    there = Head(version, tuple(commit for commit in head.unpublished if commit.version <= version))
-    publish(tables.plain_store(record.url), tables.coordinator, record.table_id, there)
+    published = Head(version, tuple(commit for commit in head.unpublished if commit.version <= version))
+    publish(tables.plain_store(record.url), tables.coordinator, record.table_id, published)
     return head_of(tables, record)
 
 
@@ -87,7 +87,7 @@ def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
     if ratified is not None and ratified.file == file:
         return False
     raise CommitConflictError(
-        f"{record.name}: version {version} is that of another commit; the latest is {head.version}. Unless it has "
+        f"{record.name}: version {version} is another commit; the latest is {head.version}. Unless it has "
         "your txnId, rebase your changes on it, and propose that.",
         winning_version=version,
         winning_operation=None,
@@ -126,14 +126,14 @@ def _staged(
 
 
 def check_stays_managed(tables: ManagedTables, file: str, actions: CommitActions) -> None:
-    """Raises InvalidActionError for a commit that takes its table from the catalog."""
+    """Raises InvalidActionError for a commit after which the catalog would not manage the table."""
     protocol, metadata = actions.protocol, actions.metadata
     if protocol is not None and not _is_managed(protocol):
         raise InvalidActionError(
             f"{file} cannot be ratified: its protocol must list {CATALOG_MANAGED} for readers and for writers, and "
             f"{timestamps.FEATURE} for writers."
         )
-    if metadata is not None and not _has_marks(tables, metadata):
+    if metadata is not None and not _has_properties(tables, metadata):
         raise InvalidActionError(
             f"{file} cannot be ratified: its metadata must have {ENABLE_IN_COMMIT_TIMESTAMPS.key}=true and "
             f"{CATALOG_ID_KEY}={tables.coordinator.catalog_id}."
@@ -145,7 +145,7 @@ def _is_managed(protocol: Protocol) -> bool:
     return has_times and features.is_catalog_managed(protocol) and CATALOG_MANAGED in features.reader_features(protocol)
 
 
-def _has_marks(tables: ManagedTables, metadata: Metadata) -> bool:
-    marks = metadata.configuration
-    is_ours = marks.get(CATALOG_ID_KEY) == tables.coordinator.catalog_id
-    return is_ours and ENABLE_IN_COMMIT_TIMESTAMPS.read(marks)
+def _has_properties(tables: ManagedTables, metadata: Metadata) -> bool:
+    properties = metadata.configuration
+    is_ours = properties.get(CATALOG_ID_KEY) == tables.coordinator.catalog_id
+    return is_ours and ENABLE_IN_COMMIT_TIMESTAMPS.read(properties)

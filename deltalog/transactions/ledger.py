@@ -37,8 +37,8 @@ _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str
 
 
 class Ledger:
-    """See the module. ``idle_timeout_ms``: how long transactions may be silent that are started here; those of others
-    have their own. All methods raise CoordinatorError and OperationTimeoutError."""
+    """See the module. ``idle_timeout_ms``: of transactions that are started here; others have their own in their
+    records. All methods raise CoordinatorError and OperationTimeoutError."""
 
     def __init__(self, coordinator: Coordinator, environment: Environment, idle_timeout_ms: int) -> None:
         self.coordinator = coordinator
@@ -57,7 +57,7 @@ class Ledger:
                 return record
 
     def current(self, transaction_id: str) -> TransactionRecord:
-        """A record as it is now, aborted first where that is overdue. Raises CallError, EntityNotFoundError.
+        """The current record, aborted first if the transaction is overdue. Raises CallError, EntityNotFoundError.
 
         Cost: 1 call of the coordinator, as a rule.
         """
@@ -74,7 +74,7 @@ class Ledger:
         return record
 
     def settled(self, record: TransactionRecord) -> TransactionRecord:
-        """The record, aborted where that is overdue. Cost: none, as a rule."""
+        """The record, aborted first if the transaction is overdue. Cost: none, as a rule."""
         while (reason := records.overdue(record, self.now_ms(), self._idle_timeout_ms)) is not None:
             ended = records.aborted(record, reason, self.now_ms())
             if self.coordinator.replace(ended):
@@ -94,8 +94,8 @@ class Ledger:
         known: TransactionRecord | None = None,
         marks: Callable[[int], Mapping[str, int]] | None = None,
     ) -> TransactionRecord:
-        """Replace the record by what ``change`` makes of it (by default only its last activity), together with new
-        parts, if its state allows the call; from the start when another was faster. One that is decided stays as it is.
+        """Replace the record by the result of ``change`` (by default one with a new last activity), together with new
+        parts, if its state allows the call; again if another call changed it first. A decided one stays as it is.
         ``known``: the record as last read, which is tried first. ``marks``: for the number of an attempt, the last
         marking of each table that the parts were compared with.
 
@@ -133,7 +133,7 @@ class Ledger:
             after = page[-1].key
 
     def uncleaned(self) -> Iterator[TransactionRecord]:
-        """Those that are decided and may have left something. Cost: 1 call of the coordinator for each 1,000, and 1."""
+        """Decided transactions that may have leftovers. Cost: 1 call of the coordinator for each 1,000, and 1."""
         after = None
         while page := self.coordinator.uncleaned(after):
             yield from page
@@ -150,7 +150,7 @@ class Ledger:
         if after is not None:
             records.check_transaction_id(after[1])
         found = self.coordinator.transactions(wanted.statuses, after, max_results)
-        # One that is overdue may be in another state than it was listed for.
+        # An overdue one is aborted here, and may no longer have a state that is wanted.
         shown = [record for record in map(self.settled, found) if record.status in wanted.statuses]
         return shown, self.token(wanted.value, *found[-1].key) if len(found) == max_results else None
 
@@ -169,7 +169,7 @@ class Ledger:
                 raise ValueError("another seal")
             found, number, text = msgspec.json.decode(body, type=_Token)
         except (ValueError, TypeError, AttributeError):
-            raise CallError("The token is not one that a listing of this catalog gave.") from None
+            raise CallError("The token was not returned by a listing of this catalog.") from None
         if found != listing:
             raise CallError("The token belongs to another listing: pass it with the arguments of the first call.")
         return number, text

@@ -1,4 +1,4 @@
-"""The tables of a catalog: made, taken over, opened, dropped."""
+"""Creates, registers, opens and drops the tables of a catalog."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ class ManagedTables:
     def register(self, name: str, url: str) -> DeltaTable:
         """See ``TransactionManager.register_table``."""
         full, root = records.check_table_name(name), self._root(url)
-        # Before the log is read: the version that is found must not become old by commits that go through the catalog.
+        # Before the log is read: the version read must not become stale by commits that go through the catalog.
         self._check_free(full, root)
         store = AdoptedStore(self.plain_store(root), self.coordinator.url)
         table = DeltaTable.open(store, environment=self._environment)
-        table.retrying(self._mark)
+        table.retrying(self._enable_catalog)
         return self._take_over(full, table)
 
     def _root(self, url: str) -> str:
-        """The root of a table under the one name that the catalog has for the place, so that it has the place once:
-        without symbolic links, and with one scheme for each kind of store. Cost: none."""
+        """The root of a table in canonical form, so that a location is in the catalog only once: without symbolic
+        links, and with one scheme for each kind of store. Cost: none."""
         store = self.plain_store(url)
         return canonical_url(store.link_target("") or store.url)
 
@@ -108,8 +108,8 @@ class ManagedTables:
             "table."
         )
 
-    def _mark(self, table: DeltaTable) -> None:
-        """Commit that the table is this catalog's, unless it says so already."""
+    def _enable_catalog(self, table: DeltaTable) -> None:
+        """Commit the properties of a table of this catalog, unless it has them."""
         snapshot = table.snapshot()
         if features.is_catalog_managed(snapshot.protocol):
             owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
@@ -137,8 +137,8 @@ class ManagedTables:
             transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
-        """Register a table at its last version. Others may have registered it after its log was read here, committed
-        to it and dropped it again; so the log is read once more when no other process can do that any longer."""
+        """Register a table at its last version. Other processes may have registered it after its log was read here,
+        committed to it and dropped it again; so the log is read again once it is registered, which excludes that."""
         for number in range(_TRIES):
             self._environment.back_off(number)
             record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())
@@ -148,12 +148,12 @@ class ManagedTables:
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
                 )
-            # Where it cannot be dropped at this version, what is new came through the catalog since.
+            # If it cannot be dropped at this version, the new commits came through the catalog.
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
                 with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
                 reader = LogReader(self.store(record))
-                return DeltaTable(self._kept(record, reader, Snapshot(UnreadSnapshot(reader, version))))
+                return DeltaTable(self._share(record, reader, Snapshot(UnreadSnapshot(reader, version))))
         raise ConcurrentModificationError(
             f"{table.url} received a commit at each attempt to register it in {self.coordinator.url}. It is not "
             "registered: register it again."
@@ -207,9 +207,9 @@ class ManagedTables:
         if known is not None:
             return known
         reader = LogReader(self.store(record))
-        return self._kept(record, reader, Snapshot(load_latest(reader)))
+        return self._share(record, reader, Snapshot(load_latest(reader)))
 
-    def _kept(self, record: TableRecord, reader: LogReader, latest: Snapshot) -> TableHandle:
+    def _share(self, record: TableRecord, reader: LogReader, latest: Snapshot) -> TableHandle:
         handle = handle_on(reader, self._environment, latest)
         with self._lock:
             return self._handles.setdefault(record.table_id, handle)
@@ -220,35 +220,35 @@ class ManagedTables:
             return list(self._places)
 
     def advance(self, table_id: str, snapshot: Snapshot) -> None:
-        """What a commit made of a table, read by the reader of its handle, which so need not look for it."""
+        """Advance a table's handle to the snapshot that a commit made, which its reader has read."""
         with self._lock:
             handle = self._handles.get(table_id)
         if handle is not None:
             handle.advance(snapshot)
 
     def marks(self, table_id: str) -> KnownMarks:
-        """What is known here of the objects of a table that clean-ups have marked. Cost: none."""
+        """The markings of a table that this process knows. Cost: none."""
         with self._lock:
             return self._marks.setdefault(table_id, KnownMarks(self.coordinator, table_id))
 
     def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore:
-        """The table as the catalog sees it; up to a version, where ``pin`` is one."""
+        """The store of the table as the catalog has ratified it; up to version ``pin``, if given."""
         return ManagedStore(self.plain_store(record.url), self.coordinator, record.table_id, pin=pin)
 
     def plain_store(self, url: str) -> LogStore:
-        """The files themselves."""
+        """The store of the files, without the catalog."""
         with self._lock:
             self._places.add(url)
         return open_store(url, **self._storage_options)
 
     def version_at(self, record: TableRecord, timestamp: PointInTime, latest: Mapping[str, int]) -> int:
-        """See ``TransactionManager.consistent_cut``. ``latest``: versions, by table id, beyond which nothing counts."""
+        """See ``TransactionManager.consistent_cut``. ``latest``: by table id, the last version to consider."""
         if record.table_id not in latest:
             raise EntityNotFoundError(f"{record.name} was dropped from the catalog {self.coordinator.url} meanwhile.")
         table = self.table(record)
         version = min(table.version_at(timestamp, after="latest").version, latest[record.table_id])
         part, parts = place_in_transaction(table.snapshot().reader.commit_info(version))
-        # The last commits of a transaction have one time in all tables; what it did before that is not yet all of it.
+        # The last commits of a transaction have one time in all tables; its commits before them are only a part of it.
         return version if part == parts else version - part
 
     def publish(self, record: TableRecord) -> int:

@@ -1,7 +1,7 @@
 """TransactionManager: the tables of a catalog, and transactions over several of them.
 
-The calls and their errors are those of AWS Lake Formation's transactions; what makes them true are catalog-managed
-tables: a transaction is one ratification of a coordinator. See docs/transactions.md for what is guaranteed to whom.
+The calls and their errors are those of AWS Lake Formation's transactions; they are implemented with catalog-managed
+tables: a transaction is one ratification by a coordinator. docs/transactions.md lists the guarantees.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from deltalog.errors import (
     TransactionStateError,
 )
 from deltalog.protocol.schema import StructType
+from deltalog.read.snapshot import Snapshot
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions import external_commits, table_objects, timestamp_restart
 from deltalog.transactions.commit import CommitTarget, at_once, commit
@@ -81,7 +82,7 @@ class TransactionPage:
 
 @dataclass(frozen=True, slots=True)
 class VirtualObject:
-    """An object that is to be deleted when its transaction is cancelled; if ``etag`` is given, only as it was then."""
+    """An object that is to be deleted when its transaction is cancelled; if ``etag`` is given, only if it has that."""
 
     uri: str
     etag: str | None = None
@@ -92,7 +93,7 @@ class TransactionManager:
     """The tables of a catalog. Threads may share it.
 
     ``url``: where the coordinator is: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
-    ``idle_timeout``: how long a transaction that is started here may be silent before it is aborted, by whomever.
+    ``idle_timeout``: how long a transaction that is started here may be idle before any process may abort it.
     ``most_ahead``: how far ahead of the clock an in-commit timestamp may be for the coordinator to ratify it; by
     default one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``.
     """
@@ -140,11 +141,10 @@ class TransactionManager:
         return self._tables.create(name, url, schema, properties or {}, options)
 
     def register_table(self, name: str, url: str) -> DeltaTable:
-        """Put a table that exists under the management of this catalog, by a commit that says so. From then on it can
-        only be written through the catalog: others find a feature that they do not have, or a catalog that they have
-        to ask.
+        """Make this catalog manage an existing table, with a commit that enables ``catalogManaged``. From then on it
+        can only be written through the catalog: other writers lack the feature, or go through the catalog too.
 
-        What was begun before and not ended is ended. Raises TableExistsError for a name that is taken, and for a
+        Completes a registration that was interrupted. Raises TableExistsError for a name that is taken, and for a
         table that is in the catalog under another name, or nested with one, however its location is spelled;
         ResourceNotReadyError for a table of another catalog; TimestampAheadError for one whose last in-commit timestamp
         is too far ahead. Cost: as two opens and a commit, 2 HEADs, and 3 calls of the coordinator, and 1 for each 1,000
@@ -153,7 +153,7 @@ class TransactionManager:
         return self._tables.register(name, url)
 
     def drop_table(self, name: str) -> None:
-        """Take a table out of the catalog, published in full. Its files stay; ``register_table`` takes it back.
+        """Publish a table in full, and remove it from the catalog. Its files stay; ``register_table`` adds it again.
 
         Raises EntityNotFoundError; ObjectBeingDeletedError while the clean-up of a transaction may be deleting objects
         of it. Cost: as ``publish``, and 2 calls of the coordinator.
@@ -166,8 +166,8 @@ class TransactionManager:
         return [self.coordinator.url, *self._tables.places()]
 
     def check(self) -> None:
-        """Ask the catalog's database for a table and a transaction. Raises CoordinatorError where it is damaged or out
-        of reach, OperationTimeoutError where it does not answer. Cost: 2 calls of the coordinator."""
+        """Read a table and a transaction from the catalog's database. Raises CoordinatorError if it is damaged or
+        cannot be reached, OperationTimeoutError if it does not answer. Cost: 2 calls of the coordinator."""
         self.coordinator.tables(limit=1)
         self.coordinator.transactions(frozenset(TransactionStatus), limit=1)
 
@@ -183,7 +183,7 @@ class TransactionManager:
         return self._tables.table(self._tables.record(name))
 
     def publish(self, name: str) -> int:
-        """Copy ratified commits of a table to its log, in order; their number. Writers do so after each commit.
+        """Copy ratified commits of a table to its log, in order; returns their number. Writers do so after each commit.
 
         Cost: 2 calls of the coordinator, and 1 for each 100 commits; 1 GET, 1 PUT and 1 DELETE for each commit.
         """
@@ -202,8 +202,8 @@ class TransactionManager:
         return timestamp_restart.restart(self._tables, self._tables.record(name), self._environment)
 
     def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
-        """The version of each table, by name, that was current at one point in time by its in-commit timestamps; of a
-        transaction over several of them all or nothing, unless the times of one of them were restarted since.
+        """The version of each table, by name, that was current at one point in time by its in-commit timestamps. They
+        include a transaction in all of its tables or in none, unless the timestamps of one were restarted since.
 
         Raises TimestampOutOfRangeError for a table that is younger. Cost: 1 call of the coordinator, and as
         ``list_tables`` or 1 for each name; for each table 2 more, as ``DeltaTable.version_at``, and 1 GET.
@@ -225,14 +225,14 @@ class TransactionManager:
         transaction_type: str = "READ_AND_WRITE",
         isolation: str = "SNAPSHOT",
     ) -> ManagedTransaction:
-        """A new transaction, or one that was started before, in whatever process.
+        """A new transaction, or one that any process has started.
 
             with manager.transaction() as txn:
                 txn.table("bank.accounts").delete("id = 7")
                 txn.table("bank.archive").append(rows)
                 txn.commit()
 
-        ``isolation="SERIALIZABLE"``: nothing that it opened may have changed when it commits, in whatever table.
+        ``isolation="SERIALIZABLE"``: no table that it opened may have changed when it commits.
         Leaving the block without ``commit`` cancels it. Raises EntityNotFoundError, CallError.
         """
         if transaction_id is None:
@@ -248,24 +248,24 @@ class TransactionManager:
             return self._open.setdefault(record.id, made)
 
     def _current(self, transaction_id: str) -> TransactionRecord:
-        """As ``Ledger.current``; lets go of the handle of one that is over."""
+        """As ``Ledger.current``; releases the handle of one that is decided."""
         record = self._ledger.current(transaction_id)
         if record.status.is_final:
-            self._let_go(record.id)
+            self._release(record.id)
         return record
 
     def _allowed(self, transaction_id: str, call: Call) -> TransactionRecord:
-        """As ``Ledger.allowed``; lets go of the handle of one that is over."""
+        """As ``Ledger.allowed``; releases the handle of one that is decided."""
         record = self._current(transaction_id)
         records.check_allowed(record, call)
         return record
 
-    def _let_go(self, transaction_id: str) -> None:
+    def _release(self, transaction_id: str) -> None:
         with self._lock:
             self._open.pop(transaction_id, None)
 
     def start_transaction(self, transaction_type: str = "READ_AND_WRITE", *, isolation: str = "SNAPSHOT") -> str:
-        """Start a transaction; its id. Raises CallError. Cost: 1 call of the coordinator."""
+        """Start a transaction; returns its id. Raises CallError. Cost: 1 call of the coordinator."""
         return self._start(transaction_type, isolation).id
 
     def _start(self, transaction_type: str, isolation: str) -> TransactionRecord:
@@ -273,14 +273,13 @@ class TransactionManager:
         return self._ledger.start(kind, _member(Isolation, isolation, "isolation"))
 
     def commit_transaction(self, transaction_id: str) -> TransactionStatus:
-        """Make what the transaction did the next versions of its tables. Idempotent: COMMITTED again when it is, and
-        COMMIT_IN_PROGRESS while another call is at it.
+        """Make what the transaction did the next versions of its tables. Idempotent: returns COMMITTED again if it is,
+        and COMMIT_IN_PROGRESS while another call commits it.
 
-        Raises TransactionCanceledError when it was aborted, or is now because of its ``conflicts``;
-        TransactionContentionError when others were faster at every attempt, with the transaction active as before;
-        StoreError when nothing was committed, and it can be tried again; OperationTimeoutError when it is not known:
-        calling it again tells how it ended, and what did not land is aborted a minute later. Raises
-        EntityNotFoundError, CallError.
+        Raises TransactionCanceledError if it was aborted, or is aborted now because of its ``conflicts``;
+        TransactionContentionError if other writers won every attempt: the transaction is still active; StoreError if
+        nothing was committed, and the call can be repeated; OperationTimeoutError if the outcome is unknown: call again
+        to get it. A commit that did not land is aborted a minute later. Raises EntityNotFoundError, CallError.
         Cost: 3 calls of the coordinator and as ``deltalog.transactions.commit``; then for each table 1 call, 1 PUT and
         1 DELETE for each commit, and its hooks.
         """
@@ -306,7 +305,7 @@ class TransactionManager:
             raise  # another call has changed the record, and it stays as that call left it
         except DeltaLogError as error:
             if error.outcome is not Outcome.UNKNOWN:
-                self._give_back(in_progress)
+                self._reactivate(in_progress)
             raise
         with errors_logged(f"Transaction {landed.id} is committed", "the publication of its commits"):
             at_once(self._follow_up, targets)
@@ -326,7 +325,7 @@ class TransactionManager:
         self._close(self._ledger.change(transaction_id, Call.CANCEL, cancelled))
 
     def extend_transaction(self, transaction_id: str) -> None:
-        """Say that a transaction is still at work. Raises what its state makes of that."""
+        """Reset the idle time of a transaction. Raises as ``cancel_transaction``, and TransactionCanceledError."""
         self._ledger.change(transaction_id, Call.EXTEND)
 
     def describe_transaction(self, transaction_id: str) -> TransactionDescription:
@@ -336,10 +335,10 @@ class TransactionManager:
     def list_transactions(
         self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
     ) -> TransactionPage:
-        """Transactions by their start: those not decided, and the others until ``recover`` forgets them.
+        """Transactions in the order of their start; decided ones until ``recover`` deletes them.
 
-        A page may have less than ``max_results`` (1 to 1,000) of them; the last one has no token. Raises CallError,
-        for a token of another catalog or another filter too. Cost: 1 call of the coordinator.
+        A page may have fewer than ``max_results`` (1 to 1,000); the last one has no token. Raises CallError, also for a
+        token of another catalog or another filter. Cost: 1 call of the coordinator.
         """
         wanted = _member(StatusFilter, status_filter, "status filter")
         _check_max_results(max_results)
@@ -352,7 +351,7 @@ class TransactionManager:
         ".parquet", and no part of its path begins with "_" or ".", except partition directories.
 
         Raises ObjectBeingDeletedError for one that the clean-up of another transaction, which had named it, may be
-        deleting; CallError, EntityNotFoundError, and what the state of the transaction makes of it.
+        deleting; CallError, EntityNotFoundError; TransactionStateError or ConcurrentModificationError for its state.
         """
         if not 1 <= len(objects) <= 100:
             raise CallError(f"delete_objects_on_cancel takes 1 to 100 objects; got {len(objects)}.")
@@ -378,7 +377,7 @@ class TransactionManager:
 
         Files of the caller stay when the transaction is cancelled, unless ``delete_objects_on_cancel`` names them.
         Raises CallError, InvalidDataFileError and the errors of ``Transaction.commit`` for what cannot be committed;
-        EntityNotFoundError, and what the state of the transaction makes of it. Cost: for each object to be added as
+        EntityNotFoundError, TransactionStateError. Cost: for each object to be added as
         ``Transaction.add_parquet_files`` and ``LogStore.etag``; a commit.
         """
         if transaction_id is None:
@@ -400,12 +399,12 @@ class TransactionManager:
         max_results: int = 1000,
         next_token: str | None = None,
     ) -> ObjectPage:
-        """The files of a table as of a transaction, with what it did itself; as of a point in time, as in
+        """The files of a table as of a transaction, with its own changes; as of a point in time, as in
         ``consistent_cut``; or of the latest version. All pages are of one version.
 
         ``where``: a predicate over partition columns. Raises CallError, also for a token of another listing;
         EntityNotFoundError, TimestampOutOfRangeError, VersionNotFoundError; ResourceNotReadyError for a file of which
-        some rows are deleted; and what the state of the transaction makes of it. Cost: as a snapshot, and its files.
+        some rows are deleted; TransactionStateError. Cost: as a snapshot, and its files.
         """
         _check_max_results(max_results)
         if transaction_id is not None and timestamp is not None:
@@ -425,7 +424,7 @@ class TransactionManager:
             return ObjectPage(found, None)
         return ObjectPage(found, self._ledger.token(listing, snapshot.version, str(following)))
 
-    # ------------------------------------------------------------------------------------ clients of Delta
+    # -------------------------------------------------------------------------------- other Delta clients
 
     def ratified(self, name: str) -> tuple[TableRecord, Head]:
         """A table, its latest version, and the ratified commits that may not be published yet.
@@ -437,19 +436,19 @@ class TransactionManager:
 
     def propose_commit(self, name: str, version: int, file: str) -> tuple[TableRecord, Head]:
         """Ratify a commit that another client has staged as ``_delta_log/_staged_commits/<file>``, as the next version
-        of a table; the table, and its head then. Repeating the call with the same file is idempotent until it is
+        of a table; returns the table, and its head. Repeating the call with the same file is idempotent until it is
         published.
 
         Raises CommitConflictError when the version is that of another commit; InvalidActionError for one that readers
-        could not read, or that takes the table from the catalog; CallError, EntityNotFoundError. Cost: 3 calls of the
-        coordinator and 1 GET; 1 more of each when the version before is published.
+        could not read, or that ends the catalog's management of the table; CallError, EntityNotFoundError. Cost: 3
+        calls of the coordinator and 1 GET; 1 more of each when the version before is published.
         """
         record = self._tables.record(name)
         return record, external_commits.propose(self._tables, record, version, file)
 
     def confirm_published(self, name: str, version: int) -> tuple[TableRecord, Head]:
         """Record that commits up to ``version`` are in ``_delta_log``, after checking each; a missing one is
-        published. The table, and its head then. Raises as ``publish``, and CallError. Cost: as ``publish``, and 1
+        published. Returns the table, and its head. Raises as ``publish``, and CallError. Cost: as ``publish``, and 1
         call of the coordinator."""
         record = self._tables.record(name)
         return record, external_commits.confirm_published(self._tables, record, version)
@@ -457,8 +456,8 @@ class TransactionManager:
     # ------------------------------------------------------------------------------------------- recovery
 
     def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
-        """Finish what processes that died left: publish what is ratified, abort transactions that are overdue, delete
-        the files of aborted ones, forget those that ended ``retention`` ago. How many of each.
+        """Finish what processes that died left: publish ratified commits, abort overdue transactions, delete the files
+        of aborted ones, delete the records of those that ended ``retention`` ago. Returns the number of each.
 
         Any process may do it at any time. Raises CatalogBehindLogError if the catalog is older than the log of a
         table, whose leftovers are then kept. Cost: 1 call of the coordinator, 1 HEAD and 1 LIST for each table; 1 call
@@ -469,8 +468,8 @@ class TransactionManager:
             opened = set(self._open)
         done = recover(self._ledger, self._tables, retention // _MS)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
-        for transaction_id in opened - active:  # ended by another process, or too long silent
-            self._let_go(transaction_id)
+        for transaction_id in opened - active:  # ended by another process, or overdue
+            self._release(transaction_id)
         return done
 
     def resync(self, *, dry_run: bool = False, staged: Collection[str] = (), keep_log: Collection[str] = ()) -> Resync:
@@ -493,7 +492,7 @@ class TransactionManager:
     # ---------------------------------------------------------------------------------------------- parts
 
     def _end_without_changes(self, record: TransactionRecord) -> TransactionStatus:
-        """Of a record as it was when there were none: since then another process may have kept one."""
+        """Commit a transaction without changes, unless its record has changed since: it may have changes now."""
         ended = records.committed(record, {}, self._ledger.now_ms())
         if not self.coordinator.replace(ended):
             return self.commit_transaction(record.id)
@@ -501,40 +500,41 @@ class TransactionManager:
         return ended.status
 
     def _begin(self, in_progress: TransactionRecord) -> bool:
-        """Say that a commit begins; False when the record has changed. Without an answer it is taken back, best
-        effort: else other processes would wait for a commit that does not come."""
+        """Record that a commit begins; False if the record has changed. Undone, best effort, if there is no response:
+        otherwise other processes would wait for a commit that never comes."""
         try:
             return self.coordinator.replace(in_progress)
         except OperationTimeoutError:
             with contextlib.suppress(DeltaLogError):
                 if self.coordinator.transaction(in_progress.id) == in_progress:
-                    self._give_back(in_progress)
+                    self._reactivate(in_progress)
             raise
 
-    def _give_back(self, in_progress: TransactionRecord) -> None:
-        """Nothing was committed, and it can be tried again."""
-        with contextlib.suppress(CoordinatorError):  # else it is overdue in a while
+    def _reactivate(self, in_progress: TransactionRecord) -> None:
+        """Make a transaction active again of which nothing was committed."""
+        with contextlib.suppress(CoordinatorError):  # otherwise it becomes overdue
             self.coordinator.replace(records.active_again(in_progress, self._ledger.now_ms()))
 
     def _abort(self, record: TransactionRecord, reason: str) -> None:
-        with contextlib.suppress(CoordinatorError):  # else it is overdue in a while
+        with contextlib.suppress(CoordinatorError):  # otherwise it becomes overdue
             ended = records.aborted(record, reason, self._ledger.now_ms())
             if self.coordinator.replace(ended):
                 self._close(ended)
 
     def _follow_up(self, target: CommitTarget) -> None:
-        """What is due after a commit; none of it can undo it."""
+        """Publish a commit and run its hooks. If this fails, the commit stands."""
         if not target.staged:
             return
         fact = f"{target.store.url}: version {target.staged[-1].version} is committed"
         with errors_logged(fact, "publication of the commit (the next commit publishes it)"):
             target.publish(self.coordinator)
             for snapshot, result in target.branch.landed(target.attempts):
-                self._tables.advance(target.table_id, after_commit(snapshot, result, self._environment))
+                latest = after_commit(snapshot.log, result, self._environment)
+                self._tables.advance(target.table_id, Snapshot(latest))
 
     def _close(self, record: TransactionRecord) -> None:
-        """Let go of a transaction that is decided, and of what it left."""
-        self._let_go(record.id)
+        """Release a decided transaction, and clean up after it."""
+        self._release(record.id)
         with errors_logged(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
             clean_up(self._ledger, self._tables, record)
 
@@ -552,8 +552,8 @@ def _member(kind: type[E], text: object, what: str) -> E:
 
 def _listing(table_id: str, transaction_id: str | None, where: str | None) -> str:
     """The listing that a page token belongs to; a hash, so that tokens stay within the length that callers may send."""
-    asked = json.dumps([table_id, transaction_id, where]).encode()
-    return f"objects {hashlib.sha256(asked).hexdigest()}"
+    arguments = json.dumps([table_id, transaction_id, where]).encode()
+    return f"objects {hashlib.sha256(arguments).hexdigest()}"
 
 
 def _check_max_results(max_results: object) -> None:

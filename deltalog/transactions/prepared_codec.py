@@ -1,4 +1,4 @@
-"""A prepared change of one table as bytes, so that another process can carry it on. Pure."""
+"""A prepared change of one table as bytes, so that another process can continue with it. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ONE = {"protocol": Protocol, "metadata": Metadata}
 
 
 def encode_prepared(prepared: Prepared, schema: StructType) -> bytes:
-    """``schema``: that of the table which the predicates of its reads are bound to."""
+    """``schema``: that of the table, to which the predicates of its reads are bound."""
     actions: list[AnyAction] = [action for name in _ONE if (action := getattr(prepared, name)) is not None]
     for name in _MANY:
         actions.extend(getattr(prepared, name))
@@ -75,7 +75,7 @@ def added_files(data: bytes) -> list[AddFile]:
 def _reads_as_json(reads: Reads, schema: StructType) -> dict[str, Any]:
     texts = [text_of(predicate, schema) for predicate in reads.predicates]
     return {
-        # A predicate that text cannot say in full counts as a read of everything.
+        # A predicate that text cannot express counts as a read of the whole table.
         "whole_table": reads.whole_table or None in texts,
         "predicates": [text for text in texts if text is not None],
         "files": sorted(reads.files),

@@ -1,6 +1,6 @@
-"""What transactions that failed, and processes that died, leave behind; and its removal.
+"""Removes what failed transactions, and processes that died, leave behind.
 
-Nothing here decides anything: all of it can be done at any time, by any process, again and again.
+Nothing here decides whether something is committed: any process can do all of it at any time, repeatedly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltalog.catalog.records import (
     TransactionRecord,
     TransactionStatus,
     are_nested,
-    looked,
+    cleaned,
 )
 from deltalog.errors import ConcurrentModificationError, DeltaLogError, StoreError, UnsafePathError
 from deltalog.protocol.actions import DeletionVector
@@ -39,13 +39,13 @@ from deltalog.transactions.transaction import CHANGES, OBJECTS
 
 log = logging.getLogger(__name__)
 
-# Few have ended so long ago, and DynamoDB fetches each record of a page.
+# Few transactions ended that long ago, and DynamoDB reads each record of a page by itself.
 _FORGOTTEN_AT_ONCE = 100
 
 
-# An aborted transaction's objects are looked for again this long after its end: a PUT that was in flight when it ended
+# Further clean-up passes run this long after the end of an aborted transaction: a PUT that was in flight when it ended
 # can appear later. An object found then that is younger than LATE_AGE_MS may be one that a retry is about to add.
-LATE_LOOKS_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
+LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
 # The size of one marking: its names cannot be used while it exists, which is a day if the process dies.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
@@ -63,7 +63,7 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
             if head is not None:
                 done["published"] += publish(store, ledger.coordinator, table.table_id, head)
                 done["cleaned"] += _sweep_staged(ledger, store, table, head)
-        except DeltaLogError as error:  # one that is damaged or away must not hold up the others
+        except DeltaLogError as error:  # one that is damaged or cannot be reached must not block the others
             log.warning("%s was not recovered: %s", table.name, error)
             failed.append(error)
     for record in ledger.all(StatusFilter.ACTIVE):
@@ -73,16 +73,16 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
         _forget_markings(ledger, tables)
     for record in uncleaned:
         if _is_due(record, ledger.now_ms()):
-            done["cleaned"] += _cleaned(ledger, tables, record)[0]
+            done["cleaned"] += _clean(ledger, tables, record)[0]
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
             break  # they are ordered by their start, and none has ended before that
         if record.end_ms is not None and record.end_ms < oldest_ms:
-            cleaned, is_left = _cleaned(ledger, tables, record)
-            done["cleaned"] += cleaned
-            # Names that are looked for again keep it, however short the retention is.
-            if not (is_left or ledger.coordinator.parts(record.id)):
+            count, has_leftovers = _clean(ledger, tables, record)
+            done["cleaned"] += count
+            # A record is kept while a clean-up pass for its names is still to come, however short the retention is.
+            if not (has_leftovers or ledger.coordinator.parts(record.id)):
                 ledger.coordinator.delete(record.id)
                 done["forgotten"] += 1
     if failed:
@@ -91,11 +91,11 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
 
 
 def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> None:
-    """Delete what an aborted transaction wrote and named, and forget what it was; of a committed one only the latter.
-    What cannot be deleted stays for the next time."""
+    """Delete the files that an aborted transaction wrote or named, and its parts; of a committed one only its parts.
+    What cannot be deleted is left to ``recover``."""
     if record.status is TransactionStatus.ABORTED:
         if record.looks == 0:
-            _cleaned(ledger, tables, record)
+            _clean(ledger, tables, record)
         return
     try:
         ledger.coordinator.delete_parts(record.id)
@@ -106,16 +106,16 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
 def _is_due(record: TransactionRecord, now_ms: int) -> bool:
     """Whether the leftovers of a transaction are to be cleaned up now."""
     is_aborted = record.status is TransactionStatus.ABORTED
-    return not is_aborted or record.looks > len(LATE_LOOKS_MS) or record.looks < _looks_due(record, now_ms)
+    return not is_aborted or record.looks > len(LATE_PASSES_MS) or record.looks < _passes_due(record, now_ms)
 
 
-def _looks_due(record: TransactionRecord, now_ms: int) -> int:
-    """How many looks an aborted transaction should have had by now: one at once, and those that come later."""
+def _passes_due(record: TransactionRecord, now_ms: int) -> int:
+    """The number of clean-up passes that an aborted transaction should have had: one at its end, and the late ones."""
     ended_ms = record.last_activity_ms if record.end_ms is None else record.end_ms
-    return 1 + sum(now_ms >= ended_ms + late_ms for late_ms in LATE_LOOKS_MS)
+    return 1 + sum(now_ms >= ended_ms + late_ms for late_ms in LATE_PASSES_MS)
 
 
-def _cleaned(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> tuple[int, bool]:
+def _clean(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> tuple[int, bool]:
     """How many files and records were deleted, and whether some remain that should have been."""
     coordinator = ledger.coordinator
     try:
@@ -136,8 +136,8 @@ def _forget_markings(ledger: Ledger, tables: ManagedTables) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leftover:
-    """A file that an aborted transaction wrote or named, and the part of its record that names it."""
+class _OrphanFile:
+    """A file that an aborted transaction wrote or named, and the key of the part that names it."""
 
     key: str
     path: str
@@ -147,10 +147,10 @@ class _Leftover:
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """Paths of a table: ``had`` by its last version or an earlier one that can still be read, ``added`` and ``named``
-    by transactions that are not decided."""
+    """Paths of a table: ``referenced`` by its last version or an earlier one that can still be read, ``added`` and
+    ``named`` by transactions that are not decided."""
 
-    had: Set[str]
+    referenced: Set[str]
     added: Set[str]
     named: Set[str]
 
@@ -169,9 +169,9 @@ class _Cleaner:
     def clean(self, parts: Mapping[str, bytes]) -> tuple[int, bool]:
         """How many files and records were deleted, and whether some remain that should have been. The names of objects
         are kept for later checks, until no clean-up can be deleting them; other finished records are removed."""
-        looks, count, left = _looks_due(self._record, self._ledger.now_ms()), 0, set[str]()
+        passes, count, remaining = _passes_due(self._record, self._ledger.now_ms()), 0, set[str]()
         tables = {table_id: self._known.get(table_id) for table_id in _by_table(parts)}
-        is_due = self._record.looks < looks
+        is_due = self._record.looks < passes
         if is_due:
             self._check_known(filter(None, tables.values()))
         for table_id, some in _by_table(parts).items() if is_due else ():
@@ -179,25 +179,25 @@ class _Cleaner:
             if table is None:
                 continue  # it was dropped: the catalog no longer manages its files
             try:
-                deleted, stays = self._clear(table, some)
+                deleted, kept_keys = self._delete_orphans(table, some)
                 count += deleted
-                left |= stays
-            except DeltaLogError as error:  # a table that cannot be reached must not hold up the others
+                remaining |= kept_keys
+            except DeltaLogError as error:  # a table that cannot be reached must not block the others
                 log.warning(
                     "%s: the leftovers of transaction %s are kept for now: %s", table.url, self._record.id, error
                 )
-                left.update(some)
-        is_last = looks > len(LATE_LOOKS_MS) and not any(map(self._has_markings, tables))
+                remaining.update(some)
+        is_last = passes > len(LATE_PASSES_MS) and not any(map(self._has_markings, tables))
         kept = {key for key in parts if key.startswith(f"{OBJECTS}/") and tables[key.split("/", 2)[1]] is not None}
-        gone = parts.keys() - left - (set[str]() if is_last else kept)
-        if len(gone) == len(parts):
+        finished = parts.keys() - remaining - (set[str]() if is_last else kept)
+        if len(finished) == len(parts):
             self._coordinator.delete_parts(self._record.id)
             return count, False
-        if gone:
-            self._coordinator.delete_parts(self._record.id, sorted(gone))
-        if is_due and not left:
-            self._coordinator.replace(looked(self._record, looks))
-        return count, bool(left)
+        if finished:
+            self._coordinator.delete_parts(self._record.id, sorted(finished))
+        if is_due and not remaining:
+            self._coordinator.replace(cleaned(self._record, passes))
+        return count, bool(remaining)
 
     def _has_markings(self, table_id: str) -> bool:
         """Whether the catalog has a marking of this transaction whose clean-up may not be over."""
@@ -205,8 +205,8 @@ class _Cleaner:
         return any(marking.transaction_id == self._record.id and marking.deleting for marking in markings)
 
     def _check_known(self, tables: Iterable[TableRecord]) -> None:
-        """Check that the logs of some tables have no commits that the catalog lacks: a restored catalog takes
-        transactions that committed after its backup for aborted, and their files must stay. Raises
+        """Check that the logs of some tables have no commits that the catalog lacks: a restored catalog treats
+        transactions that committed after its backup as aborted, and their files must stay. Raises
         CatalogBehindLogError. Cost: 1 call of the coordinator and 1 HEAD for each table."""
         for table in tables:
             head = self._coordinator.head(table.table_id)
@@ -214,32 +214,32 @@ class _Cleaner:
                 store = self._tables.plain_store(table.url)
                 check_next(store, self._coordinator, table.table_id, head.version + 1)
 
-    def _clear(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
-        """Delete the unused files of a table; returns their number, and the parts of which some files are left."""
+    def _delete_orphans(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
+        """Delete the unused files of a table; returns their number, and the keys of parts of which files remain."""
         store = self._tables.plain_store(table.url)
-        files, count, left = TableFiles(store), 0, set[str]()
-        found = list[_Leftover]()
-        for leftover, is_young in self._there(table, store, files, list(_leftovers(files, parts))):
+        files, count, remaining = TableFiles(store), 0, set[str]()
+        found = list[_OrphanFile]()
+        for orphan, is_young in self._existing(table, store, files, list(_orphans(files, parts))):
             if is_young:
-                left.add(leftover.key)
+                remaining.add(orphan.key)
             else:
-                found.append(leftover)
+                found.append(orphan)
         for some in _chunks(found):
-            deleted, stays = self._take_away(table, store, some)
+            deleted, kept_keys = self._delete_unused(table, store, some)
             count += deleted
-            left |= stays
-        return count, left
+            remaining |= kept_keys
+        return count, remaining
 
-    def _there(
-        self, table: TableRecord, store: LogStore, files: TableFiles, leftovers: Sequence[_Leftover]
-    ) -> Iterator[tuple[_Leftover, bool]]:
-        """Those of the files that are there and may be deleted, and whether it is too early for that. Cost: 1 HEAD for
-        each object."""
+    def _existing(
+        self, table: TableRecord, store: LogStore, files: TableFiles, orphans: Sequence[_OrphanFile]
+    ) -> Iterator[tuple[_OrphanFile, bool]]:
+        """The files that exist and may be deleted, and whether it is too early for that. Cost: 1 HEAD for each
+        object."""
 
-        def look(each: _Leftover) -> bool | None:
+        def is_young(each: _OrphanFile) -> bool | None:
             if not each.is_object:
                 return False
-            if (reason := self._foreign(table, store, files, each.path)) is not None:
+            if (reason := self._why_foreign(table, store, files, each.path)) is not None:
                 log.warning("%s: %s stays: %s", table.url, each.path, reason)
                 return None
             meta = store.head(each.path)
@@ -249,22 +249,24 @@ class _Cleaner:
             return self._record.looks > 0 and age_ms < LATE_AGE_MS
 
         with ThreadPoolExecutor(_THREADS) if store.is_remote else contextlib.nullcontext() as threads:
-            looked_at = map(look, leftovers) if threads is None else threads.map(look, leftovers)
-            yield from ((each, young) for each, young in zip(leftovers, looked_at, strict=True) if young is not None)
+            found = map(is_young, orphans) if threads is None else threads.map(is_young, orphans)
+            yield from ((each, young) for each, young in zip(orphans, found, strict=True) if young is not None)
 
-    def _take_away(self, table: TableRecord, store: LogStore, leftovers: Sequence[_Leftover]) -> tuple[int, set[str]]:
+    def _delete_unused(
+        self, table: TableRecord, store: LogStore, orphans: Sequence[_OrphanFile]
+    ) -> tuple[int, set[str]]:
         """Mark some files, check which are in use, and delete the others. The marking comes first, so that a
-        transaction that names or adds one afterwards sees it (see ``catalog.marks``)."""
-        paths = tuple(dict.fromkeys(each.path for each in leftovers))
+        transaction that names or adds one afterwards detects it (see ``catalog.marks``)."""
+        paths = tuple(dict.fromkeys(each.path for each in orphans))
         marking = Marking(self._record.id, self._ledger.now_ms(), paths)
         number = self._mark(table, marking)
         try:
-            in_use = self._look(table)
+            in_use = self._in_use(table)
         except DeltaLogError:
             self._coordinator.remark(table.table_id, number, None)  # nothing is deleted by it
             raise
-        waiting = in_use.added - in_use.had - in_use.named
-        kept = in_use.had | in_use.added | in_use.named
+        waiting = in_use.added - in_use.referenced - in_use.named
+        kept = in_use.referenced | in_use.added | in_use.named
         doomed = [path for path in paths if path not in kept]
         if len(doomed) < len(paths):
             log.info(
@@ -272,11 +274,13 @@ class _Cleaner:
             )
             marking = replace(marking, deleting=tuple(doomed))
             self._coordinator.remark(table.table_id, number, marking if doomed else None)
-        failed = [path for path in doomed if not _is_deleted(store, path)]
+        failed = [path for path in doomed if not _deleted(store, path)]
         if doomed:
-            self._end(table, number, replace(marking, deleting=tuple(failed), deleted=tuple({*doomed} - {*failed})))
-        stays = {each.key for each in leftovers if each.path in failed or each.path in waiting}
-        return len(doomed) - len(failed), stays
+            self._end_marking(
+                table, number, replace(marking, deleting=tuple(failed), deleted=tuple({*doomed} - {*failed}))
+            )
+        kept_keys = {each.key for each in orphans if each.path in failed or each.path in waiting}
+        return len(doomed) - len(failed), kept_keys
 
     def _mark(self, table: TableRecord, marking: Marking) -> int:
         for number in range(_TRIES):
@@ -288,7 +292,7 @@ class _Cleaner:
             f"{table.url}: another clean-up marked objects before each attempt. Nothing was deleted; recover again."
         )
 
-    def _end(self, table: TableRecord, number: int, marking: Marking) -> None:
+    def _end_marking(self, table: TableRecord, number: int, marking: Marking) -> None:
         """Record that a clean-up is over. Otherwise its names cannot be used for a day."""
         for attempt in range(self._ledger.environment.retry.settle_attempts):
             self._ledger.environment.back_off(attempt)
@@ -297,7 +301,7 @@ class _Cleaner:
             except DeltaLogError as error:
                 log.warning("%s: marking %d is kept for now: %s", table.url, number, error)
 
-    def _foreign(self, table: TableRecord, store: LogStore, files: TableFiles, path: str) -> str | None:
+    def _why_foreign(self, table: TableRecord, store: LogStore, files: TableFiles, path: str) -> str | None:
         """Why a path cannot be that of a data file of this table; None if it can. Cost: 1 LIST for each directory that
         was not checked before."""
         if not can_be_deleted(path):
@@ -324,10 +328,10 @@ class _Cleaner:
             self._is_table[key] = bool(store.list_names(f"{directory}/{LOG_DIRECTORY}"))
         return self._is_table[key]
 
-    def _look(self, table: TableRecord) -> _InUse:
+    def _in_use(self, table: TableRecord) -> _InUse:
         """Cost: 1 call of the coordinator for each transaction that is not decided, and 1 for each 1,000; as
         ``Snapshot.files``."""
-        # First what may be committed, then what is: in this order nothing is missed that is committed in between.
+        # Undecided transactions first, then the last version: so nothing is missed that is committed in between.
         added, named = set[str](), set[str]()
         changes, objects = f"{CHANGES}/{table.table_id}/", f"{OBJECTS}/{table.table_id}/"
         for record in self._ledger.all(StatusFilter.ACTIVE):
@@ -350,18 +354,18 @@ def _by_table(parts: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
     return found
 
 
-def _leftovers(files: TableFiles, parts: Mapping[str, bytes]) -> Iterator[_Leftover]:
+def _orphans(files: TableFiles, parts: Mapping[str, bytes]) -> Iterator[_OrphanFile]:
     for key, part in parts.items():
         kind, _, rest = key.split("/", 2)
         if kind == OBJECTS:
-            yield _Leftover(key, rest, json.loads(part), is_object=True)
+            yield _OrphanFile(key, rest, json.loads(part), is_object=True)
         elif kind == CHANGES:
-            yield from (_Leftover(key, path) for path in _paths(files, written_files(part)))
+            yield from (_OrphanFile(key, path) for path in _paths(files, written_files(part)))
 
 
-def _chunks(leftovers: Sequence[_Leftover]) -> Iterator[list[_Leftover]]:
-    some, size = list[_Leftover](), 0
-    for each in leftovers:
+def _chunks(orphans: Sequence[_OrphanFile]) -> Iterator[list[_OrphanFile]]:
+    some, size = list[_OrphanFile](), 0
+    for each in orphans:
         length = len(each.path.encode("utf-8", "surrogatepass"))
         if some and (len(some) == _MARKED_AT_ONCE or size + length > _MARKED_BYTES):
             yield some
@@ -372,8 +376,8 @@ def _chunks(leftovers: Sequence[_Leftover]) -> Iterator[list[_Leftover]]:
         yield some
 
 
-def _is_deleted(store: LogStore, path: str) -> bool:
-    """False where it may be deleted yet, by a request that was not answered."""
+def _deleted(store: LogStore, path: str) -> bool:
+    """Delete a file; False if that failed, so that it may exist, or be deleted later."""
     try:
         store.delete(path)
     except StoreError as error:
@@ -396,8 +400,9 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
-    """Delete staged commits of versions that others got. Those of later versions can still be ratified, by a process
-    that was stopped for however long, so no clock is used. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST."""
+    """Delete staged commits that lost their version to another commit. Those of later versions can still be ratified,
+    by a process that was suspended for any time, so no clock is used. Raises CatalogBehindLogError. Cost: 1 HEAD and 1
+    LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
     listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}
@@ -408,6 +413,6 @@ def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Hea
 
 
 def _staged_version(name: str) -> float:
-    """The version that a staged commit was made for; above all others for what is none."""
+    """The version that a staged commit was made for; infinity for another file."""
     number = name.partition(".")[0]
     return int(number) if len(number) == 20 and number.isdigit() else math.inf

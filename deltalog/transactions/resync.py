@@ -76,10 +76,10 @@ def resync(
     added: collections.Counter[str] = collections.Counter()
     committed, aborted = list[str](), list[str]()
     plan = plan_resync(ledger, tables, staged)
-    back = [log for log in plan.logs.values() if log.common is not None and log.record.name in keep_log]
-    if back and not dry_run:
-        for log in back:
-            _go_back(ledger, log)
+    to_reset = [log for log in plan.logs.values() if log.common is not None and log.record.name in keep_log]
+    if to_reset and not dry_run:
+        for log in to_reset:
+            _reset(ledger, log)
         plan = plan_resync(ledger, tables, staged)
     reports = {table_id: each.report() for table_id, each in plan.logs.items()}
     if dry_run:
@@ -106,7 +106,7 @@ def resync(
 # ---------------------------------------------------------------------------------------------- carried out
 
 
-def _go_back(ledger: Ledger, log: LogState) -> None:
+def _reset(ledger: Ledger, log: LogState) -> None:
     """Reset the catalog's state of a table to the last version on which it and the log agree. A process that dies in
     the middle leaves a table that must be registered again."""
     assert log.common is not None
@@ -127,7 +127,7 @@ def _go_back(ledger: Ledger, log: LogState) -> None:
             "register it."
         )
     for number, marking in enumerate((each for each in live if each.deleting), start=1):
-        coordinator.mark(anew.table_id, number, marking)  # their clean-ups know the old one, and may go on
+        coordinator.mark(anew.table_id, number, marking)  # their clean-ups know the old id, and may continue
 
 
 class _Step:
@@ -164,11 +164,11 @@ class _Step:
             return False
         self.added.update({table_id: len(some) for table_id, some in commits.items()})
         if id_ is not None and after is not None:
-            self._note(id_, after)
+            self._record_committed(id_, after)
         return True
 
     def _publish(self, table: LogState) -> None:
-        """What is in the log is published; what is staged follows."""
+        """Record what the log has as published, and publish the rest."""
         there = min(table.reached, table.version)
         if there > table.head.published_version:
             self._coordinator.published(table.record.table_id, there)
@@ -179,8 +179,8 @@ class _Step:
                 _logger.warning("%s: not published yet: %s", table.record.name, error)
 
     def _records(self, id_: str) -> tuple[TransactionRecord | None, TransactionRecord | None]:
-        """A transaction's record as it is and as it is to be; none where nothing is wrong with it, and where there is
-        none, which is then made."""
+        """A transaction's current record, and the corrected one; None for both if it is correct, and if there was none:
+        it is then inserted."""
         record, now_ms = self.plan_resync.records.get(id_), self._ledger.now_ms()
         versions = self.plan_resync.committed[id_]
         if is_committed(record):
@@ -199,10 +199,10 @@ class _Step:
             return True
         done = self._coordinator.replace(after)
         if done:
-            self._note(id_, after)
+            self._record_committed(id_, after)
         return done
 
-    def _note(self, id_: str, after: TransactionRecord) -> None:
+    def _record_committed(self, id_: str, after: TransactionRecord) -> None:
         self.committed.append(id_)
         clean_up(self._ledger, self._tables, after)
 
@@ -215,11 +215,11 @@ class _Step:
         return done
 
 
-def _batches(lost: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
+def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
     """The commits in an order in which each follows its table's last one, and those of a transaction are together:
-    several single ones at a time, a transaction by itself."""
+    several at a time outside transactions, a transaction by itself."""
     batch: list[MissingCommit] = []
-    for group in _in_order(lost):
+    for group in _in_order(missing):
         is_single = group[0].transaction is None
         if batch and (not is_single or len(batch) >= _RATIFIED_AT_ONCE):
             yield batch
@@ -232,12 +232,12 @@ def _batches(lost: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
         yield batch
 
 
-def _in_order(lost: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
+def _in_order(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
     """The earliest first of those groups that are next in all their tables. Times alone do not decide: those of a table
     may have been restarted."""
     groups: dict[tuple[str, int], list[MissingCommit]] = {}
     queues: dict[str, collections.deque[MissingCommit]] = {}
-    for each in lost:
+    for each in missing:
         groups.setdefault(each.group, []).append(each)
         queues.setdefault(each.table_id, collections.deque()).append(each)
     while groups:

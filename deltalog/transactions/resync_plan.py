@@ -80,13 +80,13 @@ class MissingCommit:
 
     @property
     def group(self) -> tuple[str, int]:
-        """What must become visible at once."""
+        """Identifies the commits that must become visible together."""
         return (self.table_id, self.commit.version) if self.transaction is None else (self.transaction, self.last_ms)
 
 
 @dataclass(slots=True)
 class LogState:
-    """A table's log beside what its catalog knows."""
+    """A table's log, and what its catalog knows of it."""
 
     record: TableRecord
     head: Head
@@ -104,7 +104,7 @@ class LogState:
 
     @property
     def reached(self) -> int:
-        """The version that the catalog has when it has caught up."""
+        """The version that the catalog has once the missing commits are added."""
         return self.head.version + len(self.missing)
 
     def report(self) -> TableResync:
@@ -153,8 +153,8 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
-    """A table's head. The items of a backup may be of several moments, and commits be missing that the head counts as
-    unpublished: of those that are in the log it is noted that they are published, which is true in any case."""
+    """A table's head. The items of a backup may be of several moments, so that commits are missing which the head
+    counts as unpublished: those that are in the log are recorded as published, which is true in any case."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:
@@ -164,10 +164,10 @@ def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | 
         return ledger.coordinator.head(record.table_id)
 
 
-def _guarded(log: LogState, look: Callable[[], None]) -> None:
-    """A log that cannot be read must not hold up the others."""
+def _guarded(log: LogState, read: Callable[[], None]) -> None:
+    """Run ``read``; its error becomes the log's problem, so that it does not block the others."""
     try:
-        look()
+        read()
     except DeltaLogError as error:
         log.problem = error.message
 
@@ -214,7 +214,7 @@ def _difference(log: LogState) -> str | None:
         if commit.version in log.commits:
             found = first_commit_info(log.store.get(commit_path(commit.version)), whole=True)
             if found is None or (found.txn_id or "") != commit.txn_id:
-                return _parted(log, commit, found.txn_id if found else None)
+                return _divergence(log, commit, found.txn_id if found else None)
         elif commit.version > log.checkpoint and commit.file not in log.staged:
             return (
                 f"Version {commit.version} of {where} is ratified, and neither {commit_path(commit.version)} nor "
@@ -229,7 +229,7 @@ def _difference(log: LogState) -> str | None:
     return None
 
 
-def _parted(log: LogState, commit: RatifiedCommit, txn_id: str | None) -> str:
+def _divergence(log: LogState, commit: RatifiedCommit, txn_id: str | None) -> str:
     return (
         f"Two histories of {log.record.url} diverge at version {commit.version}: {commit_path(commit.version)} is the "
         f"commit {txn_id or 'without a txnId'}, {staged_commit_path(commit.file)} is {commit.txn_id}, which the "
@@ -238,7 +238,7 @@ def _parted(log: LogState, commit: RatifiedCommit, txn_id: str | None) -> str:
 
 
 def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, file: str) -> None:
-    """Take a commit for one that the catalog had ratified. Raises CorruptTableError where it cannot be one."""
+    """Add a commit as one that the catalog had ratified. Raises CorruptTableError if it cannot be one."""
     where = f"{log.record.url}: {commit_name(version)}"
     try:
         actions = decode_commit(data, version)
@@ -260,14 +260,14 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
 
 
 def _fill(log: LogState, last: int, last_ms: int) -> None:
-    """Versions whose commits log clean-up has removed, since a checkpoint stands for them."""
+    """Add versions whose commits log clean-up has removed, since a checkpoint covers them."""
     for version in range(log.reached + 1, last + 1):
-        gone = RatifiedCommit(version, commit_name(version), last_ms, 0, "")
-        log.missing.append(MissingCommit(log.record.table_id, gone, last_ms))
+        removed = RatifiedCommit(version, commit_name(version), last_ms, 0, "")
+        log.missing.append(MissingCommit(log.record.table_id, removed, last_ms))
 
 
 def _adopt(tables: ManagedTables, log: LogState, decided: Collection[tuple[str, int]], staged: Collection[str]) -> None:
-    """Take staged commits over of transactions that are published elsewhere, and those that the caller names. Cost: 1
+    """Add staged commits of transactions that are published in another table, and those that the caller names. Cost: 1
     GET for each that is staged for the next version."""
     while True:
         version = log.reached + 1
@@ -297,13 +297,13 @@ def _with_records(ledger: Ledger, logs: Mapping[str, LogState]) -> ResyncPlan:
     """What the logs say of transactions. Cost: 1 call of the coordinator for each that they show; for each that is not
     decided 1 more, and 1 GET for each version of its tables since its instant."""
     committed: dict[str, dict[str, int]] = {}
-    lost = [each for log in logs.values() if log.problem is None for each in log.missing]
-    for each in lost:
+    missing = [each for log in logs.values() if log.problem is None for each in log.missing]
+    for each in missing:
         if each.transaction is not None:
             versions = committed.setdefault(each.transaction, {})
             versions[each.table_id] = max(versions.get(each.table_id, -1), each.commit.version)
     known = {id_: ledger.coordinator.transaction(id_) for id_ in committed}
-    last_ms = max((each.last_ms for each in lost), default=-1)
+    last_ms = max((each.last_ms for each in missing), default=-1)
     overtaken = []
     for record in ledger.all(StatusFilter.ACTIVE):
         if record.id in committed:

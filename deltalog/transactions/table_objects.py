@@ -1,6 +1,6 @@
 """The data files of a table by their URIs, for callers that write and read Parquet themselves.
 
-What was added so has its ETag in the log, as the tag ``deltalog.etag``.
+The log has the ETag of a file that was added this way, as the tag ``deltalog.etag``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from deltalog.table import DeltaTable
 
 ETAG = "deltalog.etag"
 _DATA_FILE = ".parquet"
-# What a key of S3 may have in all, and a name on a local disk.
+# The limits of a key of S3, and of a file name on a local disk.
 _MAX_URI_BYTES = 1024
 _MAX_NAME_BYTES = 255
 _THREADS = 8
@@ -40,8 +40,8 @@ _COLUMNS = ["path", "partition_values", "size", "tags", "deletion_vector"]
 
 @dataclass(frozen=True, slots=True)
 class AddObject:
-    """A Parquet file that lies below the table and is to be one of its files. ``size_bytes`` and ``etag`` must be what
-    the store has. ``partition_values``: one for each partition column, in their order, as text; None for null."""
+    """A Parquet file below the table's root that is to be added to it. ``size_bytes`` and ``etag`` must be those that
+    the store reports. ``partition_values``: one for each partition column, in their order, as text; None for null."""
 
     uri: str
     etag: str
@@ -51,7 +51,7 @@ class AddObject:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """A file of the table that is to be one no longer; if ``etag`` is given, only that. The file itself stays."""
+    """A file to be removed from the table; if ``etag`` is given, only if it has that. The object itself stays."""
 
     uri: str
     etag: str | None = None
@@ -59,7 +59,7 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class TableObject:
-    """A file of a table. ``etag``: what it was added with, where that is known."""
+    """A file of a table. ``etag``: that with which it was added, if known."""
 
     uri: str
     size_bytes: int
@@ -121,7 +121,7 @@ def can_be_deleted(path: str) -> bool:
 
 
 def _local_path(uri: str, root: str) -> str:
-    """The path of a file; where it leads to the root by symbolic links, that below the root, which has none."""
+    """The path of a file. Symbolic links are resolved unless it begins with the root, which has none."""
     path = uri.removeprefix("file://")
     if path.startswith(root) or not path.startswith("/") or not is_plain(path[1:]):
         return path
@@ -186,8 +186,8 @@ def _stage_adds(transaction: Transaction, record: TableRecord, added: Mapping[st
 
 
 def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
-    """Whether a file has columns of the table only, of the very types, and nulls only where they may be: readers differ
-    in what they make of others. Columns may be missing, and then hold nulls.
+    """Check that a file has only columns of the table, of exactly their types, and nulls only where they are allowed:
+    readers differ in how they treat others. Columns may be missing, and are then null.
 
     Raises SchemaMismatchError, ResourceNotReadyError. Cost: the GETs of the footer and of NOT NULL columns.
     """
@@ -243,7 +243,7 @@ def _stage_removes(
 ) -> None:
     for path, each in deleted.items():
         if path not in live:
-            raise CallError(f"{each.uri} is not a file of {record.name}, or is one no longer.")
+            raise CallError(f"{each.uri} is not a file of {record.name}, or no longer is.")
     assert transaction.snapshot is not None
     chosen = transaction.snapshot.files().take(pa.array([live[path] for path in deleted], pa.int64()))
     tags = chosen["tags"].to_pylist()
@@ -263,7 +263,7 @@ def _etags(store: LogStore, paths: Sequence[str] | Mapping[str, Any]) -> dict[st
 
 
 def _values_of(transaction: Transaction, texts: Sequence[str | None]) -> dict[str, str | None]:
-    """Partition values of a caller as the log has them. Raises CallError."""
+    """Partition values of a caller in the form of the log. Raises CallError."""
     metadata = transaction.metadata
     columns = [metadata.schema.field(name) for name in metadata.partition_columns]
     if len(texts) != len(columns):
@@ -325,7 +325,7 @@ def _object(snapshot: Snapshot, row: Mapping[str, Any]) -> TableObject:
     if row["deletion_vector"] is not None:
         raise ResourceNotReadyError(
             f"{uri} has rows that are deleted by a deletion vector, which a list of objects cannot express. Read the "
-            "table with a client of Delta, or rewrite its files."
+            "table with a Delta client, or rewrite its files."
         )
     mode = column_mapping.mode_of(snapshot.metadata.configuration)
     columns = [snapshot.schema.field(name) for name in snapshot.partition_columns]

@@ -59,8 +59,8 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
 
 
 def _attempt(snapshot: Snapshot, store: LogStore, environment: Environment) -> Attempt:
-    """Raises CallError where the table's last time is not ahead of the clock, so that nothing needs to begin anew."""
-    base, now_ms = base_of(snapshot), environment.clock_ms()
+    """Raises CallError if the table's last timestamp is not ahead of the clock."""
+    base, now_ms = base_of(snapshot.log), environment.clock_ms()
     if base.previous_ms is None or base.previous_ms <= now_ms:
         raise CallError(
             f"{snapshot.url}: the in-commit timestamp of version {snapshot.version} is not ahead of the clock, "

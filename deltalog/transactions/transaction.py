@@ -1,7 +1,7 @@
 """ManagedTransaction: several tables read at one instant, and changed together.
 
-Each table is a branch of its own; what is committed to a branch is kept with the coordinator too, so that another
-process can take the transaction up, commit it or clean up after it.
+Each table is a branch of its own; the coordinator stores what is committed to a branch, so that another process can
+continue the transaction, commit it or clean up after it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 
-# The parts of a transaction: commits to a table, tables that must not move, objects to delete when it is cancelled.
+# The parts of a transaction: commits to a table, tables that must not change, objects to delete when it is cancelled.
 CHANGES, READS, OBJECTS = "change", "read", "object"
 
 
@@ -61,14 +61,14 @@ class ManagedTransaction:
         end: tuple[Callable[[str], TransactionStatus], Callable[[str], None]],
         started: TransactionRecord | None = None,
     ) -> None:
-        """``started``: its record, of one that was started just now."""
+        """``started``: the record of a transaction that was just started."""
         self.id = transaction_id
         self._ledger = ledger
         self._tables = tables
         self._commit, self._cancel = end
         self._opened: dict[str, tuple[DeltaTable, CommitTarget]] = {}
-        # The record as it was when all that the coordinator keeps of the transaction was known to be of this object:
-        # ``_kept`` commits by table, and nothing of tables that are not open.
+        # The last record of which all changes of the transaction were known to be made by this object: ``_kept`` counts
+        # its commits by table; tables that are not open have none.
         self._own: TransactionRecord | None = started
         self._kept: collections.Counter[str] = collections.Counter()
         self._is_over = False
@@ -88,18 +88,18 @@ class ManagedTransaction:
 
     def table(self, name: str) -> DeltaTable:
         """The table as of this transaction's instant, with what the transaction has done to it. Every verb of a
-        DeltaTable works on it, and shows to others when the transaction is committed; versions are those it would get
-        if no other writer committed.
+        DeltaTable works on it, and becomes visible to others when the transaction is committed; versions are those it
+        would get if no other writer committed.
 
         Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError; of a serializable transaction
         that is being committed TransactionCommitInProgressError for a table that it had not opened. Cost: 2 calls of
         the coordinator, 1 more where another process worked on the transaction. The first time as
         ``TransactionManager.table`` besides, if that was not opened yet; 2 more for the first table, 1 more where
-        another process worked on the transaction, 1 to 3 more of a serializable one, which takes note of it.
+        another process worked on the transaction, 1 to 3 more of a serializable one, which records the read.
         """
         record = self._ledger.allowed(self.id, Call.READ)
         with self._lock:
-            self._elsewhere(record)
+            self._changed_elsewhere(record)
             return self._open(record, self._tables.record(name))[0]
 
     def commit(self) -> TransactionStatus:
@@ -118,32 +118,32 @@ class ManagedTransaction:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """While this lasts no other thread opens a table in this transaction or commits it; who calls this waits."""
+        """In the block no other thread can open a table in this transaction or commit it."""
         with self._lock:
             yield
 
     def targets(self, record: TransactionRecord) -> list[CommitTarget]:
-        """What a commit has to take to the tables, and what must not have moved, by a record that was just read.
+        """The branches to commit, and those of tables that must not have changed, as of a record that was just read.
 
         Raises ResourceNotReadyError for a table that was dropped. Cost: none; where another process worked on the
         transaction, 1 call of the coordinator and as ``table`` for each.
         """
         with self._lock:
-            elsewhere = self._elsewhere(record)
+            elsewhere = self._changed_elsewhere(record)
             for table in self._tables.all() if elsewhere else ():
                 if table.table_id in elsewhere:
                     self._open(record, table)
             targets = [target for _, target in self._opened.values()]
-        if gone := elsewhere - self._opened.keys():
+        if dropped := elsewhere - self._opened.keys():
             raise ResourceNotReadyError(
                 f"Transaction {self.id} uses tables that were dropped from the catalog since, with the "
-                f"ids {', '.join(sorted(gone))}. Cancel it."
+                f"ids {', '.join(sorted(dropped))}. Cancel it."
             )
-        return [target for target in targets if target.branch.judged()]
+        return [target for target in targets if target.branch.prepared_to_check()]
 
-    def _elsewhere(self, record: TransactionRecord) -> set[str]:
+    def _changed_elsewhere(self, record: TransactionRecord) -> set[str]:
         """Tables that another process has opened or changed in this transaction. Those that it has changed since they
-        were opened here are let go of, to be opened anew."""
+        were opened here are closed, to be opened again."""
         kept, elsewhere = self._kept, set()
         if not self._is_own(record):
             parts = [key.split("/", 2) for key in self._ledger.coordinator.parts(self.id)]
@@ -182,7 +182,7 @@ class ManagedTransaction:
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
         reader = LogReader(store)
         latest = Snapshot(load_latest(reader) if branch.prepared else snapshot.log.through(reader))
-        # The in-commit timestamps of a branch are made anew, and judged, when the transaction is committed.
+        # The in-commit timestamps of a branch are provisional: the commit of the transaction sets and checks them.
         environment = replace(self._ledger.environment, drift_warning_ms=sys.maxsize)
         handle = TableHandle(reader, BranchCommitter(branch, keep), environment, latest)
         return DeltaTable(handle), CommitTarget(branch, snapshot.reader, self._tables.store(table))
@@ -200,8 +200,8 @@ class ManagedTransaction:
         return record.pins
 
     def _keep(self, table_id: str, store: LogStore, number: int, prepared: Prepared, schema: StructType) -> None:
-        """Done again, it changes nothing. Raises ObjectBeingDeletedError; OperationTimeoutError when it is not known
-        whether it is done."""
+        """Store a commit of a branch; idempotent. Raises ObjectBeingDeletedError; OperationTimeoutError if the outcome
+        is unknown."""
         key, encoded = f"{CHANGES}/{table_id}/{number:08d}", encode_prepared(prepared, schema)
 
         def part(record: TransactionRecord) -> dict[str, bytes]:
@@ -228,7 +228,7 @@ class ManagedTransaction:
                 self._change(Call.WRITE, parts=part, table_id=table_id, marks=marks)
                 return
             except TransactionCanceledError:
-                raise  # nothing of it will be committed, whether it is there or not
+                raise  # nothing of it will be committed, whether it was stored or not
             except DeltaLogError as error:
                 if in_doubt is None and error.outcome is not Outcome.UNKNOWN:
                     raise

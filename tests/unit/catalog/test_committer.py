@@ -38,7 +38,7 @@ def store_of(manager: Any) -> ManagedStore:
 
 
 def attempt_on(manager: Any, txn_id: str = "mine") -> Attempt:
-    return build_attempt(Prepared(txn_id, "TEST"), base_of(manager.table(A).snapshot()), START_MS)
+    return build_attempt(Prepared(txn_id, "TEST"), base_of(manager.table(A).snapshot().log), START_MS)
 
 
 def staged(store: ManagedStore) -> list[str]:

@@ -25,6 +25,7 @@ from deltalog.testing.coordinator_cases import commit, proposal, table, transact
 from deltalog.testing.coordinator_tests import CoordinatorTests
 from tests.support.s3 import Answer, Proxy, Request, Reset, Rule, Server, pass_on, proxied
 from tests.support.s3.dynamodb import FakeTime, client, dynamodb_error, new_table, operation
+from tests.support.s3.rules import reset_after, reset_before
 
 RATIFIED, MOVED, DECIDED = Ratification.RATIFIED, Ratification.MOVED, Ratification.DECIDED
 Forward = Callable[[], Answer]
@@ -97,15 +98,6 @@ def place(line: tuple[Server, Proxy, Server]) -> Place:
     return Place(*line)
 
 
-def lost(request: Request, forward: Forward) -> Answer:
-    forward()
-    raise Reset
-
-
-def dropped(request: Request, forward: Forward) -> Answer:
-    raise Reset
-
-
 def failed_after(request: Request, forward: Forward) -> Answer:
     forward()
     return dynamodb_error(500, "InternalServerError")
@@ -128,8 +120,8 @@ def conflicting(request: Request, forward: Forward) -> Answer:
 
 
 FAULTS: dict[str, Rule] = {
-    "the answer is lost": lost,
-    "the request is lost": dropped,
+    "the answer is lost": reset_after,
+    "the request is lost": reset_before,
     "the service fails after it took effect": failed_after,
     "delivered twice": delivered_twice,
     "throttled": answered("ProvisionedThroughputExceededException"),
@@ -217,13 +209,13 @@ def test_one_fault_changes_no_answer(place: Place, deed: Callable[[Place], None]
 def test_what_took_effect_is_seen_though_no_answer_comes(
     place: Place, deed: Callable[[Place], None], times: int
 ) -> None:
-    place.break_(lost, times=times)
+    place.break_(reset_after, times=times)
     deed(place)
     assert place.time.passed < 60
 
 
 def test_what_cannot_be_told_is_a_timeout(place: Place) -> None:
-    place.break_(dropped, times=1000)
+    place.break_(reset_before, times=1000)
     for call in (
         lambda: place.through.ratify(proposal({"id-1": 1})),
         lambda: place.through.insert(transaction("t")),
@@ -231,7 +223,7 @@ def test_what_cannot_be_told_is_a_timeout(place: Place) -> None:
     ):
         with pytest.raises(OperationTimeoutError, match="may have taken effect, or may later"):
             call()
-    place.proxy.rule = dropped
+    place.proxy.rule = reset_before
     with pytest.raises(OperationTimeoutError):
         place.through.ratify(proposal({"id-1": 1}))
     with pytest.raises(OperationTimeoutError):
@@ -347,7 +339,7 @@ def test_what_is_left_over_of_a_request_is_asked_for_again(place: Place, which: 
 
 def test_parts_of_a_process_that_died_are_nobody_s(place: Place) -> None:
     place.beside.insert(transaction("t"))
-    place.break_(dropped, times=1000)
+    place.break_(reset_before, times=1000)
     record = touched(transaction("t"), 2000)
     with pytest.raises(OperationTimeoutError):
         place.through.put_parts(record, {"a": b"half"})

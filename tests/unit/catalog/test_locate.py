@@ -30,7 +30,9 @@ def test_a_table_is_opened_by_its_address(catalog: Path, scheme: str) -> None:
 def test_looking_for_a_table_makes_no_catalog(tmp_path: Path) -> None:
     address = f"catalog:{tmp_path}/typo.db#bank.a"
     assert not DeltaTable.exists(address)
-    with pytest.raises(TableNotFoundError, match=r"catalog:.*typo\.db#bank\.a is no table: .*no catalog at .*typo\.db"):
+    with pytest.raises(
+        TableNotFoundError, match=r"catalog:.*typo\.db#bank\.a is not a table: .*no catalog at .*typo\.db"
+    ):
         DeltaTable.open(address)
     assert list(tmp_path.iterdir()) == []
 

@@ -161,7 +161,7 @@ def test_a_conflict_with_what_others_committed(manager: Any, must_not_move: bool
 
 def test_the_next_commit_follows_the_last_one_of_the_branch(manager: Any) -> None:
     branch = branch_of(manager)
-    base = base_of(manager.table(A).snapshot())
+    base = base_of(manager.table(A).snapshot().log)
     attempt = next_of(branch, change("a"))
     BranchCommitter(branch, Kept()).commit(attempt)
     following = next_of(branch, change("b"))

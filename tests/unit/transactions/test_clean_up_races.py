@@ -18,7 +18,7 @@ from deltalog.errors import CallError, DeltaLogError, InvalidDataFileError, Obje
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, SimulatedKill
 from deltalog.transactions.manager import VirtualObject
-from deltalog.transactions.recovery import LATE_AGE_MS, LATE_LOOKS_MS
+from deltalog.transactions.recovery import LATE_AGE_MS, LATE_PASSES_MS
 from deltalog.transactions.table_objects import AddObject
 from tests.support.simulation.bank import SimulatedManager
 from tests.support.transactions import A, B, Clock, bank, content, environment, manager_of, rows
@@ -132,7 +132,7 @@ def added_alone(world):
 
 
 def proposed(world):
-    """A client of Delta, which looks at nothing but its own files."""
+    """Another Delta client, which reads nothing but its own files."""
     other = manager_of(world.catalog, world.clock)
     version, file = 1, f"{1:020d}.{uuid.uuid4()}.json"
 
@@ -239,20 +239,20 @@ def test_what_another_transaction_has_named_and_not_added_is_its_own():
     assert world.store.head(PATH) is None
 
 
-@pytest.mark.parametrize("passed", [0, LATE_LOOKS_MS[0], LATE_LOOKS_MS[1]])
+@pytest.mark.parametrize("passed", [0, LATE_PASSES_MS[0], LATE_PASSES_MS[1]])
 def test_a_name_can_be_used_again_when_the_clean_up_is_over(passed):
     world = World()
     world.manager.cancel_transaction(world.first)
     world.clock.now_ms += passed
     for each in named_and_added(world):
         each()
-    for late_ms in LATE_LOOKS_MS:
+    for late_ms in LATE_PASSES_MS:
         world.clock.now_ms += late_ms + LATE_AGE_MS
         manager_of(world.catalog, world.clock).recover()
     assert (2, 2) in world.check()
 
 
-@pytest.mark.parametrize("look", LATE_LOOKS_MS)
+@pytest.mark.parametrize("look", LATE_PASSES_MS)
 def test_an_object_that_is_put_after_the_clean_up_goes_with_a_later_one(look):
     world = World()
     world.manager.cancel_transaction(world.first)
@@ -271,7 +271,7 @@ def test_names_are_forgotten_when_nothing_more_is_expected():
     world = World()
     world.manager.cancel_transaction(world.first)
     assert world.catalog.parts(world.first)
-    world.clock.now_ms += LATE_LOOKS_MS[-1] + 1
+    world.clock.now_ms += LATE_PASSES_MS[-1] + 1
     manager_of(world.catalog, world.clock).recover()
     assert world.catalog.parts(world.first) == {}
     calls = list[Any]()

@@ -122,10 +122,10 @@ def test_a_token_is_of_one_listing_and_one_catalog() -> None:
     assert ledger.place("tables", token) == (7, "a/b")
     with pytest.raises(CallError, match="another listing"):
         ledger.place("others", token)
-    with pytest.raises(CallError, match="not one that a listing of this catalog gave"):
+    with pytest.raises(CallError, match="was not returned by a listing of this catalog"):
         ledger_of().place("tables", token)
     damaged = bytearray(base64.urlsafe_b64decode(token))
     damaged[-1] ^= 1
     for wrong in (base64.urlsafe_b64encode(bytes(damaged)).decode(), "no token", "é", ""):
-        with pytest.raises(CallError, match="not one that a listing of this catalog gave"):
+        with pytest.raises(CallError, match="was not returned by a listing of this catalog"):
             ledger.place("tables", wrong)

@@ -175,7 +175,7 @@ def test_a_place_that_cannot_be_one_is_refused_though_its_seal_is_right(tmp_path
     body = json.dumps([listing, *place] if isinstance(place, list) else place).encode()
     seal = hmac.digest(manager.coordinator.catalog_id.encode(), body, "sha256")[:16]
     token = base64.urlsafe_b64encode(seal + body).decode()
-    with pytest.raises(CallError, match="token is not one that a listing of this catalog gave"):
+    with pytest.raises(CallError, match="token was not returned by a listing of this catalog"):
         if of == "transactions":
             manager.list_transactions(next_token=token)
         else:

@@ -123,7 +123,7 @@ def test_opening_a_table_tells_that_its_catalog_is_behind(kept, manager, clock):
     restore = kept.backup()
     manager.table(A).append(rows((3, 3)))
     after = manager_of(restore(), clock)
-    with pytest.warns(CatalogBehindLogWarning, match=r"has version 1, and the catalog .* up to 0.*tables resync"):
+    with pytest.warns(CatalogBehindLogWarning, match=r"has version 1, but the catalog .* up to 0.*tables resync"):
         after.table(A)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
