@@ -148,14 +148,14 @@ def list_transactions(
 
 
 def _transactions(manager: TransactionManager, status: str, limit: int | None) -> Iterator[TransactionDescription]:
-    token, left = None, limit
+    token, remaining = None, limit
     while True:
-        page = manager.list_transactions(status, min(1000, left or 1000), token)
-        shown = page.transactions[:left]
+        page = manager.list_transactions(status, min(1000, remaining or 1000), token)
+        shown = page.transactions[:remaining]
         yield from shown
-        left = None if left is None else left - len(shown)
+        remaining = None if remaining is None else remaining - len(shown)
         token = page.next_token
-        if token is None or left == 0:
+        if token is None or remaining == 0:
             return
 
 
@@ -204,7 +204,7 @@ def register(
     location: Annotated[str, typer.Argument(metavar="TABLE", help="The table's location: a path, or s3://….")],
     as_json: _Json = False,
 ) -> None:
-    """Put an existing table under the management of a catalog, by a commit that adds the table feature.
+    """Make a catalog manage an existing table, with a commit that adds the table feature.
 
     From then on it is read and written through the catalog only. Creates the catalog if there is none.
     """

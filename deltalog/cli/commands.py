@@ -56,7 +56,7 @@ class _Commands(TyperGroup):
 
 
 def _report(error: Exception, as_json: bool) -> int:
-    """Print an error; the exit status."""
+    """Print an error; returns the exit status."""
     from deltalog import DeltaLogError
 
     name = type(error).__name__
@@ -144,9 +144,22 @@ def _open(table: str) -> DeltaTable:
     return DeltaTable.open(open_location(table, **storage_options()))
 
 
-def _snapshot(table: str, version: int | None, timestamp: str | None, timestamp_ms: int | None) -> Snapshot:
+def _snapshot(
+    out: Output,
+    table: str,
+    version: int | None,
+    timestamp: str | None,
+    timestamp_ms: int | None,
+    *,
+    with_files: bool = False,
+) -> Snapshot:
+    """The version that the options name; ``with_files``: with its live files in memory."""
     _at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
-    return _open(table).snapshot(version=version, timestamp=timestamp if timestamp_ms is None else timestamp_ms)
+    with out.working("Reading the log"):
+        found = _open(table).snapshot(version=version, timestamp=timestamp if timestamp_ms is None else timestamp_ms)
+        if with_files:
+            found.files()
+    return found
 
 
 def _at_most_one(**options: Any) -> None:
@@ -189,9 +202,7 @@ def info(
     from deltalog.cli import views
 
     out = Output(as_json)
-    with out.working("Reading the log"):
-        snapshot = _snapshot(table, version, timestamp, timestamp_ms)
-        snapshot.files()
+    snapshot = _snapshot(out, table, version, timestamp, timestamp_ms, with_files=True)
     if as_json:
         out.document(views.info(snapshot))
     else:
@@ -211,9 +222,7 @@ def files(
     from deltalog.cli import views
 
     out = Output(as_json)
-    with out.working("Reading the log"):
-        snapshot = _snapshot(table, version, timestamp, timestamp_ms)
-        snapshot.files()
+    snapshot = _snapshot(out, table, version, timestamp, timestamp_ms, with_files=True)
     if as_json:
         out.documents(views.files(snapshot, out.shown(limit)))
     else:
@@ -242,8 +251,7 @@ def rows(
     from deltalog.cli import views
 
     out = Output(as_json)
-    with out.working("Reading the log"):
-        snapshot = _snapshot(table, version, timestamp, timestamp_ms)
+    snapshot = _snapshot(out, table, version, timestamp, timestamp_ms)
     names = _columns(snapshot, columns)
     if as_json:
         out.documents(views.rows(snapshot, names, out.shown(limit)))
@@ -317,17 +325,17 @@ def resolve(
         if value not in choices:
             raise typer.BadParameter(f"--{option} is one of {', '.join(choices)}; got {value!r}.")
     _at_most_one(ISO=when, timestamp=timestamp, timestamp_ms=timestamp_ms)
-    asked = timestamp_ms if timestamp_ms is not None else timestamp or when
-    if asked is None:
+    instant = timestamp_ms if timestamp_ms is not None else timestamp or when
+    if instant is None:
         raise typer.BadParameter("Name an instant: --timestamp ISO or --timestamp-ms MS.")
     out = Output(as_json)
     with out.working("Searching the log"):
         opened = _open(table)
-        explanation = opened.explain_timestamp(asked)
+        explanation = opened.explain_timestamp(instant)
         refusal, clamped = None, None
         if explanation.answer is None:
             try:
-                clamped = opened.version_at(asked, before, after)
+                clamped = opened.version_at(instant, before, after)
             except TimestampOutOfRangeError as error:
                 refusal = error
     if as_json:

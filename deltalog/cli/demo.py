@@ -111,11 +111,11 @@ def run(path: Path, months: int, overwrite: bool, as_json: bool) -> None:
         written, enabled_at = _write(spark, csv, path / TABLE, months, story)
         _copies(path, story)
         compared = _compare(spark, path, written, story)
-    _tell(compared, enabled_at, path, story)
+    _report(compared, enabled_at, path, story)
     pages = _pages(path)
     seconds = time.monotonic() - started
     story.end(compared, enabled_at, path, pages, seconds)
-    if not _as_promised(compared, enabled_at):
+    if not _as_expected(compared, enabled_at):
         raise DemoNotPossibleError("An answer differs from what was written. Please report this with the output above.")
 
 
@@ -260,9 +260,9 @@ def _errors_into(log: Path) -> Iterator[None]:
 
 
 def _write(spark: Any, csv: Path, target: Path, months: int, story: _Story) -> tuple[list[Month], int]:
-    """Twelve months as twelve commits, and one that turns in-commit timestamps on after the half of them.
+    """A commit for each month, and halfway one that turns in-commit timestamps on.
 
-    The months, and the version of the enabling commit.
+    Returns the months, and the version of the enabling commit.
     """
     ext = importlib.import_module("spark_ext")
     flights = spark.read.csv(f"file:{csv}", schema=_COLUMNS, header=True, nullValue="NA", mode="FAILFAST").cache()
@@ -315,17 +315,17 @@ def _compare(spark: Any, path: Path, written: Sequence[Month], story: _Story) ->
     questions = [(path / name, month.timestamp_ms) for month in written for name in (TABLE, COPY, ARCHIVE)]
     with (
         story.progress("Reading each month by its time with Spark, in all three", len(questions)) as advance,
-        # Planning a query keeps one core busy, so two at a time.
+        # Planning a query occupies one core, so two at a time.
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
         answers = []
-        for answer in pool.map(lambda question: _ask(spark, *question), questions):
+        for answer in pool.map(lambda question: _query(spark, *question), questions):
             answers.append(answer)
             advance()
     return [Comparison(month, *answers[3 * i : 3 * i + 3]) for i, month in enumerate(written)]
 
 
-def _ask(spark: Any, table: Path, timestamp_ms: int) -> Answer:
+def _query(spark: Any, table: Path, timestamp_ms: int) -> Answer:
     ext = importlib.import_module("spark_ext")
     instant = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(
         milliseconds=timestamp_ms
@@ -338,8 +338,8 @@ def _ask(spark: Any, table: Path, timestamp_ms: int) -> Answer:
         return Answer(None, None, error.message)
 
 
-def _as_promised(compared: Sequence[Comparison], enabled_at: int) -> bool:
-    """All months in the original, and all months since the enablement in every copy."""
+def _as_expected(compared: Sequence[Comparison], enabled_at: int) -> bool:
+    """Whether the original answers for all months, and both copies for all months since the enablement."""
     return all(
         each.original.agrees(each.month)
         and (each.month.version < enabled_at or (each.copied.agrees(each.month) and each.unpacked.agrees(each.month)))
@@ -356,7 +356,7 @@ def _pages(path: Path) -> tuple[Path, Path]:
 # ---------------------------------------------------------------------------------------------------- output
 
 
-def _tell(compared: Sequence[Comparison], enabled_at: int, path: Path, story: _Story) -> None:
+def _report(compared: Sequence[Comparison], enabled_at: int, path: Path, story: _Story) -> None:
     """The answers side by side, and the explanations of one before and one after the enablement."""
     story.answers(compared)
     before = [each for each in compared if each.month.version < enabled_at]
@@ -392,7 +392,7 @@ class _Story:
 
     @contextlib.contextmanager
     def progress(self, what: str, total: int) -> Iterator[Any]:
-        """A progress bar on a terminal; a line elsewhere. Gives a function to call after each step."""
+        """A progress bar on a terminal; a line elsewhere. Yields a function to call after each step."""
         console = console_of(sys.stdout)
         if self.out.as_json or not console.is_terminal:
             self.step(what)
@@ -493,7 +493,7 @@ class _Story:
             plain(f"  {pages[0]}  the table's timeline; open it in a browser"),
             plain(f"  {pages[1]}  the copy's"),
             plain(""),
-            plain("Go on:", "bold"),
+            plain("Continue:", "bold"),
             plain(f"  deltalog history {path / TABLE}"),
             plain(f"  deltalog resolve {path / COPY} {to_iso(after[0].month.timestamp_ms)}"),
             plain(f"That took {seconds:.0f} seconds."),

@@ -26,7 +26,7 @@ _Option = Annotated[
     typer.Option(
         "--option",
         metavar="NAME=VALUE",
-        help="A storage option, as endpoint_url=http://… or client_kwargs.region_name=eu-west-1. May be repeated.",
+        help="A storage option, such as endpoint_url=http://… or client_kwargs.region_name=eu-west-1. May be repeated.",
         rich_help_panel="Storage",
     ),
 ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Without a terminal the output is a file or a pipe, and wrapping at 80 would only hurt.
 _PLAIN_WIDTH = 200
-_LEAST_WIDTH = 80
+_MIN_WIDTH = 80
 
 
 def visible(text: str) -> str:
@@ -106,7 +106,7 @@ def console_of(stream: Any) -> Console:
     width = None if is_terminal or os.environ.get("COLUMNS") else _PLAIN_WIDTH
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
     # With a smaller width tables would lose columns; a terminal that wraps their lines shows everything.
-    console.width = max(console.width, _LEAST_WIDTH)
+    console.width = max(console.width, _MIN_WIDTH)
     return console
 
 
@@ -242,17 +242,17 @@ ACTIVITY = tuple(_ACTIVITY)
 def activity(metrics: Mapping[str, Any]) -> dict[str, int | None]:
     """Rows, files and bytes that a commit added and removed, by its metrics; None where they lack it."""
     done = {
-        name: next((n for key in keys if (n := _whole(metrics.get(key))) is not None), None)
+        name: next((n for key in keys if (n := _integer(metrics.get(key))) is not None), None)
         for name, keys in _ACTIVITY.items()
     }
     # A replaceWhere counts the rows that it moved as output too.
-    added, copied = done["rows_added"], _whole(metrics.get("numCopiedRows"))
-    if added and copied and added == _whole(metrics.get("numOutputRows")):
+    added, copied = done["rows_added"], _integer(metrics.get("numCopiedRows"))
+    if added and copied and added == _integer(metrics.get("numOutputRows")):
         done["rows_added"] = max(added - copied, 0)
     return done
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

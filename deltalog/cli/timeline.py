@@ -52,7 +52,7 @@ def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
 
     ``commits``: CommitEntry.to_json() of each, newest first. ``activity``: for each of them the numbers that
     ``activity_fields`` names; ``unknown_rows_removed``: versions that removed an unknown number of rows.
-    ``resolution: what TIMESTAMP AS OF searches, so that the page can answer as
+    ``resolution``: what TIMESTAMP AS OF searches, so that the page can answer as
     deltalog does: versions and their monotonised file times, versions and their in-commit times, and the instant
     from which only the latter are candidates. ``left_off``: older commits that are not on the page.
     """
@@ -127,9 +127,9 @@ def embedded(data: Any) -> str:
 
 
 def write_page(path: Path, text: str, overwrite: bool) -> int:
-    """Write a page atomically; its size in bytes. A device or a pipe is written to, not replaced.
+    """Write a page atomically; returns its size in bytes. A device or a pipe is written to, not replaced.
 
-    Raises CallError for a file that is something else, and OSError that names ``path``, never a temporary file.
+    Raises CallError for a file that is not such a page, and OSError that names ``path``, never a temporary file.
     """
     data = text.encode()
     try:

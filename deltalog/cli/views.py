@@ -159,7 +159,7 @@ def _enablement_text(snapshot: Snapshot) -> str:
 
 
 def files(snapshot: Snapshot, limit: int | None) -> Iterator[dict[str, Any]]:
-    """A document per live file, statistics parsed."""
+    """A document for each live file, statistics parsed."""
     table = snapshot.files()
     for row in (table if limit is None else table.slice(0, limit)).to_pylist():
         row["partition_values"] = dict(row["partition_values"] or ())
@@ -199,15 +199,15 @@ def print_files(out: Output, snapshot: Snapshot, limit: int | None) -> None:
               + _rest(snapshot.num_files - shown))  # fmt: skip
 
 
-def _rest(left: int) -> str:
-    return f"; {count(left)} more: --limit 0 shows all" if left > 0 else ""
+def _rest(remaining: int) -> str:
+    return f"; {count(remaining)} more: --limit 0 shows all" if remaining > 0 else ""
 
 
 # -------------------------------------------------------------------------------------------------- rows
 
 
 def rows(snapshot: Snapshot, columns: list[str] | None, limit: int | None) -> Iterator[dict[str, Any]]:
-    """A document per row, read a file at a time."""
+    """A document for each row, read a file at a time."""
     scan = snapshot.scan(columns, variants="json")
     each = (row for batch in scan.batches() for row in batch.to_pylist(maps_as_pydicts="lossy"))
     for row in itertools.islice(each, limit):
@@ -286,10 +286,10 @@ def print_history(out: Output, entries: list[CommitEntry], commits: range) -> No
     listing.add_column("Clock", no_wrap=True)
     listing.add_column("Drift", justify="right", no_wrap=True)
     listing.add_column("Operation", overflow="fold", min_width=13)
-    listing.add_column("Did, and “user metadata”", overflow="fold")
+    listing.add_column("Changes, and “user metadata”", overflow="fold")
     for entry in entries:
         ict_ms = entry.in_commit_timestamp_ms
-        told = f"“{entry.user_metadata}”" if entry.user_metadata else ""
+        quoted = f"“{entry.user_metadata}”" if entry.user_metadata else ""
         style = "green" if entry.clock == "in-commit" else "yellow"
         cells = [
             plain(str(entry.version), "bold"),
@@ -297,7 +297,9 @@ def print_history(out: Output, entries: list[CommitEntry], commits: range) -> No
             plain("in-commit" if entry.clock == "in-commit" else "file time", style),
             plain("" if ict_ms is None else drift_text(entry.file_modification_time_ms - ict_ms)),
             plain(entry.operation or "unknown"),
-            plain("  ".join(part for part in (activity_text(entry.operation_metrics, entry.operation), told) if part)),
+            plain(
+                "  ".join(part for part in (activity_text(entry.operation_metrics, entry.operation), quoted) if part)
+            ),
         ]
         listing.add_row(*cells)
     out.print(listing)
@@ -308,7 +310,7 @@ def print_history(out: Output, entries: list[CommitEntry], commits: range) -> No
 
 
 def explanation(explained: TimestampExplanation, clamped: CommitAt | None) -> dict[str, Any]:
-    """The explanation's own document; ``clamped`` is the answer that --before and --after allowed, or null."""
+    """The explanation as a document; ``clamped`` is the answer that --before and --after allowed, or null."""
     return {
         **explained.to_json(),
         "clamped": None
@@ -326,8 +328,7 @@ def print_explanation(out: Output, explained: TimestampExplanation, clamped: Com
     """The explanation in two columns. A refusal's reason is left to the error that follows."""
     styles = {"Answer": "bold green" if explained.answer else "bold red", "Clamped": "bold yellow", "Note": "yellow"}
     facts = []
-    for line in str(explained).split("\n"):
-        label, text = line[:10].strip(), line[10:]
+    for label, text in explained.facts():
         if label == "Refused" and clamped is None:
             label, text = "Answer", "none: the instant is refused"
         elif label == "Refused" and clamped is not None:
@@ -358,7 +359,7 @@ def restored(result: RestoreResult) -> dict[str, Any]:
 
 
 def print_restored(out: Output, result: RestoreResult) -> None:
-    """The same for people."""
+    """As ``restored``, for people."""
     commit = result.commit
     if result.changes_nothing:
         out.print(f"The table is in the state of version {result.version} already; there is nothing to commit.")

@@ -54,7 +54,7 @@ _STATUS = {INTERNAL: 500, DENIED: 403}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``error``: the name of the exception, where it is one."""
+    """``error``: the name of the exception, if it is one."""
 
     status: int
     body: Mapping[str, Any]
@@ -70,13 +70,13 @@ _PLACE = re.compile(
 )
 
 
-def without_places(text: str, said: str, places: Collection[str]) -> str:
+def without_places(text: str, request: str, places: Collection[str]) -> str:
     """A message without the directories of this machine; only their last names are kept. ``places``: known
-    directories, which may contain blanks; ``said``: text of the caller, whose directories are kept."""
+    directories, which may contain blanks; ``request``: text of the caller, whose directories are kept."""
     for place in sorted(places, key=len, reverse=True):
-        if place and place not in said:
+        if place and place not in request:
             text = text.replace(place, f"…/{_last_name(place)}")
-    return _PLACE.sub(lambda found: found[0] if found[0] in said else f"…/{_last_name(found[0])}", text)
+    return _PLACE.sub(lambda found: found[0] if found[0] in request else f"…/{_last_name(found[0])}", text)
 
 
 def _last_name(place: str) -> str:

@@ -36,11 +36,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Work = Callable[[TransactionManager, Fields], Mapping[str, Any]]
 
-LEAST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 # The multiple of the limit up to which a body that is too large is read, so that its sender can read the error.
 _DRAINED = 4
 _HEALTH_SECONDS = 5
-_HEALTH_IS_NEW_SECONDS = 1
+_HEALTH_CACHE_SECONDS = 1
 # The number of transactions whose tables are cached.
 _REMEMBERED = 10_000
 _CATALOG, _SOME_TRANSACTION = "", "transaction"
@@ -153,8 +153,8 @@ class App:
     def _check_token(self, headers: Mapping[str, str]) -> None:
         if self._token is None:
             return
-        scheme, _, shown = headers.get("authorization", "").partition(" ")
-        given = [shown.strip()] if scheme.lower() == "bearer" else []
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        given = [credentials.strip()] if scheme.lower() == "bearer" else []
         given.append(headers.get("x-amz-security-token", ""))
         if not any(hmac.compare_digest(each.encode(), self._token) for each in given):
             message = "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
@@ -201,11 +201,11 @@ class App:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
         except NotBegunError:
-            said = f"Not started within {seconds:g} s, since other calls were still running; it has no effect."
+            reason = f"Not started within {seconds:g} s, since other calls were still running; it has no effect."
         except NotDoneError:
-            said = f"Not finished within {seconds:g} s; it may still take effect."
-        log.error("request %s: %s: %s", request_id, route.name, said)
-        return route.explain(OperationTimeoutError(said))
+            reason = f"Not finished within {seconds:g} s; it may still take effect."
+        log.error("request %s: %s: %s", request_id, route.name, reason)
+        return route.explain(OperationTimeoutError(reason))
 
     def _lane(self, route: Route, given: Fields) -> str:
         """What a call may have to wait for: its table, the tables of its transaction, or the catalog."""
@@ -221,13 +221,13 @@ class App:
                 self._tables_of.popitem(last=False)
         return table
 
-    def _shown(self, answer: Answer, said: str) -> Answer:
+    def _shown(self, answer: Answer, request: str) -> Answer:
         """A response without the directories of this machine, unless the caller named them."""
         if answer.error is None:
             return answer
         places = [each.removeprefix("sqlite://") for each in self._manager.places()]
         hidden = {
-            name: without_places(value, said, places) if isinstance(value, str) else value
+            name: without_places(value, request, places) if isinstance(value, str) else value
             for name, value in answer.body.items()
         }
         return replace(answer, body=hidden)
@@ -237,7 +237,7 @@ class App:
     async def _healthy(self, request_id: str) -> Answer:
         """Whether the catalog answers. Needs no token, so the catalog is queried at most once a second."""
         loop = asyncio.get_running_loop()
-        if self._health is not None and loop.time() - self._health[0] < _HEALTH_IS_NEW_SECONDS:
+        if self._health is not None and loop.time() - self._health[0] < _HEALTH_CACHE_SECONDS:
             return self._health[1]
         if self._check is None or self._check.done():
             self._check = loop.run_in_executor(self._health_thread, self._manager.check)

@@ -43,19 +43,19 @@ class Connection(socket.socket):
 class Connections:
     """See the module. ``first_byte_seconds``: from its acceptance to the end of the handshake."""
 
-    def __init__(self, most: int, first_byte_seconds: float) -> None:
-        self._most = min(most, _affordable())
+    def __init__(self, limit: int, first_byte_seconds: float) -> None:
+        self._limit = min(limit, _available_descriptors())
         self._first_byte_seconds = first_byte_seconds
         self._open: dict[int, Connection] = {}
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
     def has_room(self) -> bool:
         """Whether one more can be accepted now. At the limit, an idle connection is closed."""
-        if len(self._open) < self._most:
+        if len(self._open) < self._limit:
             return True
         if self._idle:
             self._idle.popitem(last=False)[1].end()
-        return len(self._open) < self._most + _LEAVING
+        return len(self._open) < self._limit + _LEAVING
 
     def opened(self, connection: Connection) -> None:
         connection.owner = self
@@ -110,7 +110,7 @@ def _stop(connection: Connection) -> None:
         connection.timer = None
 
 
-def _affordable() -> int:
+def _available_descriptors() -> int:
     """The number of file descriptors available for connections, if the system reports it."""
     try:
         import resource

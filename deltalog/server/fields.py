@@ -10,7 +10,7 @@ from deltalog.errors import CallError
 
 
 def byte_count(text: str) -> int:
-    """The length of a text in UTF-8; JSON can hold half a surrogate pair."""
+    """The length of a text in UTF-8; JSON can contain a lone surrogate."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # The limit of slow calls, as a multiple of the threads.
-_SLOW_FOR_EACH = 4
+_SLOW_PER_THREAD = 4
 
 
 class BusyError(Exception):
@@ -34,7 +34,7 @@ class NotDoneError(Exception):
 
 @dataclass(slots=True)
 class _Lane:
-    under_way: int = 0
+    in_progress: int = 0
     running: int = 0
     slow: int = 0
     waiting: collections.deque[asyncio.Future[None]] = field(default_factory=collections.deque)
@@ -48,8 +48,8 @@ class Lanes:
         self._threads = threads
         self._requests = requests
         self._slow_seconds = slow_seconds
-        self._most_slow = _SLOW_FOR_EACH * threads
-        self._pool = ThreadPoolExecutor(threads + self._most_slow, thread_name_prefix="deltalog-server")
+        self._max_slow = _SLOW_PER_THREAD * threads
+        self._pool = ThreadPoolExecutor(threads + self._max_slow, thread_name_prefix="deltalog-server")
         self._lanes: dict[str, _Lane] = {}
 
     def close(self) -> None:
@@ -60,10 +60,10 @@ class Lanes:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         lane = self._lanes.setdefault(name, _Lane())
-        if self._count("under_way") >= self._requests or lane.under_way >= self._most_under_way(lane):
+        if self._count("in_progress") >= self._requests or lane.in_progress >= self._max_in_progress(lane):
             self._forget(name)
             raise BusyError
-        lane.under_way += 1
+        lane.in_progress += 1
         counts = True
         try:
             try:
@@ -80,7 +80,7 @@ class Lanes:
                     raise
                 raise NotDoneError from None
         finally:
-            lane.under_way -= counts
+            lane.in_progress -= counts
             self._forget(name)
 
     # ----------------------------------------------------------------------------------------------- turns
@@ -101,7 +101,7 @@ class Lanes:
                     lane.running -= 1
                     self._wake()
                 else:
-                    lane.under_way += 1  # ``_shed`` has decremented it, and ``run`` does so again
+                    lane.in_progress += 1  # ``_shed`` has decremented it, and ``run`` does so again
             if isinstance(error, asyncio.TimeoutError):
                 raise NotBegunError from None
             raise
@@ -110,7 +110,7 @@ class Lanes:
         counted = ["running"]
 
         def is_slow() -> None:
-            if self._count("slow") < self._most_slow:
+            if self._count("slow") < self._max_slow:
                 lane.running -= 1
                 lane.slow += 1
                 counted[0] = "slow"
@@ -142,25 +142,25 @@ class Lanes:
 
     def _shed(self, lane: _Lane) -> None:
         """Refuse the waiting calls of a lane beyond its share, the latest first."""
-        surplus = lane.under_way - self._most_under_way(lane)
+        surplus = lane.in_progress - self._max_in_progress(lane)
         for _ in range(min(surplus, len(lane.waiting))):
-            lane.under_way -= 1
+            lane.in_progress -= 1
             lane.waiting.pop().set_exception(BusyError())
 
     def _forget(self, name: str) -> None:
         lane = self._lanes.get(name)
-        if lane is not None and not (lane.under_way or lane.running or lane.slow or lane.waiting):
+        if lane is not None and not (lane.in_progress or lane.running or lane.slow or lane.waiting):
             del self._lanes[name]
 
     # ---------------------------------------------------------------------------------------------- shares
 
     def _may_run(self, lane: _Lane) -> bool:
-        share = min(self._threads, max(1, (self._most_slow - self._count("slow") + lane.slow) // 2))
+        share = min(self._threads, max(1, (self._max_slow - self._count("slow") + lane.slow) // 2))
         return self._count("running") < self._threads and lane.running + lane.slow < share
 
-    def _most_under_way(self, lane: _Lane) -> int:
+    def _max_in_progress(self, lane: _Lane) -> int:
         """Half of the capacity that other lanes leave, once a lane has slow calls."""
-        others = self._count("under_way") - lane.under_way
+        others = self._count("in_progress") - lane.in_progress
         return max(1, (self._requests - others) // 2) if lane.slow else self._requests
 
     def _count(self, what: str) -> int:

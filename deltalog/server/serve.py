@@ -23,15 +23,15 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.server.app import LEAST_TOKEN, App, Limits
+from deltalog.server.app import MIN_TOKEN_LENGTH, App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
 _KEEP_ALIVE_SECONDS = 60
-_GOODBYE_SECONDS = 0.5
-_LAST_SECONDS = 10
+_TLS_SHUTDOWN_SECONDS = 0.5
+_MAX_END_SECONDS = 10
 _BACKLOG = 256
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -68,9 +68,10 @@ def is_loopback(host: str) -> bool:
 def check(settings: Settings) -> None:
     """Raises CallError for settings that would admit untrusted clients, or no client."""
     token = settings.token
-    if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+    if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
         raise CallError(
-            f"A token needs at least {LEAST_TOKEN} characters of printable ASCII. Create one with openssl rand -hex 32."
+            f"A token needs at least {MIN_TOKEN_LENGTH} characters of printable ASCII. Create one with openssl rand "
+            "-hex 32."
         )
     if not is_loopback(settings.host) and token is None and settings.tls is None:
         raise CallError(
@@ -104,14 +105,14 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._number = self.open_connections.made(transport)
-        self._expect()
+        self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
-            self._expect()
+            self._start_deadline()
         else:
-            self._got()
+            self._cancel_deadline()
             self.open_connections.busy(self._number)
 
     def on_response_complete(self) -> None:
@@ -119,19 +120,19 @@ class TimedProtocol(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._got()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
         super().shutdown()
         if self.transport.is_closing():  # the peer may delay its TLS shutdown
-            self.loop.call_later(_GOODBYE_SECONDS, self.transport.abort)
+            self.loop.call_later(_TLS_SHUTDOWN_SECONDS, self.transport.abort)
 
-    def _expect(self) -> None:
+    def _start_deadline(self) -> None:
         if self._deadline is None:
             self._deadline = self.loop.call_later(self.header_seconds, self._close)
 
-    def _got(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -174,9 +175,9 @@ class Server:
     def run(self) -> None:
         """Serve until ``stop``, SIGTERM or SIGINT. A second SIGINT does not wait for running calls."""
         over = threading.Event()
-        sweeper = threading.Thread(target=self._sweep, args=(over,), name="deltalog-recover", daemon=True)
+        sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         try:
-            with _ending_well():
+            with _signals_ignored():
                 if self._settings.recover_seconds > 0:
                     sweeper.start()
                 self._server.run(sockets=[self._socket])
@@ -189,11 +190,11 @@ class Server:
         """After ``run``: calls that were answered with a time-out get the same time again, at most ten seconds. Then
         the process ends with status 1 even if one of them still runs, as it does in a store that hangs; Python
         alone would wait for its thread."""
-        timer = threading.Timer(min(_LAST_SECONDS, self._settings.limits.request_seconds), _cut_off)
+        timer = threading.Timer(min(_MAX_END_SECONDS, self._settings.limits.request_seconds), _exit_now)
         timer.daemon = True
         timer.start()
 
-    def _sweep(self, over: threading.Event) -> None:
+    def _recover_repeatedly(self, over: threading.Event) -> None:
         while not over.wait(self._settings.recover_seconds):
             try:
                 self._manager.recover()
@@ -203,7 +204,7 @@ class Server:
                 log.exception("recovery failed")
 
 
-def _cut_off() -> None:
+def _exit_now() -> None:
     log.error("a call did not return, and the server ends without it: its changes may or may not have taken effect")
     logging.shutdown()
     os._exit(1)
@@ -250,7 +251,7 @@ def _bound(host: str, port: int, connections: Connections) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _ending_well() -> Iterator[None]:
+def _signals_ignored() -> Iterator[None]:
     """Handles signals only here: uvicorn raises caught signals again, for handlers installed before it."""
     if threading.current_thread() is not threading.main_thread():
         yield

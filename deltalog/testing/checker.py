@@ -142,7 +142,7 @@ def parse_commit(version: int, data: bytes) -> Commit:
             raise ValueError(f"line {number} is not one action")
         ((key, body),) = action.items()
         if key not in _ACTIONS or not isinstance(body, dict):
-            raise ValueError(f"line {number} is no known action: {key!r}")
+            raise ValueError(f"line {number} is not a known action: {key!r}")
         actions.append((key, body))
     for single in ("commitInfo", "protocol", "metaData"):
         if sum(key == single for key, _ in actions) > 1:
@@ -153,7 +153,7 @@ def parse_commit(version: int, data: bytes) -> Commit:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
@@ -161,7 +161,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
 def file_key(body: Mapping[str, Any]) -> str:
-    """What tells a logical file from others: its path, with its deletion vector."""
+    """Identifies a logical file: its path, with its deletion vector."""
     vector = body.get("deletionVector")
     if not vector:
         return str(body["path"])
@@ -186,7 +186,7 @@ class _Judge:
         return self._parsed[key]
 
     def _operation(self, commit: Commit) -> Operation | None:
-        """Whose commit this is."""
+        """The operation that made this commit."""
         return self.operations.get(commit.token or "") or self._by_txn_id.get(commit.txn_id or "")
 
     def _name(self, commit: Commit) -> str | None:
@@ -264,7 +264,7 @@ class _Judge:
                 self.blame("I10", f"the same file in two {name} actions", version)
         info = commit.body("commitInfo") or {}
         if info.get("isBlindAppend") is True and (removes or commit.body("metaData") or commit.body("protocol")):
-            self.blame("I11", "calls itself a blind append and is none", version)
+            self.blame("I11", "calls itself a blind append and is not one", version)
         for path in sorted(set(removes) - before.files):
             self.blame("I10", f"removes {path}, which is not live", version)
         for path in sorted(set(adds) & before.files - set(removes)):
@@ -357,9 +357,9 @@ class _Judge:
         if new != old and not operation.properties:
             self.blame("I12", "changes the protocol", version)
         for key in ("readerFeatures", "writerFeatures"):
-            gone = set(old.get(key) or ()) - set(new.get(key) or ())
-            if gone:
-                self.blame("I12", f"drops the features {sorted(gone)}", version)
+            dropped = set(old.get(key) or ()) - set(new.get(key) or ())
+            if dropped:
+                self.blame("I12", f"drops the features {sorted(dropped)}", version)
 
     # ------------------------------------------------------------------------------------------ I4, I5, I6
 
@@ -413,12 +413,12 @@ class _Judge:
         if operation.removes is not None and sorted(removes) != sorted(operation.removes):
             self.blame("I4", f"{name} removes {sorted(removes)} instead of {sorted(operation.removes)}", version)
         if operation.removes_all and version - 1 in self.states:
-            left = self.states[version - 1].files - set(removes)
-            if left:
-                self.blame("I11", f"{name} replaces the table but leaves {sorted(left)}", version)
+            remaining = self.states[version - 1].files - set(removes)
+            if remaining:
+                self.blame("I11", f"{name} replaces the table but leaves {sorted(remaining)}", version)
 
     def _check_real_time(self, found: Mapping[str, list[int]]) -> None:
-        """What returned before another began has the lower version."""
+        """An operation that returned before another began has the lower version."""
         done = sorted(
             (o for o in self.operations.values() if o.outcome == "ok" and o.version is not None),
             key=lambda o: o.returned or 0,

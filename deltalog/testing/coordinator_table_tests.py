@@ -47,7 +47,7 @@ from deltalog.testing.store_contract import together
 class CoordinatorTableTests(CoordinatorCases):
     """Part of ``CoordinatorTests``.
 
-    Members: a test for each sentence.
+    Members: a test for each guarantee.
     """
 
     def test_has_one_id(self, coordinator: Coordinator, another: Coordinator) -> None:

@@ -7,8 +7,8 @@ Subclass it in a test module and give it a coordinator; pytest collects the rest
         def coordinator(self, tmp_path):
             return MyCoordinator(tmp_path)
 
-``coordinator`` must be empty. Where another handle on the same catalog can be had (another process would have one),
-override ``another`` too. What only some can show, as surviving a kill, is left to the subclass.
+``coordinator`` must be empty. If a second handle on the same catalog can be opened, as another process would, override
+``another`` too. Guarantees that need more, such as surviving a kill, are left to the subclass.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ from deltalog.testing.coordinator_transaction_tests import CoordinatorTransactio
 
 
 class CoordinatorTests(CoordinatorTableTests, CoordinatorTransactionTests):
-    """The sentences of deltalog.catalog.coordinator. See the module for how to use it."""
+    """The guarantees of deltalog.catalog.coordinator. See the module for how to use it."""

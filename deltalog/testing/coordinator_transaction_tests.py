@@ -32,7 +32,7 @@ from deltalog.testing.store_contract import together
 class CoordinatorTransactionTests(CoordinatorCases):
     """Part of ``CoordinatorTests``.
 
-    Members: a test for each sentence.
+    Members: a test for each guarantee.
     """
 
     def test_keeps_every_field_of_a_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:
@@ -132,19 +132,19 @@ class CoordinatorTransactionTests(CoordinatorCases):
             assert end is record or coordinator.replace(end)
             records.append(end)
         records.sort(key=lambda record: record.key)
-        for asked in StatusFilter:
+        for states in StatusFilter:
 
-            def page(last: TransactionRecord | None, asked: StatusFilter = asked) -> list[TransactionRecord]:
-                return coordinator.transactions(asked.statuses, last.key if last else None, 7)
+            def page(last: TransactionRecord | None, states: StatusFilter = states) -> list[TransactionRecord]:
+                return coordinator.transactions(states.statuses, last.key if last else None, 7)
 
-            wanted = [record for record in records if record.status in asked.statuses]
-            assert pages(page) == wanted == coordinator.transactions(asked.statuses)
+            wanted = [record for record in records if record.status in states.statuses]
+            assert pages(page) == wanted == coordinator.transactions(states.statuses)
         assert coordinator.transactions(frozenset()) == []
 
     def test_pages_show_each_transaction_once_whatever_else_happens(
         self, coordinator: Coordinator, another: Coordinator
     ) -> None:
-        """What was there when the listing began is listed, though more are started and some end meanwhile."""
+        """Transactions that existed when the listing began are listed, though others are started and some end."""
 
         def page(last: TransactionRecord | None) -> list[TransactionRecord]:
             return coordinator.transactions(StatusFilter.ALL.statuses, last.key if last else None, 9)
@@ -295,10 +295,10 @@ class CoordinatorTransactionTests(CoordinatorCases):
         for each in ("t1", "t3"):
             coordinator.delete_parts(each)
         another.delete("t4")
-        left = another.uncleaned()
-        assert ended[1] in left and "t0" not in {record.id for record in left}
+        remaining = another.uncleaned()
+        assert ended[1] in remaining and "t0" not in {record.id for record in remaining}
         if type(coordinator).uncleaned is not Coordinator.uncleaned:
-            assert left == [ended[1]]
+            assert remaining == [ended[1]]
 
     def test_one_of_many_puts_parts(self, coordinator: Coordinator, another: Coordinator) -> None:
         record = transaction("t")

@@ -53,7 +53,7 @@ COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class WrappedCoordinator(Coordinator):
-    """Passes each call to ``inner`` through ``_pass``, with its method and its subject."""
+    """Makes each call of ``inner`` through ``_pass``, with the call's method and subject."""
 
     def __init__(self, inner: Coordinator) -> None:
         self.inner = inner
@@ -202,18 +202,18 @@ class FaultyCoordinator(WrappedCoordinator):
 
 
 class WatchedCoordinator(WrappedCoordinator):
-    """Calls ``seen`` with each ratified proposal, before it is visible to other clients, and with the transaction's
-    record at that moment. For one thread."""
+    """Calls ``on_ratified`` with each ratified proposal, before it is visible to other clients, and with the
+    transaction's record at that moment. For one thread."""
 
-    def __init__(self, inner: Coordinator, seen: Callable[[Proposal, TransactionRecord | None], object]) -> None:
+    def __init__(self, inner: Coordinator, on_ratified: Callable[[Proposal, TransactionRecord | None], object]) -> None:
         super().__init__(inner)
-        self._seen = seen
+        self._on_ratified = on_ratified
 
     def ratify(self, proposal: Proposal) -> Ratification:
         found = None if proposal.before is None else self.inner.transaction(proposal.before.id)
         outcome = self.inner.ratify(proposal)
         if outcome is Ratification.RATIFIED:
-            self._seen(proposal, found)
+            self._on_ratified(proposal, found)
         return outcome
 
 
@@ -298,8 +298,8 @@ class MemoryCoordinator(Coordinator):
         with self._lock:
             head = self._heads.get(table_id)
             if head is not None:
-                left = tuple(commit for commit in head.unpublished if commit.version > version)
-                self._heads[table_id] = Head(head.version, left)
+                unpublished = tuple(commit for commit in head.unpublished if commit.version > version)
+                self._heads[table_id] = Head(head.version, unpublished)
 
     def marks(self, table_id: str) -> Marks:
         with self._lock:

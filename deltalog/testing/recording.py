@@ -1,4 +1,4 @@
-"""What clients did and what the store saw, written down for the checker."""
+"""Records what clients did and what the store received, for the checker."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from deltalog.storage.memory import MemoryStore
 from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
 
-#: Errors that say honestly that nothing was committed; everything else that escapes is a defect.
+#: Errors which mean that nothing was committed; any other error is a defect.
 DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
 
 
 class WatchedStore(MemoryStore):
-    """A MemoryStore that remembers every commit file as it appeared, and begins with what ``before`` holds."""
+    """A MemoryStore that records every commit file when it appears, and begins with the objects of ``before``."""
 
     def __init__(
         self, clock_ms: Callable[[], int], now: Callable[[], float] = lambda: 0, before: WatchedStore | None = None
@@ -46,18 +46,18 @@ class WatchedStore(MemoryStore):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         outcome = super().put_if_absent(path, data)
         if outcome is PutOutcome.COMMITTED:
-            self._see(path, data)
+            self._record_sighting(path, data)
         return outcome
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         super().put(path, data, durable=durable)
-        self._see(path, data)
+        self._record_sighting(path, data)
 
     def paths(self) -> frozenset[str]:
         """The paths of all objects."""
         return frozenset(self._objects)
 
-    def _see(self, path: str, data: bytes) -> None:
+    def _record_sighting(self, path: str, data: bytes) -> None:
         version = version_of(path)
         if version is not None:
             self.sightings.append(Sighting(self._now(), version, bytes(data)))
@@ -94,8 +94,8 @@ def carry_out(
         record.outcome = "failed"
 
 
-def look(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
-    """What a snapshot says."""
+def read_of(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
+    """A snapshot as a client read it."""
     listed = snapshot.files(["path", "deletion_vector"])
     files = frozenset(map(_logical_file, listed["path"].to_pylist(), listed["deletion_vector"].to_pylist()))
     configuration = dict(snapshot.metadata.configuration)
@@ -106,7 +106,7 @@ def look(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
 
 
 def _logical_file(path: str, vector: Mapping[str, Any] | None) -> str:
-    """As the checker tells files apart."""
+    """As ``checker.file_key``."""
     if vector is None:
         return path
     return f"{path}#{vector['storage_type']}{vector['path_or_inline_dv']}@{vector['offset']}"
@@ -127,7 +127,7 @@ def history_of(
     initial: int = 0,
     data_files: Iterable[str] = (),
 ) -> History:
-    """Everything that is known of a run on ``shared``. ``data_files`` need not really be there."""
+    """Everything that is known of a run on ``shared``. ``data_files`` need not exist."""
     metas = {version_of(f"_delta_log/{m.name}"): m for m in shared.list_from("_delta_log")}
     attempts = [
         Attempt(put.at, put.call.path, version, put.data)

@@ -7,8 +7,8 @@ Subclass it in a test module and give it a store; pytest collects the rest:
         def store(self, tmp_path):
             return MyStore(tmp_path)
 
-``store`` must be empty. Where another handle on the same place can be had (another process would have one),
-override ``another`` too.
+``store`` must be empty. If a second handle on the same objects can be opened, as another process would, override
+``another`` too.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ FIRST = "_delta_log/00000000000000000000.json"
 
 
 class LogStoreTests:
-    """The sentences of deltalog.storage.base. See the module for how to use it.
+    """The guarantees of deltalog.storage.base. See the module for how to use it.
 
-    Members: a test for each sentence.
+    Members: a test for each guarantee.
     """
 
     #: How many threads and rounds the races have.
@@ -144,7 +144,7 @@ class LogStoreTests:
         assert not parts
 
     def test_gives_second_names_in_order_or_none(self, store: LogStore, another: LogStore) -> None:
-        """As far as it can: never over another object, never after one that it left out."""
+        """Any number of them: never over another object, never after one that was skipped."""
         for name in ("one", "two", "three"):
             store.put_if_absent(f"s/{name}", name.encode())
         store.put_if_absent("t/two", b"taken")

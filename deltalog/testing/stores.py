@@ -1,10 +1,10 @@
 """Stores that misbehave on request, and stores that count.
 
 ``FaultyStore`` wraps any LogStore and makes single calls fail in the ways real stores fail; ``CountingStore``
-tells how many calls something cost. Both are themselves LogStores, so ``DeltaTable.open(store)`` takes them.
+counts calls. Both are themselves LogStores, so ``DeltaTable.open(store)`` takes them.
 
     store = FaultyStore(MemoryStore(), nth(1, Fault.LOST_ACK, method="put_if_absent"))
-    DeltaTable.open(store).append(data)        # lands once, although the first answer was lost
+    DeltaTable.open(store).append(data)        # lands once, although the first acknowledgement was lost
     assert store.injected[Fault.LOST_ACK] == 1
 """
 
@@ -34,7 +34,7 @@ class Fault(enum.Enum):
     OWN_EXISTS = "own 412"  # created, then re-sent by the transport: EXISTS for the caller's own object
     LATE = "late"  # UNKNOWN (StoreError for put) now; the request takes effect some time later
     KILL_BEFORE = "killed before"  # the process dies before the call takes effect
-    KILL_AFTER = "killed after"  # the process dies after the effect and before the answer
+    KILL_AFTER = "killed after"  # the process dies after the effect and before the response
 
 
 #: The faults that each method can have. FaultPlan draws from these.
@@ -73,7 +73,7 @@ class Put:
 
     call: Call
     data: bytes
-    told: str  # a PutOutcome's value, "error" or "killed"
+    returned: str  # a PutOutcome's value, "error" or "killed"
     landed: bool  # this request created the object (a late one: not yet)
     at: float  # when, by the store's ``now``
 
@@ -88,14 +88,14 @@ def no_faults(call: Call) -> Fault | None:
 
 def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*") -> Decider:
     """A decider that gives ``fault`` to the ``number``-th call (from 1) of this method and path pattern."""
-    seen = 0
+    count = 0
 
     def decide(call: Call) -> Fault | None:
-        nonlocal seen
+        nonlocal count
         if method not in (None, call.method) or not fnmatch.fnmatchcase(call.path, path):
             return None
-        seen += 1
-        return fault if seen == number else None
+        count += 1
+        return fault if count == number else None
 
     return decide
 
@@ -121,7 +121,7 @@ class FaultPlan:
         self._random = seed if isinstance(seed, random.Random) else random.Random(seed)
         rates = rate if isinstance(rate, Mapping) else {"*": rate}
         self._rates = {method: rates.get(method, rates.get("*", 0.0)) for method in possible}
-        self._left = limit
+        self._remaining = limit
         weights = weights or {}
         self._choices = {
             method: (
@@ -132,13 +132,13 @@ class FaultPlan:
         }
 
     def __call__(self, call: Call) -> Fault | None:
-        if self._random.random() >= self._rates[call.method] or self._left == 0:
+        if self._random.random() >= self._rates[call.method] or self._remaining == 0:
             return None
         faults, weights = self._choices[call.method]
         if not faults or not any(weights):
             return None
-        if self._left is not None:
-            self._left -= 1
+        if self._remaining is not None:
+            self._remaining -= 1
         return self._random.choices(faults, weights)[0]
 
 
@@ -190,7 +190,7 @@ class FaultyStore(LogStore):
         call, fault = self._begin("put_if_absent", path)
         if fault is None:
             outcome = self.inner.put_if_absent(path, data)
-            return self._told(call, data, outcome, outcome is PutOutcome.COMMITTED)
+            return self._recorded(call, data, outcome, outcome is PutOutcome.COMMITTED)
         if fault is Fault.FAIL_BEFORE:
             self._record(call, data, "error", False)
             self._fail(call, fault)
@@ -199,21 +199,21 @@ class FaultyStore(LogStore):
             self._die(fault)
         if fault is Fault.UNKNOWN_NOT_WRITTEN:
             self.injected[fault] += 1
-            return self._told(call, data, PutOutcome.UNKNOWN, False)
+            return self._recorded(call, data, PutOutcome.UNKNOWN, False)
         if fault is Fault.LATE:
             self.injected[fault] += 1
             self._defer(f"late {call}", lambda: self.inner.put_if_absent(path, data))
-            return self._told(call, data, PutOutcome.UNKNOWN, False)
+            return self._recorded(call, data, PutOutcome.UNKNOWN, False)
         landed = self.inner.put_if_absent(path, data) is PutOutcome.COMMITTED
         if fault is Fault.KILL_AFTER:
             self._record(call, data, "killed", landed)
             self._die(fault)
         if fault is Fault.LOST_ACK:
             self.injected[fault if landed else Fault.UNKNOWN_NOT_WRITTEN] += 1
-            return self._told(call, data, PutOutcome.UNKNOWN, landed)
+            return self._recorded(call, data, PutOutcome.UNKNOWN, landed)
         if landed:
             self.injected[Fault.OWN_EXISTS] += 1
-        return self._told(call, data, PutOutcome.EXISTS, landed)
+        return self._recorded(call, data, PutOutcome.EXISTS, landed)
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self._write("put", path, lambda: self.inner.put(path, data, durable=durable))
@@ -294,12 +294,12 @@ class FaultyStore(LogStore):
         if fault is not None:
             self._fail(call, fault)
 
-    def _told(self, call: Call, data: bytes, outcome: PutOutcome, landed: bool) -> PutOutcome:
+    def _recorded(self, call: Call, data: bytes, outcome: PutOutcome, landed: bool) -> PutOutcome:
         self._record(call, data, outcome.value, landed)
         return outcome
 
-    def _record(self, call: Call, data: bytes, told: str, landed: bool) -> None:
-        self.puts.append(Put(call, data, told, landed, self._now()))
+    def _record(self, call: Call, data: bytes, returned: str, landed: bool) -> None:
+        self.puts.append(Put(call, data, returned, landed, self._now()))
 
     def _fail(self, call: Call, fault: Fault) -> None:
         self.injected[fault] += 1
@@ -316,7 +316,7 @@ class FaultyStore(LogStore):
 
 
 class CountingStore(LogStore):
-    """Passes every call on and counts it.
+    """Counts every call of ``inner``.
 
         store = CountingStore(MemoryStore())
         ...
@@ -324,7 +324,7 @@ class CountingStore(LogStore):
             table.snapshot()
         assert calls.of("get", "*.json") <= 3
 
-    Counts are kept by method and path, so that a test can ask for both. Safe to use from several threads.
+    Counts are kept by method and path, so that a test can check both. Safe to use from several threads.
     """
 
     def __init__(self, inner: LogStore) -> None:

@@ -170,11 +170,11 @@ def test_the_refusal_of_a_place_is_an_error_line(cli: Cli, tmp_path: Path) -> No
 def test_a_promise_that_is_broken_is_an_error() -> None:
     month = demo.Month("July", 3, 1, "in-commit", 10)
     right, wrong = demo.Answer(3, 10), demo.Answer(3, 9)
-    assert demo._as_promised([demo.Comparison(month, right, right, right)], 2)
-    assert not demo._as_promised([demo.Comparison(month, right, wrong, right)], 2)
-    assert not demo._as_promised([demo.Comparison(month, right, right, demo.Answer(None, None, "no"))], 2)
-    assert demo._as_promised([demo.Comparison(month, right, wrong, wrong)], 4)
-    assert not demo._as_promised([demo.Comparison(month, wrong, right, right)], 4)
+    assert demo._as_expected([demo.Comparison(month, right, right, right)], 2)
+    assert not demo._as_expected([demo.Comparison(month, right, wrong, right)], 2)
+    assert not demo._as_expected([demo.Comparison(month, right, right, demo.Answer(None, None, "no"))], 2)
+    assert demo._as_expected([demo.Comparison(month, right, wrong, wrong)], 4)
+    assert not demo._as_expected([demo.Comparison(month, wrong, right, right)], 4)
     assert issubclass(demo.DemoNotPossibleError, DeltaLogError)
 
 

@@ -161,7 +161,7 @@ def test_a_catalog_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch)
         start, body = await health()
         assert start["status"] == 503 and json.loads(body["body"])["code"] == "OPERATION_TIMEOUT"
         answers.set()
-        monkeypatch.setattr(app_module, "_HEALTH_IS_NEW_SECONDS", 0)
+        monkeypatch.setattr(app_module, "_HEALTH_CACHE_SECONDS", 0)
         monkeypatch.setattr(app_module, "_HEALTH_SECONDS", 60)
         assert (await health())[0]["status"] == 200
 

@@ -98,4 +98,4 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
 def test_descriptors_are_left_for_the_catalog_and_its_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     for soft, most in ((1024, 512), (512, 224), (64, 16), (resource.RLIM_INFINITY, 512)):
         monkeypatch.setattr(resource, "getrlimit", lambda which, soft=soft: (soft, soft))
-        assert Connections(512, 1)._most == most
+        assert Connections(512, 1)._limit == most

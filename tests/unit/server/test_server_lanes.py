@@ -123,7 +123,7 @@ def test_one_that_is_shed_as_its_caller_leaves_counts_once() -> None:
         for call in world.calls[4:]:
             call.cancel()
         await asyncio.wait(world.calls[4:])
-        assert lane.under_way == 4
+        assert lane.in_progress == 4
         lane.slow -= 1
         await world.end()
 
