@@ -1,6 +1,6 @@
 """A DataFrame as the rows of a table: whether it fits, and the columns as the files hold them.
 
-Pure: nothing is read or written here; Spark evaluates the columns when it writes.
+Nothing is read or written here: Spark evaluates the columns when it writes.
 """
 
 from __future__ import annotations

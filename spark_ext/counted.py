@@ -40,25 +40,25 @@ class RowCount:
 
     def _metrics(self) -> dict[str, Any]:
         """The metrics of the observation, which blocks without limit if Spark does not report them."""
-        told: list[dict[str, Any]] = []
+        received: list[dict[str, Any]] = []
         failed: list[Exception] = []
 
-        def ask() -> None:
+        def receive() -> None:
             try:
-                told.append(self._observation.get)
+                received.append(self._observation.get)
             except Exception as error:
                 failed.append(error)
 
-        thread = threading.Thread(target=ask, daemon=True)
+        thread = threading.Thread(target=receive, daemon=True)
         thread.start()
         thread.join(_WAIT_S)
         if failed:
             raise failed[0]
-        if not told:
+        if not received:
             raise deltalog.StoreError(
                 f"Spark did not report within {_WAIT_S:.0f} s how many rows the job wrote, so its files cannot be "
                 "checked; nothing was committed. Spark drops such events when spark.scheduler.listenerbus.eventqueue."
                 "capacity is too small for the job: increase it, and write again.",
                 path="",
             )
-        return told[0]
+        return received[0]

@@ -15,7 +15,7 @@ CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change that the rows of a file represent. ``kind`` is None where the file has it in a column."""
+    """The change that the rows of a file represent. ``kind`` is None if the file has it in a column."""
 
     kind: str | None
     version: int
@@ -79,9 +79,9 @@ def _changed(snapshot: deltalog.Snapshot, at: deltalog.CommitAt, planned: deltal
         yield Entry(path, values, dropped=positions(vector), change=change)
         return
     before, after = positions(planned.before), positions(planned.after)
-    gone = after if before is None or after is None else after - before
-    back = before if before is None or after is None else before - after
-    for kind, kept in (("delete", gone), ("insert", back)):
+    deleted = after if before is None or after is None else after - before
+    restored = before if before is None or after is None else before - after
+    for kind, kept in (("delete", deleted), ("insert", restored)):
         if kept:
             yield Entry(path, values, kept=kept, change=Change(kind, at.version, at.timestamp_ms))
 

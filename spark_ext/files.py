@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 import deltalog
 from spark_ext import paths
 
-# After a job that failed: how often and how long its directory is removed again, until no task recreates it.
-_LOOK_EVERY_S, _QUIET_LOOKS, _STRAGGLER_LOOKS = 0.1, 5, 100
+# After a job that failed its directory is removed repeatedly, until no task recreates it: the interval, the number of
+# checks that must not find it, and the maximum of checks.
+_CHECK_EVERY_S, _QUIET_CHECKS, _MAX_CHECKS = 0.1, 5, 100
 
 # A data file: its path below some directory, and its partition values as the log has them.
 DataFile = tuple[str, dict[str, str | None]]
@@ -43,7 +44,7 @@ class JobDirectory:
 
     @property
     def path(self) -> str:
-        """Absolute."""
+        """The absolute path."""
         return os.path.join(self._table, self._name)
 
     def place(self, found: Sequence[DataFile]) -> list[DataFile]:
@@ -85,12 +86,12 @@ class JobDirectory:
         if this write created it and it is empty. Best effort. ``stragglers``: tasks of a job that has failed or was
         cancelled may still run for a moment, and recreate the job's directory."""
         quiet = 0
-        for _ in range(_STRAGGLER_LOOKS if stragglers else 0):
+        for _ in range(_MAX_CHECKS if stragglers else 0):
             quiet = 0 if os.path.exists(self.path) else quiet + 1
-            if quiet > _QUIET_LOOKS:
+            if quiet > _QUIET_CHECKS:
                 break
             shutil.rmtree(self.path, ignore_errors=True)
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_CHECK_EVERY_S)
         for path in self._placed:
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -162,7 +163,7 @@ def rows_of(add: Any) -> int:
 
 
 def make_durable(directory: str) -> bool:
-    """Create the table's directory before Spark does, durably. Whether it did not exist."""
+    """Create the table's directory durably, before Spark does. Returns whether it did not exist."""
     missing = []
     current = directory
     while not os.path.isdir(current):

@@ -1,4 +1,4 @@
-"""When Spark's own partition discovery, which can prune, gives the partition values that the log has. Pure."""
+"""Decides where Spark's partition discovery, which can prune, yields the partition values of the log. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def trees(layout: Layout, entries: Sequence[Entry]) -> dict[Tree, list[Entry]] |
         parents = os.path.dirname(entry.path).split("/")
         own = parents[len(parents) - len(columns) :]
         if len(own) != len(columns) or not all(
-            pattern is not None and _says(segment, field.name, entry.values.get(field.name), pattern)
+            pattern is not None and _matches(segment, field.name, entry.values.get(field.name), pattern)
             for segment, field, pattern in zip(own, columns, patterns, strict=True)
         ):
             return None
@@ -69,7 +69,7 @@ def _pattern(data_type: spark_types.DataType) -> re.Pattern[str] | None:
     return _VALUES.get(data_type.typeName())
 
 
-def _says(segment: str, name: str, value: str | None, pattern: re.Pattern[str]) -> bool:
+def _matches(segment: str, name: str, value: str | None, pattern: re.Pattern[str]) -> bool:
     key, separator, text = segment.partition("=")
     if not separator or key != name:
         return False

@@ -20,7 +20,7 @@ _OF_THE_STORE = re.compile(
 @contextlib.contextmanager
 def cancelled_with_its_caller(spark: SparkSession) -> Iterator[None]:
     """Cancels the jobs that are started in the block when it is interrupted. A KeyboardInterrupt alone ends only the
-    call that waits for a job: the job would go on, and write."""
+    call that waits for a job: the job would continue, and write."""
     tag = f"deltalog-{uuid.uuid4()}"
     is_tagged = True
     try:

@@ -47,7 +47,7 @@ def is_address(url: str) -> bool:
 
 
 def url_of(location: Location) -> str:
-    """The path or the address that a location is; the root of a table that is open."""
+    """The path or the address of a location; the root of an open table."""
     return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
 
 

@@ -66,7 +66,7 @@ def read_changes(
     ``_commit_timestamp``. ``starting_timestamp`` begins at the
     first commit at or after it, ``ending_timestamp`` ends at the last one at or before it; each is text, in the
     session time zone, or an aware datetime. ``allowed_paths``: as for ``DeltaTable.open``.
-    Raises as ``DeltaTable.changes``. Cost: as that, 1 GET for each commit, and each file is looked up by Spark once.
+    Raises as ``DeltaTable.changes``. Cost: as that, 1 GET for each commit, and Spark looks up each file once.
     """
     first, last = _version("startingVersion", starting_version), _version("endingVersion", ending_version)
     since = timestamp_ms(spark, starting_timestamp, "startingTimestamp", round_up=True)
@@ -74,7 +74,7 @@ def read_changes(
     table = _open(path, allowed_paths)
     changes = table.changes(first, last, from_timestamp=since, to_timestamp=until)
     rows = scan(spark, Layout.of(changes.snapshot), entries.of_changes(changes), changes=True)
-    return marked(rows, changes.snapshot.as_time_travel())  # the changes of versions that there are stay as they are
+    return marked(rows, changes.snapshot.as_time_travel())  # the changes of existing versions never change
 
 
 class Reader:

@@ -70,12 +70,12 @@ def _union(parts: Sequence[DataFrame]) -> DataFrame:
 def _alike(layout: Layout, entries: Sequence[Entry]) -> list[tuple[spark_types.StructType, list[Entry]]]:
     """Groups of entries that one scan can read: with the same stored schema, and the same kind of row selection."""
     names = {entry.path for entry in entries}
-    schemas = read_schemas(layout, names) if layout.only_files_know else dict.fromkeys(names, read_schema(layout))
+    schemas = read_schemas(layout, names) if layout.needs_footers else dict.fromkeys(names, read_schema(layout))
     found: dict[tuple[int, bool, bool, bool], tuple[spark_types.StructType, list[Entry]]] = {}
     for entry in entries:
         schema = schemas[entry.path]  # equal ones are one object
-        tells_kind = entry.change is not None and entry.change.kind is None
-        key = (id(schema), tells_kind, entry.dropped is not None, entry.kept is not None)
+        has_kind_column = entry.change is not None and entry.change.kind is None
+        key = (id(schema), has_kind_column, entry.dropped is not None, entry.kept is not None)
         found.setdefault(key, (schema, []))[1].append(entry)
     return list(found.values())
 
@@ -93,9 +93,9 @@ class _Part:
         first = entries[0]
         self._by_row = first.dropped is not None or first.kept is not None
         self._has_changes = first.change is not None
-        tells_kind = first.change is not None and first.change.kind is None
-        self._read = spark_types.StructType([*schema.fields, *(_CHANGE_FIELDS[:1] if tells_kind else ())])
-        self._kind = named(CHANGE_TYPE if tells_kind else _KIND)
+        has_kind_column = first.change is not None and first.change.kind is None
+        self._read = spark_types.StructType([*schema.fields, *(_CHANGE_FIELDS[:1] if has_kind_column else ())])
+        self._kind = named(CHANGE_TYPE if has_kind_column else _KIND)
 
     def rows(self) -> DataFrame:
         hidden = [entry for entry in self._entries if self._hidden(entry.path)]
@@ -199,8 +199,8 @@ class _Part:
         )  # fmt: skip
         joined = found.join(F.broadcast(facts), _FILE, "left")
         unknown = F.raise_error(F.concat(F.lit("DELTALOG: the log has no file "), named(_FILE)))
-        told = [name for name in facts.columns if name not in (_FILE, _FOUND)]
-        checked = [F.when(named(_FOUND).isNull(), unknown).otherwise(named(name)).alias(name) for name in told]
+        names = [name for name in facts.columns if name not in (_FILE, _FOUND)]
+        checked = [F.when(named(_FOUND).isNull(), unknown).otherwise(named(name)).alias(name) for name in names]
         return joined.select(*[named(name) for name in found.columns], *checked)
 
     def _change_facts(self) -> list[Column]:
@@ -209,7 +209,7 @@ class _Part:
         return [named(_KIND), named(_VERSION), F.timestamp_millis(named(_TIME)).alias(_TIME)]
 
     def _chosen(self, found: DataFrame) -> DataFrame:
-        """The rows at the entries' positions, or those that are not."""
+        """The rows at the entries' positions, or the rows at others."""
         rows = [
             (number, chunk, words)
             for number, entry in enumerate(self._entries)

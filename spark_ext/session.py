@@ -59,7 +59,7 @@ _held: list[_Held] = []
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings on the session for the time of a write; those that it has already are not changed.
+    """Set settings of the session for the time of a write; those that it has already are not changed.
 
     Writes of several threads share one change, also if each has a separate SparkSession object for the session;
     the last one to end restores the settings from before the first.
@@ -88,7 +88,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
 
 def _are_one(one: SparkSession, other: SparkSession) -> bool:
-    """Whether both are the same session of the JVM, so that a setting of one applies to the other."""
+    """Whether both are one session of the JVM, so that a setting of one applies to the other."""
     if one is other:
         return True
     if type(one) is not type(other):

@@ -33,7 +33,7 @@ _INTEGERS: Mapping[pa.DataType, spark_types.DataType] = {
     pa.int64(): spark_types.LongType(),
 }
 _NARROWER_THAN_DOUBLE = {**_INTEGERS, pa.float32(): spark_types.FloatType()}
-# By a table's type: what a file can have in its place when the type was widened since.
+# By a table's type: the types that a file can have instead, if the type was widened since.
 _WIDENED_FROM: Mapping[str, Mapping[pa.DataType, spark_types.DataType]] = {
     "short": _INTEGERS,
     "integer": _INTEGERS,
@@ -87,13 +87,13 @@ class Layout:
         return name
 
     @property
-    def only_files_know(self) -> bool:
+    def needs_footers(self) -> bool:
         """Whether footers must be read: columns are mapped by id, or a type was widened."""
         return self.mapping == "id" or _any_type_changed(self.schema)
 
 
 def read_schema(layout: Layout) -> spark_types.StructType:
-    """What to read of a file that holds the columns under their physical names, in the table's types.
+    """The schema to read a file with that has the columns under their physical names, in the table's types.
 
     Everything is nullable; the fields are in the order of ``layout.data_fields``. Void columns, which files do not
     have, are read as strings.
@@ -102,7 +102,7 @@ def read_schema(layout: Layout) -> spark_types.StructType:
 
 
 def read_schemas(layout: Layout, paths: Iterable[str]) -> dict[str, spark_types.StructType]:
-    """What to read of each file (absolute paths), by its footer; equal schemas are one object.
+    """The schema to read each file with (absolute paths), by its footer; equal schemas are one object.
 
     Raises InvalidDataFileError. Cost: 1 small read a file, 16 at a time.
     """
@@ -141,7 +141,7 @@ def _struct(
 
 
 def _finder(layout: Layout, stored: Sequence[Any]) -> Callable[[spark_types.StructField, str], Any]:
-    """A function that looks a column up among the Arrow fields of one level of a file, with its physical name."""
+    """A function that finds a column, by its physical name too, among the Arrow fields of one level of a file."""
     if layout.mapping == "id":
         ids = {(f.metadata or {}).get(_FIELD_ID): f for f in reversed(stored)}
         return lambda field, name: ids.get(str(field.metadata.get(_ID)).encode())

@@ -13,7 +13,7 @@ from pyspark.sql import types as spark_types
 import deltalog
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-# What it holds where the whole column is such a text.
+# Its value if the column itself is char or varchar.
 SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 _LEAVES = (
@@ -94,5 +94,5 @@ def _remedy(data_type: spark_types.DataType) -> str:
 
 
 def spark_type(data_type: Any) -> Any:
-    """The type of a table as Spark has it."""
+    """The Spark type for a type of a table."""
     return to_spark(deltalog.StructType((deltalog.StructField("x", data_type),)))["x"].dataType

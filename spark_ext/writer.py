@@ -81,7 +81,7 @@ class WriteResult:
     """The result of a write.
 
     ``version``: the version committed, or the latest one when nothing was committed; then ``committed`` is
-    False and ``reason`` says why. ``num_removed_rows`` is None where a removed file has no statistics.
+    False and ``reason`` says why. ``num_removed_rows`` is None if a removed file has no statistics.
     ``timestamp_ms`` and ``in_commit_timestamp_ms`` (None where in-commit
     timestamps are off) are those of the commit.
     """
@@ -185,7 +185,7 @@ class Writer:
         settled._options = settled._defaults.options(self._mode, self._options)
         result = settled._save(path)
         if settled._defaults.gives_transaction(self._options):
-            with contextlib.suppress(Exception):  # what is committed is not undone
+            with contextlib.suppress(Exception):  # the write is committed
                 settled._defaults.forget_transaction(spark)
         return result
 
@@ -348,11 +348,11 @@ class Writer:
             raise
         rows, size = sum(rows_of(add) for add in adds), sum(add.size for add in adds)
         metrics = {"numFiles": str(len(adds)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
-        gone = plan.transaction.staged.removed_rows
+        removed_rows = plan.transaction.staged.removed_rows
         if removed:
             metrics = {**plan.transaction.staged.metrics(), **metrics}
-            if gone is not None:
-                metrics["numDeletedRows"] = str(gone)
+            if removed_rows is not None:
+                metrics["numDeletedRows"] = str(removed_rows)
         parameters: dict[str, Any] = {
             "mode": _MODE_NAMES[self._mode],
             "partitionBy": json.dumps(plan.partition_columns, separators=(",", ":"), ensure_ascii=False),
@@ -378,7 +378,7 @@ class Writer:
             num_rows=rows,
             num_bytes=size,
             num_removed_files=removed,
-            num_removed_rows=gone,
+            num_removed_rows=removed_rows,
             timestamp_ms=result.timestamp_ms,
             in_commit_timestamp_ms=result.in_commit_timestamp_ms,
             txn_id=result.txn_id,

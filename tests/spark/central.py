@@ -15,7 +15,7 @@ import pytest
 import deltalog
 import spark_ext
 from tests.spark.settings import session_of
-from tests.spark.tables import action, actions, data_files, history, litter, make, rows, schema, versions
+from tests.spark.tables import DataFiles, action, actions, data_files, history, litter, make, rows, schema, versions
 
 EVERY_TYPE = """
 select cast(1 as tinyint) i8, cast(2 as smallint) i16, 3 i32, 4L i64, cast(1.5 as float) f32, 2.5D f64,
@@ -96,7 +96,9 @@ class Central:
     def test_partitions_survive_the_way_through_directory_names(self, spark: Any, table: str, zone: Any) -> None:
         zone("America/New_York")
         values = ["a/b=c %é😀", "x:y", "[q]{w}*?", "back\\slash", "tab\tline\n", " lead", "%41", "a+b", "'\"#^~"]
-        data = [(i, value, dt.date(2026, 1, i + 1), i % 2 == 0) for i, value in enumerate(values)]
+        data: list[tuple[Any, ...]] = [
+            (i, value, dt.date(2026, 1, i + 1), i % 2 == 0) for i, value in enumerate(values)
+        ]
         data += [(100, None, None, None), (101, "", None, True)]
         df = spark.createDataFrame(data, "id long, s string, d date, b boolean")
         # Both of these are 01:30 on the clock of New York: the hour that the end of summer time repeats.
@@ -231,7 +233,7 @@ class Central:
         def one(value: int) -> pa.Table:
             return pa.table({"id": pa.array([value], pa.int64())})
 
-        files = [
+        files: DataFiles = [
             ("flat.parquet", {"p": "1"}, one(1)),
             ("p=9/lies.parquet", {"p": "2"}, one(2)),
             ("a [b]{c}*/g?.parquet", {"p": "3"}, one(3)),

@@ -81,7 +81,7 @@ _KINDS: Mapping[str, Mapping[str, str]] = {
     "change feed": {"delta.enableChangeDataFeed": "true"},
     "deletion vectors": {"delta.enableDeletionVectors": "true"},
 }
-_PARTITIONS = ((), ("p",), ("s",), ("d",), ("dec",), ("ts",), ("p", "s"))
+_PARTITIONS: tuple[tuple[str, ...], ...] = ((), ("p",), ("s",), ("d",), ("dec",), ("ts",), ("p", "s"))
 _COLUMNS = {
     "id": "long",
     "p": "integer",

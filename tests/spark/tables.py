@@ -67,10 +67,14 @@ def to_arrow(df: Any) -> pa.Table:
     return df.select(*[F.to_json(c).alias(n) if n in variants else c for n, c in quoted.items()]).toArrow()
 
 
+# Paths relative to the table, partition values, rows.
+DataFiles = Sequence[tuple[str, Mapping[str, str | None], pa.Table]]
+
+
 def make(
     table: str,
     schema: deltalog.StructType,
-    files: Sequence[tuple[str, Mapping[str, str | None], pa.Table]],
+    files: DataFiles,
     partition_by: Sequence[str] = (),
     named_in_log: Mapping[str, str] | None = None,
 ) -> None:

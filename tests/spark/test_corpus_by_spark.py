@@ -33,7 +33,7 @@ def by_spark(spark: Any) -> Any:
     checker: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(checker)
 
-    class BySpark(checker.Checker):  # type: ignore[misc, name-defined]
+    class BySpark(checker.Checker):
         def scan(self, version: int | None = None) -> Any:
             reader = spark_ext.read(spark)
             return to_arrow((reader if version is None else reader.option("versionAsOf", version)).load(self.path))

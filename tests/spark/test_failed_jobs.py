@@ -14,6 +14,7 @@ import pytest
 import deltalog
 import spark_ext
 import spark_ext.writer
+from spark_ext.files import collect
 from tests.spark.tables import data_files, litter, versions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,8 +74,6 @@ def test_a_full_disk_is_an_error_of_the_store(spark: Any, table: str) -> None:
 def test_what_a_straggler_leaves_is_no_part_of_the_job(
     spark: Any, table: str, monkeypatch: pytest.MonkeyPatch, partitioned: bool
 ) -> None:
-    collect = spark_ext.writer.collect
-
     def late(directory: str, *args: Any) -> Any:
         attempt = Path(directory, "_temporary", "0", "_temporary", "attempt_1", "p=1")
         attempt.mkdir(parents=True)

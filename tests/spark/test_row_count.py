@@ -17,6 +17,7 @@ import pytest
 import deltalog
 import spark_ext
 import spark_ext.writer
+from spark_ext.files import collect
 from tests.spark.tables import data_files, litter, rows, versions
 
 ROWS = "select id, cast(id % 2 as int) p from range(0, 20, 1, 4)"
@@ -56,7 +57,6 @@ Damage = Callable[[list[Path]], None]
 @pytest.fixture
 def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
     """Call it with what happens to the files of the next job after its end."""
-    collect = spark_ext.writer.collect
 
     def prepare(damage: Damage) -> None:
         def collected(directory: str, *more: Any) -> Any:

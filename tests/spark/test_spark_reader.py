@@ -13,7 +13,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from tests.spark.tables import action, append_raw, history, make, rows, schema
+from tests.spark.tables import DataFiles, action, append_raw, history, make, rows, schema
 
 ONE = pa.table({"id": pa.array([1], pa.int64())})
 
@@ -154,8 +154,8 @@ def test_aware_datetimes_and_ansi_mode(spark: Any, travelled: str) -> None:
 
 
 def test_names_that_spark_hides_or_cannot_open(spark: Any, table: str) -> None:
-    files = [(name, {}, ONE) for name in ("_a.parquet", ".b.parquet", "c:d.parquet", "_x=1.parquet", "e.parquet")]
-    make(table, schema(id="long"), files)
+    names = ("_a.parquet", ".b.parquet", "c:d.parquet", "_x=1.parquet", "e.parquet")
+    make(table, schema(id="long"), [(name, {}, ONE) for name in names])
     assert read(spark).load(table).count() == 5
     nested = deltalog.StructType.from_json(
         '{"type":"struct","fields":[{"name":"st","type":{"type":"struct","fields":['
@@ -220,7 +220,7 @@ def test_many_trees_are_joined_and_few_are_discovered(spark: Any, table: str, ca
 
 
 def test_the_log_wins_over_the_path(spark: Any, table: str) -> None:
-    files = [
+    files: DataFiles = [
         ("p=1/a.parquet", {"p": "2"}, ONE),
         ("p=__HIVE_DEFAULT_PARTITION__/b.parquet", {"p": "0"}, ONE),
         ("p=3/c.parquet", {"p": None}, ONE),
@@ -288,7 +288,7 @@ def test_same_names_in_other_directories_and_absolute_paths(spark: Any, table: s
 
 
 def test_columns_absent_from_files_in_another_order_and_case(spark: Any, table: str) -> None:
-    files = [
+    files: DataFiles = [
         ("a.parquet", {}, pa.table({"b": ["x"], "a": pa.array([1], pa.int32())})),
         ("b.parquet", {}, pa.table({"extra": [1.5], "A": pa.array([2], pa.int32())})),
     ]

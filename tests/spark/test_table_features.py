@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
+from pyspark.sql import types as spark_types
 
 import deltalog
 import spark_ext
@@ -132,7 +133,7 @@ def test_a_missing_data_file_is_named(spark: Any, table: str) -> None:
     (Path(table) / "a b.parquet").unlink()
     with pytest.raises(deltalog.InvalidDataFileError, match=r"a b\.parquet is missing") as error:
         spark_ext.read(spark).load(table)
-    assert error.value.path.endswith("a b.parquet")
+    assert error.value.path is not None and error.value.path.endswith("a b.parquet")
 
 
 def test_files_of_another_place_are_read_when_it_is_allowed(spark: Any, table: str, tmp_path: Path) -> None:
@@ -224,7 +225,7 @@ def test_columns_are_found_by_id_whatever_their_names(spark: Any, table: str) ->
         schema=pa.schema(with_ids([(1, "a", pa.int64()), (3, "who", plain_person)])),
     )
     without = pa.table({"a": [5], "b": [6]})
-    files = [("s.parquet", {}, swapped), ("p.parquet", {}, plain), ("n.parquet", {}, without)]
+    files: list[tuple[Any, ...]] = [("s.parquet", {}, swapped), ("p.parquet", {}, plain), ("n.parquet", {}, without)]
     make_raw(table, fields, files, (), BY_ID)
     df = spark_ext.read(spark).load(table)
     expected = [(None, None, None, None), (1, 2, ("Ann", 7), None), (10, None, ("Bo", None), None)]
@@ -235,7 +236,7 @@ def test_columns_are_found_by_id_whatever_their_names(spark: Any, table: str) ->
 
 
 WRITTEN = "`the id` BIGINT, p STRING, s STRUCT<x: INT, `y z`: ARRAY<STRUCT<q: STRING>>>, m MAP<STRING, STRUCT<x: INT>>"
-MAPPED_ROWS = [
+MAPPED_ROWS: list[tuple[Any, ...]] = [
     (1, "u/v", (1, [("k",), None]), {"a": (1,), "b": None}),
     (2, None, None, None),
     (3, "w", (None, []), {}),
@@ -371,7 +372,7 @@ def test_void_columns_are_null_at_every_depth(spark: Any, table: str) -> None:
 
 
 def test_variants_are_variants(spark: Any, table: str) -> None:
-    if not hasattr(spark_ext.types.spark_types, "VariantType"):
+    if not hasattr(spark_types, "VariantType"):
         pytest.skip("PySpark before 4.0 has no variant type")
     query = """select id, parse_json(s) v, named_struct('v', parse_json(s)) st, array(parse_json(s), null) ar
         from values (1, '{"a":[1,"x"]}'), (2, '7'), (3, null) t(id, s)"""

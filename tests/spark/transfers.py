@@ -98,13 +98,18 @@ def total(tables: list[deltalog.DeltaTable]) -> int:
     return sum(sum(each.snapshot().scan().to_arrow()["amount"].to_pylist()) for each in tables)
 
 
+def time_of(entry: deltalog.CommitEntry) -> int:
+    assert entry.timestamp_ms is not None
+    return entry.timestamp_ms
+
+
 def totals_through_time(manager: deltalog.TransactionManager) -> list[int]:
     """The money in all tables at the time of every commit."""
     tables = {name: manager.table(name) for name in TABLES}
-    times = {entry.timestamp_ms for table in tables.values() for entry in table.history()}
-    begin = max(table.history()[-1].timestamp_ms for table in tables.values())
+    times = [[time_of(entry) for entry in table.history()] for table in tables.values()]
+    begin = max(newest_first[-1] for newest_first in times)
     found = []
-    for ms in sorted(each for each in times if each >= begin):
+    for ms in sorted({ms for newest_first in times for ms in newest_first if ms >= begin}):
         cut = manager.consistent_cut(ms)
         amounts = [tables[name].snapshot(version).scan().to_arrow()["amount"] for name, version in cut.items()]
         found.append(sum(sum(column.to_pylist()) for column in amounts))
