@@ -1,0 +1,160 @@
+"""Rounds: how many requests of an operation wait for one another, counted without a stopwatch.
+
+On an object store an operation takes as long as its longest chain of requests. ``RoundStore`` holds each request until
+its round ends, and a round ends when no thread of the process can go on: all requests that were made by then went side
+by side. Each round is one unit of virtual time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together
+from deltalog.storage.wrapped import WrappedStore
+
+LIST_PAGE = 1_000
+# A process whose other threads use less processor time than this between two looks is waiting.
+_IDLE_NS = 30_000
+_LOOK_S = 0.001
+_LOOKS = 3
+
+
+class RoundStore(WrappedStore[LogStore]):
+    """A store with the requests of an object store, all of which take one round.
+
+    A listing is a request for each page of 1,000 names, a data file that is opened one for its last 64 KiB and one for
+    each read outside of the bytes read before, and ``get_many`` sends 32 requests at a time, as the store of S3 does.
+    """
+
+    def __init__(self, inner: LogStore) -> None:
+        super().__init__(inner)
+        self.is_remote = True
+        self.requests = self.rounds = 0
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._is_counting = False
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the requests and rounds of the block, from 0 on. Requests outside of such a block are not held."""
+        self.requests = self.rounds = 0
+        self._is_counting = True
+        clock = threading.Thread(target=self._end_rounds, name="rounds", daemon=True)
+        clock.start()
+        try:
+            yield
+        finally:
+            self._is_counting = False
+            clock.join()
+
+    def _request(self) -> None:
+        with self._changed:
+            if not self._is_counting:
+                return
+            self.requests += 1
+            self._waiting += 1
+            mine = self.rounds
+            self._changed.wait_for(lambda: self.rounds > mine or not self._is_counting)
+
+    def _end_rounds(self) -> None:
+        while self._is_counting:
+            time.sleep(_LOOK_S)
+            if self._is_stuck():
+                with self._changed:
+                    self.rounds += 1
+                    self._waiting = 0
+                    self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _is_stuck(self) -> bool:
+        """Whether requests wait and nothing else of this process has run, or could have, for a moment."""
+        waiting = self._waiting
+        return waiting > 0 and all(_is_idle() for _ in range(_LOOKS)) and waiting == self._waiting
+
+    # ------------------------------------------------------------------------------------------- requests
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self._request()
+        return super().put_if_absent(path, data)
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._request()
+        super().put(path, data, durable=durable)
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        self._request()
+        return super().get(path, length)
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        return get_together(self.get, paths, length)
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        found = super().list_from(directory, start, stat=stat)
+        for _ in range(0, max(len(found), 1), LIST_PAGE):
+            self._request()
+        return found
+
+    def list_names(self, directory: str, start: str = "") -> list[str]:
+        return [meta.name for meta in self.list_from(directory, start, stat=False)]
+
+    def head(self, path: str) -> FileMeta | None:
+        self._request()
+        return super().head(path)
+
+    def delete(self, path: str) -> None:
+        self._request()
+        super().delete(path)
+
+    def open_input(self, path: str) -> Any:
+        self._request()
+        with super().open_input(path) as file:
+            data = file.read()
+
+        def read(start: int, end: int) -> bytes:
+            self._request()
+            return bytes(data[start:end])
+
+        return RangeReader(path, bytes(data[-TAIL_BYTES:]), len(data), read)
+
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[BinaryIO]:
+        with super().open_output(path) as file:
+            yield file
+            self._request()
+
+    def link_target(self, path: str) -> str | None:
+        return None
+
+    def sibling(self, url: str) -> LogStore:
+        return self.inner.sibling(url)
+
+
+def _is_idle() -> bool:
+    """Whether no other thread ran for a moment, nor can run after it. Looking once is not enough: a thread that waits
+    for the interpreter lock, which the caller holds, looks idle."""
+    used_ns = time.process_time_ns() - time.thread_time_ns()
+    time.sleep(_LOOK_S)
+    return time.process_time_ns() - time.thread_time_ns() - used_ns < _IDLE_NS and not _can_run()
+
+
+def _can_run() -> bool:
+    """Whether a thread of this process but the caller's is running, ready to run or in the kernel."""
+    own = threading.get_native_id()
+    for thread in os.listdir("/proc/self/task"):
+        if int(thread) == own:
+            continue
+        try:
+            with open(f"/proc/self/task/{thread}/stat") as file:
+                state = file.read().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        if state != "S":
+            return True
+    return False
