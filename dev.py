@@ -29,10 +29,12 @@ PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 _MIXED = ("fuzz", "hostile", *(f"unit/{name}" for name in (
     "catalog", "cli", "commit", "expressions", "operations", "parquet", "protocol", "server", "storage", "transactions",
 )))  # fmt: skip
-# What runs beside the rest, in two lanes: pytest runs one after the other. A JVM holds one kind of Spark session, so
-# each suite that needs one has a process of its own; many of the others wait for servers, processes and disks.
+# Lanes of about the same length: pytest runs one after the other. A JVM holds one kind of Spark session, so each suite
+# that needs one has a process of its own; many of the others wait for servers, processes and disks. The first lane runs
+# all that is named nowhere here, and then LAST.
+LAST = ["tests/spark"]
 LANES = [
-    [["tests/interop"], ["tests/spark"]],
+    [["tests/interop"]],
     [[f"tests/{name}" for name in _MIXED], ["tests/spark_connect"], ["tests/demo"]],
 ]
 
@@ -128,17 +130,19 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything in three lanes: those of LANES, and the rest."""
+    """Everything, in three lanes."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
-    elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
+    elsewhere = [*LAST, *(suite for lane in LANES for suites in lane for suite in suites)]
     rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
-    return run_lanes([[[*arguments, *suites] for suites in lane] for lane in [[rest], *LANES]])
+    return run_lanes([[[*arguments, *suites] for suites in lane] for lane in [[rest, LAST], *LANES]])
 
 
 def run_lanes(lanes: list[list[list[str]]]) -> int:
     """Lanes of pytest runs side by side; the first prints as it goes, the output of the others comes at the end."""
     started = time.monotonic()
+    # Tests start hundreds of processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile the package anew.
+    subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "tests"], cwd=ROOT)
     first, beside = lanes[0], [Lane(runs) for runs in lanes[1:]]
     for lane in beside:
         lane.start()

@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     cases that are much like others, in other shapes or on other servers."""
     if config.getoption("long"):
         return
-    kept, left_out, seen = list[pytest.Item](), list[pytest.Item](), collections.Counter[object]()
+    kept, left_out, seen = list[pytest.Function](), list[pytest.Function](), collections.Counter[object]()
     for item in items:
         sampled = item.get_closest_marker("sampled")
         number = seen[item.function]

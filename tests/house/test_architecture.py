@@ -1,35 +1,92 @@
-"""The tree in docs/architecture.md has every module, below its package, so that it can be trusted as the map."""
+"""The tree in docs/architecture.md has every module in its package, and marks the pure ones, so that it can be trusted
+as the map.
+
+A line of it: names of modules or one package, two spaces between them; three or more; what they are. ``(pure)`` at its
+end is said of all its modules, or of all modules of its package.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TREE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1]
-PACKAGES = ["", *sorted(path.parent.name for path in (ROOT / "deltalog").glob("*/__init__.py"))]
+# The packages that are installed, without the tests.
+TREE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1].partition("\ntests/")[0]
+_NAMES = re.compile(r"( *)(\w+(?:/|\.py)?(?:  \w+(?:\.py)?)*)(?: {3,}(\S.*))?")
+_TEXT_COLUMN = 20  # lines that begin here or later continue the text above
+_MARK = "(pure)"
 
 
-def section(package: str) -> str:
-    """The lines of a package, up to the next one of the same depth."""
-    if not package:
-        return TREE
-    found = re.search(rf"^  {package}/.*?(?=^ ? ?\w|\Z)", TREE, re.M | re.S)
-    assert found, f"docs/architecture.md has no package {package}"
-    return found[0]
+def entries(tree: str) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """The path of each module or package in the tree, and whether it is marked as pure."""
+    lines: list[tuple[int, str, str]] = []
+    for line in tree.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if indent >= _TEXT_COLUMN:
+            depth, names, text = lines.pop()
+            lines.append((depth, names, f"{text} {line.strip()}"))
+        elif line.strip():
+            match = _NAMES.fullmatch(line)
+            assert match, f"neither modules nor a package, or no three spaces before what they are: {line!r}"
+            lines.append((indent // 2, match[2], match[3] or ""))
+    above: list[tuple[str, bool]] = []
+    for depth, names, text in lines:
+        del above[depth:]
+        is_pure = text.endswith(_MARK) or any(marked for _, marked in above)
+        for name in names.split():
+            yield (*(package for package, _ in above), name.removesuffix("/").removesuffix(".py")), is_pure
+        if names.endswith("/"):
+            above.append((names.removesuffix("/"), is_pure))
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_module_is_on_the_map(package: str) -> None:
-    modules = {path.stem for path in (ROOT / "deltalog" / package).glob("**/*.py" if package else "*.py")} - {
-        "__init__"
+def modules(package: str) -> dict[tuple[str, ...], bool]:
+    """The modules below a package, and whether their docstrings say "Pure."."""
+    found = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        if path.stem != "__init__":
+            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            found[path.relative_to(ROOT).with_suffix("").parts] = "Pure." in docstring
+    return found
+
+
+@pytest.mark.parametrize("package", ["deltalog", "spark_ext"])
+def test_the_map_has_every_module_in_its_package_and_no_other(package: str) -> None:
+    drawn = {path for path, _ in entries(TREE) if path[0] == package}
+    packages = {path[:depth] for path in modules(package) for depth in range(1, len(path))}
+    assert drawn == modules(package).keys() | packages
+
+
+def test_no_module_is_on_the_map_twice() -> None:
+    paths = [path for path, _ in entries(TREE)]
+    assert len(paths) == len(set(paths)), sorted(path for path in paths if paths.count(path) > 1)
+
+
+@pytest.mark.parametrize("package", ["deltalog", "spark_ext"])
+def test_the_map_marks_the_modules_whose_docstrings_say_pure(package: str) -> None:
+    found = modules(package)
+    marked = {path for path, is_pure in entries(TREE) if is_pure and path in found}
+    assert marked == {path for path, is_pure in found.items() if is_pure}
+
+
+def test_lines_are_read() -> None:
+    tree = """
+a/                     a package
+  b  c                 two
+                       of them (pure)
+  d/   (pure)
+    e
+"""
+    assert dict(entries(tree)) == {
+        ("a",): False,
+        ("a", "b"): True,
+        ("a", "c"): True,
+        ("a", "d"): True,
+        ("a", "d", "e"): True,
     }
-    assert modules <= set(re.findall(r"\w+", section(package))), modules - set(re.findall(r"\w+", section(package)))
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_line_of_the_map_is_there_twice(package: str) -> None:
-    names = re.findall(r"^ {2,4}(\S+)", section(package), re.M)
-    assert package == "" or len(names) == len(set(names)), names
+    with pytest.raises(AssertionError, match="no three spaces"):
+        list(entries("a/\n  b  two words\n"))

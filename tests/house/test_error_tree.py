@@ -50,7 +50,7 @@ def test_codes_are_unique_and_in_capitals() -> None:
 
 def test_the_drawing_lists_the_classes_with_another_outcome_than_nothing_committed() -> None:
     assert errors.__doc__ is not None
-    listed = re.findall(r"^    (UNKNOWN|COMMITTED) +(\w.*)$", errors.__doc__, re.M)
+    listed = re.findall(r"^    (UNKNOWN|PARTLY_COMMITTED|COMMITTED) +(\w.*)$", errors.__doc__, re.M)
     by_outcome = {Outcome[outcome]: set(names.split(", ")) for outcome, names in listed}
     real = {outcome: {each.__name__ for each in CLASSES if each.outcome is outcome} for outcome in Outcome}
     assert real.pop(Outcome.NOTHING_COMMITTED) and by_outcome == real

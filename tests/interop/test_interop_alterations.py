@@ -42,7 +42,7 @@ def spark_append(delta: DeltaSpark, path: Path, rows: pa.Table) -> None:
 # ----------------------------------------------------------------------------------------- column mapping
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @MODES
 @PARTITIONS
 def test_mapped_tables_that_both_write(delta: DeltaSpark, tmp_path: Path, mode: str, partition_by: list[str]) -> None:
@@ -62,6 +62,7 @@ def test_mapped_tables_that_both_write(delta: DeltaSpark, tmp_path: Path, mode: 
     assert_same_rows(delta, path)
 
 
+@pytest.mark.sampled(2)
 @MODES
 def test_mapped_tables_that_delta_spark_made(delta: DeltaSpark, tmp_path: Path, mode: str) -> None:
     path = tmp_path / "table"
@@ -242,6 +243,7 @@ def test_restores_are_signed_as_delta_spark_signs_them(delta: DeltaSpark, tmp_pa
 # ------------------------------------------------------------------------------------------------ protocol
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("feature", "properties"),
     [
@@ -304,6 +306,7 @@ def test_domains_of_ones_own_stay(delta: DeltaSpark, tmp_path: Path) -> None:
     assert_same_rows(delta, path)
 
 
+@pytest.mark.sampled(2)
 @MODES
 def test_rows_taken_out_of_mapped_tables(delta: DeltaSpark, tmp_path: Path, mode: str) -> None:
     """Moved rows, deletion vectors and change files are under physical names too."""

@@ -48,7 +48,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_appends_in_turn(delta: DeltaSpark, writers: dict[str, Writer], case: Turns, tmp_path: Path) -> None:
     path = tmp_path / "table"

@@ -98,7 +98,7 @@ TABLES: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", TABLES)
 def test_changes_of_ranges(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
     path = tmp_path / "table"

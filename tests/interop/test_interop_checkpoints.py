@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -30,7 +31,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("by", "name"),
     [
@@ -148,7 +149,7 @@ V2 = {
     "delta.feature.v2Checkpoint": "supported",
     "delta.enableInCommitTimestamps": "true",
 }
-V2_FORMS = {
+V2_FORMS: dict[str, dict[str, Any]] = {
     "parquet": {"top_level": "parquet"},
     "json": {"top_level": "json"},
     "parquet with sidecars": {"top_level": "parquet", "sidecar_rows": 3},
@@ -210,6 +211,7 @@ def test_delta_spark_reads_a_compacted_log_as_the_commits(delta: DeltaSpark, tmp
     assert deltalake_rows(path) == plain_rows(delta.table(path))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["ict", "no-ict", "v2"])
 def test_a_cleaned_log_is_read_by_both(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, name: str

@@ -54,12 +54,11 @@ class Outcome:
 def link_log_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A jar with LinkLogStore."""
     home = os.environ.get("JAVA_HOME")
-    tools = [shutil.which(tool, path=f"{home}/bin" if home else None) for tool in ("javac", "jar")]
-    if uses_ivy() or None in tools:
+    javac, jar = (shutil.which(tool, path=f"{home}/bin" if home else None) for tool in ("javac", "jar"))
+    if uses_ivy() or javac is None or jar is None:
         pytest.skip("compiling the log store needs a JDK (javac, jar) and the jars that Maven has fetched")
     import pyspark
 
-    javac, jar = tools
     out = tmp_path_factory.mktemp("log-store")
     libraries = [*map(str, delta_jars()), f"{Path(pyspark.__file__).parent}/jars/*"]
     subprocess.run([javac, "-d", out, "-cp", ":".join(libraries), HERE / "LinkLogStore.java"], check=True)
@@ -113,7 +112,7 @@ def _log(table: Path) -> dict[int, dict[str, Any]]:
 
 
 def rows_of(tags: list[str]) -> list[int]:
-    ids = []
+    ids: list[int] = []
     for tag in tags:
         number, count = map(int, _TAG.fullmatch(tag).groups())  # type: ignore[union-attr]
         first = number * 1_000_000 + count * ROWS

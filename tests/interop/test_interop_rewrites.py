@@ -23,10 +23,10 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}
 MAPPED = {"delta.columnMapping.mode": "name"}
 MODES = {
-    "moved": CHANGES,
+    "vectors, by name": {**VECTORS, **CHANGES, **MAPPED},
     "vectors": {**VECTORS, **CHANGES},
     "moved, by name": {**CHANGES, **MAPPED},
-    "vectors, by name": {**VECTORS, **CHANGES, **MAPPED},
+    "moved": CHANGES,
 }
 PARTITIONS = pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["plain", "partitioned"])
 DELETE_METRICS = {
@@ -57,7 +57,7 @@ def check_same(delta: DeltaSpark, table: DeltaTable, path: Path) -> None:
     assert plain_rows(table.changes(0).to_arrow()) == plain_rows(delta.changes(path))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @PARTITIONS
 @pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 def test_delta_spark_reads_what_is_left(
@@ -74,7 +74,7 @@ def test_delta_spark_reads_what_is_left(
     assert len(deletes) == 4 and all(set(metrics) == DELETE_METRICS for metrics in deletes)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 def test_both_engines_in_turn(delta: DeltaSpark, tmp_path: Path, properties: dict[str, str]) -> None:
     """Vectors of one engine are carried on by the other, small ones in the log too."""

@@ -104,7 +104,7 @@ def outcome(spark: Any, table: str, writer: Any, given: dict[str, Any], save: st
     )  # fmt: skip
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(60))
 def test_the_same_write_under_the_same_settings(delta: Any, tmp_path: Path, seed: int) -> None:
     spark, given, found = delta.spark, case(seed), []

@@ -193,7 +193,7 @@ BAD = {
     ),
     "a key twice": ("I3", lambda: with_log(good(), v1=b'{"add":{"path":"b","path":"c"}}'), "twice"),
     "two commitInfos": ("I3", lambda: with_log(good(), v1=commit(info("o1"), info("o1"), add("b"))), "more than one"),
-    "an unknown action": ("I3", lambda: with_log(good(), v1=commit(info("o1"), {"ad": {}})), "no known action"),
+    "an unknown action": ("I3", lambda: with_log(good(), v1=commit(info("o1"), {"ad": {}})), "not a known action"),
     "an acknowledged commit is lost": (
         "I4",
         lambda: good(operations=[*good().operations, operation("o9", 4)]),

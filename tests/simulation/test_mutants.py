@@ -25,8 +25,7 @@ def test_is_found(each, capsys):
     found = find(each)
     assert found, f"{each.name} was not found in {MAX_SEEDS} schedules"
     seed, violations = found
-    for other in range(seed + 1):
-        assert not unchanged(each.run, other, each.options), f"the unchanged code fails on seed {other}"
+    assert not unchanged(each.run, seed, each.options), f"the unchanged code fails on seed {seed}"
     with capsys.disabled():
         broken = sorted({v.invariant for v in violations} & each.invariants)
         print(f"\n[mutant] {each.name}: found at seed {seed} by {', '.join(broken)}", end="")

@@ -1,7 +1,7 @@
 """Operations on rows under fire: what each does to the rows of the version before it, and nothing else.
 
-DELTALOG_ROW_SCHEDULES=10000 runs more of them, DELTALOG_FIRST_SEED=100000 others. A failing seed is printed with its
-trace; add it to KEPT, so that it is run for ever.
+A usual run takes 150 of them, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
+others. A failing seed is printed with its trace; add it to KEPT, so that it is run for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.simulation import ROOT
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 from tests.support.simulation.simulation import run_schedules
 
-SCHEDULES = int(os.environ.get("DELTALOG_ROW_SCHEDULES", "300"))
+USUAL, LONG = 150, 300
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 NO_COMMITS = {"checkpoint", "compact log", "clean up log"}
 #: What may fail when no call of the store does: who lost to another writer, broke a rule of the table, had nothing to
@@ -37,19 +37,24 @@ KEPT = [
 ]
 
 
-@pytest.mark.timeout(120 + SCHEDULES)
-def test_every_version_has_the_rows_of_the_one_before_changed_as_asked(capsys):
-    seeds = range(FIRST_SEED, FIRST_SEED + SCHEDULES)
+@pytest.fixture(scope="module")
+def schedules(is_long):
+    return int(os.environ.get("DELTALOG_ROW_SCHEDULES", LONG if is_long else USUAL))
+
+
+@pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_ROW_SCHEDULES", LONG)))
+def test_every_version_has_the_rows_of_the_one_before_changed_as_asked(capsys, schedules):
+    seeds = range(FIRST_SEED, FIRST_SEED + schedules)
     started = time.monotonic()
     totals, bad = run_schedules(seeds, processes=min(2, os.cpu_count() or 1), run=run_row_schedule)
     with capsys.disabled():
         print(f"\n[row schedules] {totals.line(time.monotonic() - started, f'{seeds.start}..{seeds.stop - 1}')}")
     assert not totals.violations, f"seeds {[r.seed for r in bad]}, first:\n{bad[0].report()}"
     # What was not tried proves nothing.
-    assert totals.schedules == SCHEDULES >= 100
+    assert totals.schedules == schedules >= 100
     assert set(ROW_KINDS) - NO_COMMITS <= set(totals.kinds)
-    assert all(totals.kinds[kind] >= SCHEDULES / 4 for kind in ("append", "delete", "replace where", "move", "restore"))
-    assert sum(totals.errors[error] for error in EXPECTED if error.startswith("Concurrent")) >= SCHEDULES / 8
+    assert all(totals.kinds[kind] >= schedules / 4 for kind in ("append", "delete", "replace where", "move", "restore"))
+    assert sum(totals.errors[error] for error in EXPECTED if error.startswith("Concurrent")) >= schedules / 8
     assert totals.errors["ConstraintViolationError"] and totals.errors["MetadataChangedError"]
     assert all(totals.faults[fault] for fault in Fault)
 

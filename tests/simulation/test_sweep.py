@@ -1,4 +1,4 @@
-"""Every store call of every operation fails in every way, on one or two of three kinds of tables and settings in turn.
+"""Every store call of every operation fails in every way, on one of three kinds of tables and settings in turn.
 
 ``--long`` takes all three, ``python -m tests.support.simulation.soak`` all there are.
 """
@@ -23,8 +23,7 @@ def total():
 
 @pytest.mark.parametrize(("number", "operation"), enumerate(OPERATIONS), ids=NAMES)
 def test_every_call_of_an_operation_may_fail(number, operation, total, is_long):
-    usual = [HALF[(number + more) % len(HALF)] for more in range(1 + bool(number % 3))]
-    totals, failures = sweep([operation], HALF if is_long else usual)
+    totals, failures = sweep([operation], HALF if is_long else [HALF[number % len(HALF)]])
     total.merge(totals)
     assert not failures, failures[0]
     calls = totals.calls[operation.name]
@@ -36,15 +35,15 @@ def test_enough_was_tried(total, capsys):
         pytest.skip("not all operations were selected")
     with capsys.disabled():
         print(f"\n[sweep] {total.line()}", end="")
-    assert total.cases >= 3000
+    assert total.cases >= 1500
     assert set(total.faults) == {fault.value for fault in Fault}
     assert set(total.outcomes) >= {"ok", "failed", "killed", "unknown"}
 
 
 def test_two_faults_in_one_run():
-    totals, failures = pairs(OPERATIONS, seed=1, number=300)
+    totals, failures = pairs(OPERATIONS, seed=1, number=150)
     assert not failures, failures[0]
-    assert totals.cases == 300
+    assert totals.cases == 150
 
 
 def test_names_are_unique():

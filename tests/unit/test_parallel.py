@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from deltalog.parallel import in_order, mapped
+from deltalog.parallel import both, in_order, mapped
 
 
 class Sources:
@@ -154,3 +154,25 @@ def test_an_error_while_mapping_comes_in_its_place(threads: int) -> None:
         for value in mapped([4, 2, 0, 1], lambda number: 8 // number, threads, 1):
             found.append(value)
     assert found == [2, 4]
+
+
+# -------------------------------------------------------------------------------------------------- two calls
+
+
+def test_two_calls_side_by_side_wait_for_each_other_only_at_the_end() -> None:
+    meet = threading.Barrier(2, timeout=30)
+    assert both(lambda: (meet.wait(), "first")[1], lambda: (meet.wait(), "second")[1], True) == ("first", "second")
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_of_two_errors_the_first_call_s_is_raised_and_no_thread_is_left(side_by_side: bool) -> None:
+    before = threading.active_count()
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    with pytest.raises(KeyError):
+        both(lambda: fail(KeyError("first")), lambda: fail(OSError("second")), side_by_side)
+    with pytest.raises(OSError, match="second"):
+        both(lambda: None, lambda: fail(OSError("second")), side_by_side)
+    assert threading.active_count() == before

@@ -33,8 +33,8 @@ from deltalog.testing.recording import (
     carry_out,
     file_action,
     history_of,
-    look,
     quiet,
+    read_of,
     seeded_environment,
 )
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault, FaultyStore
@@ -206,7 +206,7 @@ class Race:
         self.stores.append(store)
         self.scheduler.step += 1
         table = DeltaTable.open(store, environment=client.environment())
-        read = look("last", self.scheduler.step, table.snapshot(), True)
+        read = read_of("last", self.scheduler.step, table.snapshot(), True)
         record = self._record(client, table)
         if record.outcome != "ok":
             record.outcome, record.error = "crashed", f"{record.error} without other clients"

@@ -163,8 +163,8 @@ def plans_on_what_it_remembers(patch: Patch) -> None:
 
     def remembered(self: Any, **options: Any) -> Any:
         found = real(self, **options)
-        changes = found.metadata_changes
-        changes.base = self._first = getattr(self, "_first", None) or changes.base
+        found._snapshot = self._first = getattr(self, "_first", None) or found.snapshot
+        found.metadata_changes.start_from(self._first.log)
         return found
 
     patch.setattr(DeltaTable, "transaction", remembered)

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, MissingVersionError, NotFoundError, SchemaMismatchError, StoreError
-from deltalog.log.replay import add_actions
+from deltalog.log.file_tables import add_actions
 from deltalog.operations import rewrite as rewrite_module
 from deltalog.parquet.file_reader import read_vector
 from deltalog.storage.base import LogStore

@@ -35,8 +35,8 @@ from deltalog.testing.recording import (
     file_action,
     history_of,
     log_of,
-    look,
     quiet,
+    read_of,
     seeded_environment,
 )
 from deltalog.testing.stores import Fault, FaultPlan, FaultyStore
@@ -406,8 +406,8 @@ class Simulation:
                     table = self._open(client)
                     invoked = self.scheduler.step
                 snapshot = table.snapshot(version)
-                read = look(client.name, invoked, snapshot, version is None)
-                again = look(client.name, invoked, snapshot, version is None)
+                read = read_of(client.name, invoked, snapshot, version is None)
+                again = read_of(client.name, invoked, snapshot, version is None)
                 if self.table != "toggled" and read.ict_ms is not None and client.random.random() < 0.3:
                     self._travel(client, table, read)
             except StoreError:
@@ -446,7 +446,7 @@ class Simulation:
                 table = DeltaTable.open(store, environment=client.environment())
                 invoked = scheduler.step
                 versions: list[int | None] = [None, self.random.randrange(table.version + 1)]
-                self.reads += [look(client.name, invoked, table.snapshot(v), v is None) for v in versions]
+                self.reads += [read_of(client.name, invoked, table.snapshot(v), v is None) for v in versions]
             except Exception as error:
                 self._crash(client, f"{type(error).__name__}: {error}")
                 return

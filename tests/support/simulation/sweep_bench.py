@@ -19,7 +19,7 @@ from deltalog.testing.recording import (
     carry_out,
     history_of,
     log_of,
-    look,
+    read_of,
     seeded_environment,
     version_of,
 )
@@ -153,7 +153,7 @@ class Bench:
         try:
             snapshot = table.snapshot()
             state = replay(log)[max(log)]
-            seen = look(who, 0, snapshot, True)
+            seen = read_of(who, 0, snapshot, True)
             if (seen.version, seen.ict_ms) != (state.version, state.ict_ms):
                 wrong.append(f"{who} sees version {seen.version}, {seen.ict_ms} instead of {state.version}")
             if len(seen.files or ()) != len(state.files):

@@ -157,7 +157,7 @@ def holds_later_changes_against_later_winners_only(patch: Patch) -> None:
 
 @mutant("X6", isolation="SERIALIZABLE")
 def forgets_what_was_only_read(patch: Patch) -> None:
-    patch.setattr(Branch, "judged", lambda self: self.prepared)
+    patch.setattr(Branch, "prepared_to_check", lambda self: self.prepared)
 
 
 @mutant("X6", isolation="SERIALIZABLE", kinds={"transfer": 1, "single": 1}, files_per_table=5, **BUSY)
@@ -274,17 +274,17 @@ JOBS: dict[str, Any] = {"policy": "random", "clients": 3, "fault_rate": 0.0, "ki
 
 @mutant("X10", **JOBS)
 def looks_who_needs_objects_before_it_marks_them(patch: Patch) -> None:
-    real = recovery._Cleaner._take_away
+    real = recovery._Cleaner._delete_unused
 
-    def take_away(self: Any, table: Any, store: Any, some: Any) -> Any:
-        seen = self._look(table)
-        self._look = lambda table: seen
+    def delete_unused(self: Any, table: Any, store: Any, some: Any) -> Any:
+        found = self._in_use(table)
+        self._in_use = lambda table: found
         try:
             return real(self, table, store, some)
         finally:
-            del self._look
+            del self._in_use
 
-    patch.setattr(recovery._Cleaner, "_take_away", take_away)
+    patch.setattr(recovery._Cleaner, "_delete_unused", delete_unused)
 
 
 @mutant("X10", **JOBS)
@@ -302,7 +302,7 @@ def adds_objects_that_are_being_deleted(patch: Patch) -> None:
 
 @mutant("X7", **JOBS)
 def looks_for_objects_once(patch: Patch) -> None:
-    patch.setattr(recovery, "_looks_due", lambda record, now_ms: len(recovery.LATE_LOOKS_MS) + 1)
+    patch.setattr(recovery, "_passes_due", lambda record, now_ms: len(recovery.LATE_PASSES_MS) + 1)
 
 
 @mutant("X10", **JOBS)
