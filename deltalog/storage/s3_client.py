@@ -19,6 +19,7 @@ import aiobotocore.httpsession
 import aiobotocore.session
 import aiohttp
 import botocore.exceptions as boto
+import botocore.utils
 import fsspec.asyn
 import s3fs
 
@@ -32,6 +33,8 @@ _CALL_ATTEMPTS = 5
 # The time limits of s3fs begin when a body has been sent; without a limit here a stalled server would block the caller.
 REQUEST_SECONDS = 60
 _SLOWEST_BYTES_PER_SECOND = 1 << 20
+# A larger body is sent after the server has agreed to receive it, since a refusal would waste more than a round trip.
+_AT_ONCE_BYTES = 16 << 20
 
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
@@ -126,7 +129,18 @@ class S3Client:
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
     """Sessions are cached, since each reads its description of AWS from disk: a tenth of a second and 10 MB."""
-    return aiobotocore.session.AioSession(profile=profile)
+    session = aiobotocore.session.AioSession(profile=profile)
+    # Last: after botocore's own handler of that event, which adds the header.
+    session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
+    return session
+
+
+def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
+    """botocore waits for the server's consent (``100 Continue``) before it sends a body: one more round trip."""
+    body = params.get("body")
+    size = botocore.utils.determine_content_length(body) if hasattr(body, "read") else None
+    if size is not None and size <= _AT_ONCE_BYTES:
+        params["headers"].pop("Expect", None)
 
 
 def _limit_seconds(body: bytes) -> float:

@@ -237,6 +237,25 @@ def test_aws_is_not_probed() -> None:
 # ---------------------------------------------------------------------------------------------------- requests
 
 
+def test_a_body_is_sent_at_once_without_waiting_for_consent(
+    seen: tuple[Proxy, S3Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, store = seen
+    store.put_if_absent(COMMIT, b"a commit")
+    store.put("hint", b"a hint")
+    with store.open_output("small") as file:
+        file.write(b"1" * 1000)
+    with store.open_output("parts") as file:
+        file.write(b"2" * (s3.PART_BYTES + 1000))
+    sent = {request.target: len(request.body) for request in proxy.requests if request.method == "PUT"}
+    assert sorted(sent.values()) == [6, 8, 1000, 1000, s3.PART_BYTES]
+    assert not [request for request in proxy.requests if "Expect" in request.headers]
+    proxy.requests.clear()
+    monkeypatch.setattr(s3_client, "_AT_ONCE_BYTES", 999)
+    store.put("larger", b"3" * 1000)  # what a refusal would waste
+    assert [request.headers.get("Expect") for request in proxy.requests] == ["100-continue"]
+
+
 def test_a_listing_begins_at_its_start_and_goes_through_all_pages(ministack: Server) -> None:
     with proxied(ministack) as (proxy, server):
         store = S3Store(f"s3://{server.bucket()}/t", **server.options(s3_additional_kwargs={"MaxKeys": 7}))
