@@ -6,11 +6,13 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
 R = TypeVar("R")
+B = TypeVar("B")
 
 # The limits of a reader of files: files read concurrently, and batches of each that wait for the caller.
 THREADS, AHEAD = 4, 2
@@ -60,13 +62,34 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
     Up to ``threads`` sources are open at once, each no more than ``ahead`` items ahead of the caller, so at most
     ``threads * ahead`` items wait. An error is raised in its place, and nothing after it is read. No thread ever waits
     for the caller, and none runs after the iterator ends, fails or is dropped. A single source needs no thread.
+    ``sources`` are closed at the end if they can be.
     """
     waiting = iter(sources)
-    first = list(itertools.islice(waiting, 2))
-    if len(first) > 1:
-        yield from _Prefetcher[T](ahead).read(itertools.chain(first, waiting), threads)
-    elif first:
-        yield from first[0]()
+    try:
+        first = list(itertools.islice(waiting, 2))
+        if len(first) > 1:
+            yield from _Prefetcher[T](ahead).read(first, waiting, threads)
+        elif first:
+            yield from first[0]()
+    finally:
+        _close(waiting)
+
+
+def opened_ahead(
+    items: Iterable[T], begin: Callable[[T], B], read: Callable[[T, B], Iterator[R]], openers: int
+) -> Iterator[R]:
+    """As ``in_order`` of ``read(item, begin(item))``, where ``begin`` waits for a store and ``read`` for the processor.
+
+    Up to ``openers`` threads of their own call ``begin`` for the items that come next; with 0 each call is made where
+    the reading of its item begins. At most ``openers`` items that have begun wait for their reading.
+    """
+    if openers:
+        return in_order(_Begun(items, begin, read, openers))
+    return in_order(partial(_begin_and_read, item, begin, read) for item in items)
+
+
+def _begin_and_read(item: T, begin: Callable[[T], B], read: Callable[[T, B], Iterator[R]]) -> Iterator[R]:
+    yield from read(item, begin(item))
 
 
 def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
@@ -80,7 +103,7 @@ def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: 
     if len(first) < 2:
         yield from map(function, itertools.chain(first, waiting))
         return
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="deltalog-map")
+    pool = _Pool(threads, "deltalog-map")
     results: deque[Future[R]] = deque()
     try:
         for item in itertools.chain(first, waiting):
@@ -90,7 +113,7 @@ def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: 
         while results:
             yield results.popleft().result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.close()
 
 
 def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) -> tuple[T, R]:
@@ -103,6 +126,77 @@ def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) ->
         return first(), later.result()
 
 
+class _Pool:
+    """Threads that have ended when it is closed, with what was submitted and not begun."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._workers: set[int] = set()
+
+    def submit(self, function: Callable[[T], R], argument: T) -> Future[R]:
+        return self._pool.submit(self._run, function, argument)
+
+    def _run(self, function: Callable[[T], R], argument: T) -> R:
+        self._workers.add(threading.get_ident())
+        return function(argument)
+
+    def close(self) -> bool:
+        """Whether the threads have ended. The garbage collector may close a dropped iterator in one of its own threads,
+        which cannot wait for itself."""
+        within = threading.get_ident() in self._workers
+        self._pool.shutdown(wait=not within, cancel_futures=True)
+        return not within
+
+
+class _Begun(Generic[T, B, R]):
+    """The sources of ``opened_ahead``. An error of ``begin`` is raised by its source; no call is begun after it."""
+
+    def __init__(
+        self, items: Iterable[T], begin: Callable[[T], B], read: Callable[[T, B], Iterator[R]], openers: int
+    ) -> None:
+        self._items = iter(items)
+        self._begin = begin
+        self._read = read
+        self._openers = openers
+        self._pool = _Pool(openers, "deltalog-open")
+        self._waiting: deque[Callable[[], Iterator[R]]] = deque()
+        self._is_stopped = False
+
+    def __iter__(self) -> Iterator[Callable[[], Iterator[R]]]:
+        return self
+
+    def __next__(self) -> Callable[[], Iterator[R]]:
+        while len(self._waiting) < self._openers and not self._is_stopped:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                break
+            except Exception as error:  # raised in its place, after the items before it
+                self._items = iter(())
+                self._waiting.append(partial(_raise, error))
+            else:
+                self._waiting.append(partial(self._source, item, self._pool.submit(self._call, item)))
+        if not self._waiting:
+            raise StopIteration
+        return self._waiting.popleft()
+
+    def _call(self, item: T) -> B:
+        if self._is_stopped:
+            raise CancelledError
+        try:
+            return self._begin(item)
+        except BaseException:
+            self._is_stopped = True
+            raise
+
+    def _source(self, item: T, begun: Future[B]) -> Iterator[R]:
+        yield from self._read(item, begun.result())
+
+    def close(self) -> None:
+        self._is_stopped = True
+        self._pool.close()
+
+
 class _Prefetcher(Generic[T]):
     """Reads sources ahead of the caller; see ``in_order``."""
 
@@ -110,11 +204,13 @@ class _Prefetcher(Generic[T]):
         self._ahead = ahead
         self._changed = threading.Condition()
         self._closed = False
-        self._workers: set[int] = set()
 
-    def read(self, waiting: Iterator[Callable[[], Iterator[T]]], threads: int) -> Iterator[T]:
+    def read(
+        self, first: list[Callable[[], Iterator[T]]], others: Iterator[Callable[[], Iterator[T]]], threads: int
+    ) -> Iterator[T]:
         opened: deque[_Source[T]] = deque()
-        pool = ThreadPoolExecutor(threads, thread_name_prefix="deltalog-read")
+        waiting = itertools.chain(first, others)
+        pool = _Pool(threads, "deltalog-read")
         try:
             while True:
                 while len(opened) < threads and (make := next(waiting, None)) is not None:
@@ -126,13 +222,12 @@ class _Prefetcher(Generic[T]):
                 opened.popleft()
         finally:
             self._closed = True
-            # The garbage collector may close a dropped iterator in a worker thread, which cannot wait for itself.
-            within = threading.get_ident() in self._workers
-            pool.shutdown(wait=not within, cancel_futures=True)
-            for source in () if within else opened:
-                _close(source.iterator)
+            _close(others)  # first, since threads of this pool may wait for what they begin
+            if pool.close():
+                for source in opened:
+                    _close(source.iterator)
 
-    def _items(self, source: _Source[T], pool: ThreadPoolExecutor) -> Iterator[T]:
+    def _items(self, source: _Source[T], pool: _Pool) -> Iterator[T]:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: source.ready or source.done)
@@ -145,7 +240,7 @@ class _Prefetcher(Generic[T]):
             self._advance(source, pool)
             yield item
 
-    def _advance(self, source: _Source[T], pool: ThreadPoolExecutor) -> None:
+    def _advance(self, source: _Source[T], pool: _Pool) -> None:
         with self._changed:
             if source.busy or source.done or len(source.ready) >= self._ahead:
                 return
@@ -154,7 +249,6 @@ class _Prefetcher(Generic[T]):
 
     def _fill(self, source: _Source[T]) -> None:
         """Read items until enough wait for the caller. Runs in a worker thread."""
-        self._workers.add(threading.get_ident())
         item, error = None, None
         while True:
             try:
@@ -170,6 +264,11 @@ class _Prefetcher(Generic[T]):
                 if source.done or self._closed or len(source.ready) >= self._ahead:
                     source.busy = False
                     return
+
+
+def _raise(error: Exception) -> Iterator[Any]:
+    raise error
+    yield
 
 
 def _close(iterator: Iterator[T]) -> None:

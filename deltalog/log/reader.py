@@ -35,7 +35,7 @@ from deltalog.protocol.paths import (
     version_prefix,
 )
 from deltalog.storage.base import FileMeta, LogStore
-from deltalog.storage.remote import PARALLEL_GETS
+from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
 
 HEAD_BYTES = 4096
@@ -201,7 +201,7 @@ class LogReader:
     def heads(self, paths: Sequence[str]) -> Iterator[FileMeta | None]:
         """Sizes and times of files; None for those that are absent. Cost: 1 HEAD each: in one round on a remote store,
         else one by one as the caller takes them."""
-        return mapped(paths, self.store.head, PARALLEL_GETS if self.store.is_remote else 0, 0)
+        return mapped(paths, self.store.head, parallel_gets(self.store), 0)
 
     def checksum(self, version: int) -> VersionChecksum | None:
         """The ``.crc`` of a version; None where it is missing or cannot be decoded. Cost: 1 GET."""

@@ -21,6 +21,7 @@ from deltalog.protocol.actions import AddFile
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType
 from deltalog.storage.base import LogStore
+from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
 
 _FOOTER_THREADS = 8
@@ -93,7 +94,7 @@ def describe_files(
         )
         return add, rows
 
-    with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
+    with ThreadPoolExecutor(parallel_gets(store) or _FOOTER_THREADS) as threads:
         described = list(threads.map(describe, listed))
     _check_rows(store.url, num_rows, [rows for _, rows in described])
     store.sync([path for path, _ in listed])

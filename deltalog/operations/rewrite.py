@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -30,14 +29,15 @@ from deltalog.operations.data_files import conformed
 from deltalog.operations.deletion_vector_writer import masked_statistics
 from deltalog.operations.input_streams import read_once
 from deltalog.operations.transaction import Transaction
-from deltalog.parallel import in_order
-from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
+from deltalog.parallel import both, opened_ahead
+from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_files, read_vector
 from deltalog.protocol import column_mapping, features, row_tracking
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
 from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import split
 from deltalog.read.snapshot import Snapshot
+from deltalog.storage.remote import parallel_gets
 
 _METRICS = (
     "numRemovedFiles",
@@ -113,7 +113,7 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     bound = bind(predicate, snapshot.schema)
     mapping = column_mapping.mode_of(snapshot.metadata.configuration)
     proven, open_files = split(files, bound, snapshot.schema, snapshot.partition_columns, mapping)
-    searched = list(in_order(_searches(snapshot, open_files, bound)))
+    searched = list(_searched(snapshot, open_files, bound))
     whole = pa.concat_tables([proven, open_files.filter(_mask(bool(f.matched) and not f.kept for f in searched))])
     partly = open_files.filter(_mask(bool(f.matched) and bool(f.kept) for f in searched))
     partial_matches = tuple(each for each in searched if each.matched and each.kept)
@@ -208,24 +208,32 @@ def matching(
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def _searches(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[Callable[[], Iterator[FileMatch]]]:
+def _searched(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[FileMatch]:
     names = dict.fromkeys(column.path[0] for column in columns_of(bound))
     layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
-    for batch in files.to_batches(max_chunksize=1000):
-        for file in add_actions(pa.Table.from_batches([batch])):
-            yield partial(_search, snapshot, file, layout, bound)
+    found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
 
+    def begin(file: AddFile) -> tuple[BitMap64, OpenFile]:
+        vector, whole = file.deletion_vector, DataFile(file.path, file.partition_values, size=file.size)
+        return both(
+            lambda: BitMap64() if vector is None else read_vector(found, vector),
+            lambda: open_file(found, whole, layout),
+            openers > 0 and vector is not None,
+        )
 
-def _search(snapshot: Snapshot, file: AddFile, layout: FileLayout, bound: Bound) -> Iterator[FileMatch]:
-    files, vector = snapshot.reader.files, file.deletion_vector
-    deleted = BitMap64() if vector is None else read_vector(files, vector)
-    matched, rows = BitMap64(), 0
-    for batch in read_file(files, DataFile(file.path, file.partition_values, size=file.size), layout):
-        table = pa.Table.from_batches([batch])
-        verdict = pc.fill_null(matches(bound, table), FALSE)
-        matched |= _positions(verdict, rows)
-        rows += batch.num_rows
-    yield FileMatch(file, rows, deleted, matched - deleted)
+    def search(file: AddFile, begun: tuple[BitMap64, OpenFile]) -> Iterator[FileMatch]:
+        deleted, opened = begun
+        matched, rows = BitMap64(), 0
+        for batch in opened.batches():
+            table = pa.Table.from_batches([batch])
+            verdict = pc.fill_null(matches(bound, table), FALSE)
+            matched |= _positions(verdict, rows)
+            rows += batch.num_rows
+        yield FileMatch(file, rows, deleted, matched - deleted)
+
+    batches = files.to_batches(max_chunksize=1000)
+    adds = (file for batch in batches for file in add_actions(pa.Table.from_batches([batch])))
+    return opened_ahead(adds, begin, search, openers)
 
 
 def _positions(verdict: pa.Array, start: int) -> BitMap64:
@@ -245,28 +253,29 @@ def _kept_rows(snapshot: Snapshot, files: Iterable[FileMatch]) -> Iterator[pa.Re
     layout = _layout(snapshot, snapshot.schema, tracking)
     # Ordered by partition, so that fewer new files are written.
     ordered = sorted(files, key=lambda each: sorted((k, v or "") for k, v in each.file.partition_values.items()))
-    return in_order(partial(_read, snapshot, each.file, layout, each.kept) for each in ordered)
+    requests = ((_data_file(each.file, all_rows=False), layout, each.kept) for each in ordered)
+    return read_files(snapshot.reader.files, requests, OpenFile.batches)
 
 
 def _deleted_rows(snapshot: Snapshot, deletion: Deletion) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of a deletion, as rows of change files."""
     layout = _layout(snapshot, snapshot.schema)
-    whole = (partial(_read, snapshot, file, layout, None) for file in add_actions(deletion.whole))
-    partly = (partial(_read, snapshot, each.file, layout, each.matched) for each in deletion.matches)
-    return (("delete", batch) for batch in in_order(itertools.chain(whole, partly)))
+    whole = ((_data_file(file, all_rows=True), layout, None) for file in add_actions(deletion.whole))
+    partly = ((_data_file(each.file, all_rows=False), layout, each.matched) for each in deletion.matches)
+    batches = read_files(snapshot.reader.files, itertools.chain(whole, partly), OpenFile.batches)
+    return (("delete", batch) for batch in batches)
 
 
-def _read(snapshot: Snapshot, file: AddFile, layout: FileLayout, only: BitMap64 | None) -> Iterator[pa.RecordBatch]:
-    """Rows of a live file: all live ones, or those at the positions ``only``, which must be live."""
-    data_file = DataFile(
+def _data_file(file: AddFile, all_rows: bool) -> DataFile:
+    """A live file of which all live rows are read, or only rows at given positions, which must be live."""
+    return DataFile(
         file.path,
         file.partition_values,
-        file.deletion_vector if only is None else None,
+        file.deletion_vector if all_rows else None,
         file.base_row_id,
         file.default_row_commit_version,
         file.size,
     )
-    return read_file(snapshot.reader.files, data_file, layout, only)
 
 
 def _layout(

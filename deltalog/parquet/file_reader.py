@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
+from deltalog.parallel import both, opened_ahead
 from deltalog.parquet import datetime_rebase, variant
 from deltalog.parquet.datetime_rebase import Calendars
 from deltalog.protocol import column_mapping, deletion_vectors, partitions
@@ -34,7 +35,10 @@ from deltalog.protocol.schema import (
     type_to_arrow,
 )
 from deltalog.storage.base import LogStore
+from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
+
+T = TypeVar("T")
 
 MAX_BATCH_ROWS = 1 << 17
 _BATCH_BYTES = 16 << 20
@@ -101,22 +105,70 @@ def read_file(
     row are not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for
     the columns of each row group; 1 more for a deletion vector in a file.
     """
+    yield from open_file(files, file, layout, only).batches()
+
+
+def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None) -> OpenFile:
+    """The first half of ``read_file``, which mostly waits for the store: the footer, and the deletion vector. Its
+    ``batches`` are the second half. Threads may call it for some files ahead. Raises as ``read_file``."""
     store, path = files.find(file.path)
-    deleted = BitMap64() if file.deletion_vector is None else read_vector(files, file.deletion_vector)
+    vector = file.deletion_vector
+
+    def read() -> tuple[Any, Any]:
+        with _naming(store, path):
+            source = store.open_input(path)
+            try:
+                # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
+                return source, pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=large)
+            except BaseException:
+                source.close()
+                raise
+
     large = file.size is None or file.size > _SMALL_FILE_BYTES
-    with (
-        _naming(store, path),
-        contextlib.closing(store.open_input(path)) as source,
-        # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
-        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=large) as parquet,
-    ):
-        assemble = _Assembly(parquet, file, layout)
-        size = _batch_rows(parquet.metadata, sum(char_length([column]) or 0 for column in layout.schema))
-        for start, rows, stored in _stored(parquet, assemble.stored_names, deleted, only, large, size):
-            positions = _positions(start, rows, deleted, only)
-            if positions is None or len(positions):
-                batch = assemble(start, rows, stored)
-                yield batch if positions is None else batch.take(positions)
+    is_apart = store.is_remote and vector is not None and vector.storage_type != "i"
+    deleted, (source, parquet) = both(
+        lambda: BitMap64() if vector is None else read_vector(files, vector), read, is_apart
+    )
+    return OpenFile(store, path, source, parquet, file, layout, deleted, only, large)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A data file with its footer read. ``batches`` closes it."""
+
+    store: LogStore
+    path: str
+    source: Any
+    parquet: Any
+    file: DataFile
+    layout: FileLayout
+    deleted: BitMap64
+    only: BitMap64 | None
+    is_large: bool
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See ``read_file``."""
+        deleted, only = self.deleted, self.only
+        with _naming(self.store, self.path), contextlib.closing(self.source), self.parquet as parquet:
+            assemble = _Assembly(parquet, self.file, self.layout)
+            size = _batch_rows(parquet.metadata, sum(char_length([column]) or 0 for column in self.layout.schema))
+            for start, rows, stored in _stored(parquet, assemble.stored_names, deleted, only, self.is_large, size):
+                positions = _positions(start, rows, deleted, only)
+                if positions is None or len(positions):
+                    batch = assemble(start, rows, stored)
+                    yield batch if positions is None else batch.take(positions)
+
+
+def read_files(
+    files: TableFiles,
+    requests: Iterable[tuple[DataFile, FileLayout, BitMap64 | None]],
+    read: Callable[[OpenFile], Iterator[T]],
+) -> Iterator[T]:
+    """``read`` of each of several files, the arguments of ``open_file``, in order; threads call it some files ahead. On
+    a remote store up to 32 more files are opened meanwhile, of which no more is held than ``open_file`` reads."""
+    return opened_ahead(
+        requests, lambda request: open_file(files, *request), lambda _, file: read(file), parallel_gets(files.store)
+    )
 
 
 @contextlib.contextmanager
@@ -298,7 +350,7 @@ def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
     # The encoded UUID is a plain name; only an absolute path is percent-encoded.
     store, path = files.find(named)
     try:
-        return deletion_vectors.from_file(store.get(path), vector)
+        return deletion_vectors.from_file(store.get(path, deletion_vectors.needed_bytes(vector)), vector)
     except ObjectNotFoundError as error:
         raise InvalidDataFileError(
             f"{store.url}: the deletion vector file {path} is missing. Without it, deleted rows would be returned; "

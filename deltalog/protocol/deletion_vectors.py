@@ -61,8 +61,16 @@ def from_inline(vector: DeletionVector) -> BitMap64:
     return _positions(data[: vector.size_in_bytes], vector)
 
 
+def needed_bytes(vector: DeletionVector) -> int:
+    """How many bytes from its start ``from_file`` needs of the file of a vector; 1 if it will refuse the vector."""
+    if not 0 <= vector.size_in_bytes <= limits.MAX_VECTOR_BYTES:
+        return 1
+    return max((vector.offset or 0) + 4 + vector.size_in_bytes + 4, 1)
+
+
 def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
-    """The positions of a vector in the file with this content. Raises InvalidDataFileError."""
+    """The positions of a vector in the file with this content, of which the first ``needed_bytes`` suffice. Raises
+    InvalidDataFileError."""
     start = vector.offset or 0
     end = start + 4 + vector.size_in_bytes
     if data[:1] != _FILE_VERSION:

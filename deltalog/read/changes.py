@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal
 
 import pyarrow as pa
@@ -17,8 +17,8 @@ from deltalog.arguments import checked
 from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, SchemaMismatchError
 from deltalog.log.history import LogHistory
 from deltalog.log.loader import load
-from deltalog.parallel import in_order
-from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
+from deltalog.parallel import mapped, opened_ahead
+from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_vector
 from deltalog.protocol import column_mapping, read_compatibility
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, RemoveFile
 from deltalog.protocol.codec import CommitActions
@@ -27,6 +27,7 @@ from deltalog.protocol.properties import ENABLE_CHANGE_DATA_FEED
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType
 from deltalog.protocol.timestamps import CommitAt
 from deltalog.read.snapshot import Snapshot
+from deltalog.storage.remote import parallel_gets
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 _LARGEST_MS = (2**63 - 1) // 1000  # in a column of microseconds
@@ -195,7 +196,8 @@ class Changes:
         that earlier rows do not fit, InvalidCommitError when a commit removes a file without its partition values,
         InvalidDataFileError. Cost: as ``files``, and the GETs of the columns of each file.
         """
-        yield from in_order(partial(self._read_changes, at, planned) for at, planned in self.files())
+        openers = parallel_gets(self._read.reader.store)
+        yield from opened_ahead(self.files(), self._opened, self._read_changes, openers)
 
     def to_arrow(self) -> pa.Table:
         """All changes in memory. Raises and costs as ``batches``."""
@@ -232,12 +234,9 @@ class Changes:
                 version=version, path=name,
             )  # fmt: skip
 
-    def _read_changes(self, at: CommitAt, planned: ChangeFile) -> Iterator[pa.RecordBatch]:
-        for kind, batch in self._rows(planned):
-            yield self._with_commit(batch, kind, at)
-
-    def _rows(self, planned: ChangeFile) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-        """The rows of a file with the kind of their change; None if the rows have it in a column."""
+    def _opened(self, item: tuple[CommitAt, ChangeFile]) -> list[tuple[str | None, OpenFile]]:
+        """The file of a change, once for each kind of its rows; the kind is None if the rows have it in a column."""
+        planned = item[1]
         files = self._read.reader.files
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
         columns = self._read.schema
@@ -247,16 +246,22 @@ class Changes:
         keys = {key.lower() for key in file.partition_values}
         named = ((column.name, column_mapping.physical_name(column, self._mapping)) for column in columns)
         layout = FileLayout(columns, [name for name, key in named if key.lower() in keys], self._mapping)
-        if planned.kind == "difference":
-            before, after = (
-                BitMap64() if v is None else read_vector(files, v) for v in (planned.before, planned.after)
-            )
-            for kind, positions in (("delete", after - before), ("insert", before - after)):
-                if positions:
-                    yield from ((kind, batch) for batch in read_file(files, file, layout, only=positions))
-            return
-        vector = planned.after if planned.kind == "insert" else planned.before
-        yield from ((planned.kind, batch) for batch in read_file(files, replace(file, deletion_vector=vector), layout))
+        if planned.kind != "difference":
+            vector = planned.after if planned.kind == "insert" else planned.before
+            return [(planned.kind, open_file(files, replace(file, deletion_vector=vector), layout))]
+        threads = 2 if parallel_gets(files.store) else 0
+        before, after = mapped(
+            (planned.before, planned.after), lambda v: BitMap64() if v is None else read_vector(files, v), threads, 0
+        )
+        differences = (("delete", after - before), ("insert", before - after))
+        return [(kind, open_file(files, file, layout, rows)) for kind, rows in differences if rows]
+
+    def _read_changes(
+        self, item: tuple[CommitAt, ChangeFile], opened: list[tuple[str | None, OpenFile]]
+    ) -> Iterator[pa.RecordBatch]:
+        for kind, file in opened:
+            for batch in file.batches():
+                yield self._with_commit(batch, kind, item[0])
 
     def _with_commit(self, batch: pa.RecordBatch, kind: str | None, at: CommitAt) -> pa.RecordBatch:
         rows = batch.num_rows

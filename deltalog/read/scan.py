@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -20,8 +20,7 @@ from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Predicate
 from deltalog.log.file_tables import FILES
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.parallel import in_order
-from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
+from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, read_files, read_vector
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.column_mapping import mode_of
@@ -145,21 +144,22 @@ class Scan:
         return read_vector(self._snapshot.reader.files, vector)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file in the order of ``files``; threads read some files ahead.
+        """The rows, file by file in the order of ``files``; threads read some files ahead, and on a remote store open
+        up to 32 more.
 
-        Memory is bounded by batches, whatever the size of the files. Raises InvalidDataFileError, UnsafePathError,
-        UnsupportedFeatureError, CallError where ``where`` has no value for a row. Cost: as ``files``, and the GETs of
-        each file's columns; nothing is read before the first batch.
+        Memory is bounded by batches and what opening a file reads, whatever the size of the files. Raises
+        InvalidDataFileError, UnsafePathError, UnsupportedFeatureError, CallError where ``where`` has no value for a
+        row. Cost: as ``files``, and the GETs of each file's columns; nothing is read before the first batch.
         """
-        files = self._pruned(_FILE_COLUMNS)
+        rows = _rows(self._pruned(_FILE_COLUMNS))
         layout = self._layout(self._read_schema())
-        readers = (partial(self._read, DataFile(**row), layout) for row in _rows(files))
-        for batch in in_order(readers):
+        requests = ((DataFile(**row), layout, None) for row in rows)
+        for batch in read_files(self._snapshot.reader.files, requests, self._selected):
             yield batch.replace_schema_metadata(self.arrow_schema.metadata)
 
-    def _read(self, file: DataFile, layout: FileLayout) -> Iterator[pa.RecordBatch]:
-        exact = layout.arrow_schema.names == self._names
-        for batch in read_file(self._snapshot.reader.files, file, layout):
+    def _selected(self, file: OpenFile) -> Iterator[pa.RecordBatch]:
+        exact = file.layout.arrow_schema.names == self._names
+        for batch in file.batches():
             if self.where is None:
                 yield batch if exact else batch.select(self._names)
                 continue

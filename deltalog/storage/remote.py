@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 from deltalog.errors import StoreError
-from deltalog.storage.base import PutOutcome
+from deltalog.storage.base import LogStore, PutOutcome
 
 TAIL_BYTES = 64 << 10
 READ_AHEAD_BYTES = 256 << 10
@@ -32,6 +32,11 @@ def outcome_of_status(status: int) -> PutOutcome | None:
 def is_below_root(path: str) -> bool:
     """Whether a path has no segment that HTTP clients, proxies and file systems would resolve on the way."""
     return all(segment not in ("", ".", "..") for segment in path.split("/"))
+
+
+def parallel_gets(store: LogStore) -> int:
+    """How many requests of one operation may wait for ``store`` at once; 0 where a call is no request."""
+    return PARALLEL_GETS if store.is_remote else 0
 
 
 def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], length: int | None) -> list[bytes]:

@@ -31,6 +31,11 @@ class TableFiles:
         """The allowed places besides the table, as their stores name them."""
         return tuple(store.url for store in self._stores[1:])
 
+    @property
+    def store(self) -> LogStore:
+        """The store of the table itself."""
+        return self._stores[0]
+
     def find(self, named: str) -> tuple[LogStore, str]:
         """The store and the path in it of a file that the log names.
 
@@ -42,7 +47,7 @@ class TableFiles:
 
     def find_sidecar(self, named: str) -> tuple[LogStore, str]:
         """As ``find``, for a sidecar, which only the table's own ``_sidecars`` may hold."""
-        store = self._stores[0]
+        store = self.store
         return self._checked(store, sidecar_path(named, store.url), named)
 
     def location(self, named: str) -> str:
@@ -58,7 +63,7 @@ class TableFiles:
             segments = place_of(target).segments
             if not any(segments[: len(place.segments)] == place.segments for place in real):
                 raise UnsafePathError(
-                    f"The log of {self._stores[0].url} names the file {named!r}, and a symbolic link in its path leads "
+                    f"The log of {self.store.url} names the file {named!r}, and a symbolic link in its path leads "
                     "out of the table to a place that allowed_paths does not name. Nothing was read from there.",
                     path=named,
                 )

@@ -33,7 +33,7 @@ from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTra
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import log_path
 from deltalog.storage.base import LogStore
-from deltalog.storage.remote import PARALLEL_GETS
+from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
 
 # Decoding is bound by the processor: threads beyond its cores only take memory.
@@ -93,8 +93,8 @@ class CheckpointReader:
         metadata: Metadata | None = None
         transactions: dict[str, SetTransaction] = {}
         domains: dict[str, DomainMetadata] = {}
-        threads = PARALLEL_GETS if self._store.is_remote else 0
-        for actions in mapped(map(log_path, checkpoint.names), self._small_actions, threads, 0):
+        parts = map(log_path, checkpoint.names)
+        for actions in mapped(parts, self._small_actions, parallel_gets(self._store), 0):
             for key, body in actions:
                 if key == "protocol":
                     protocol = Protocol.from_json(body)

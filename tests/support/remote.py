@@ -1,0 +1,65 @@
+"""A store in memory with the requests of an object store, which it counts, and can hold or fail."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from deltalog.storage.base import FileMeta, LogStore
+from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together
+from deltalog.storage.wrapped import WrappedStore
+
+
+class RemoteStore(WrappedStore[LogStore]):
+    """Reads of ``inner`` as an object store makes them. ``requests`` are the paths in the order of their requests,
+    ``most_at_once`` is the largest number of requests that were under way at one moment.
+
+    ``before(path)`` is called within each request; it may wait or raise.
+    """
+
+    def __init__(self, inner: LogStore, before: Callable[[str], None] = lambda path: None) -> None:
+        super().__init__(inner)
+        self.is_remote = True
+        self.before = before
+        self.requests: list[str] = []
+        self.at_once = self.most_at_once = 0
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def _request(self, path: str) -> Iterator[None]:
+        with self._lock:
+            self.requests.append(path)
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            self.before(path)
+            yield
+        finally:
+            with self._lock:
+                self.at_once -= 1
+
+    def get(self, path: str, length: int | None = None) -> bytes:
+        with self._request(path):
+            return super().get(path, length)
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        return get_together(self.get, paths, length)
+
+    def head(self, path: str) -> FileMeta | None:
+        with self._request(path):
+            return super().head(path)
+
+    def open_input(self, path: str) -> Any:
+        with self._request(path), super().open_input(path) as file:
+            data = bytes(file.read())
+
+        def read(start: int, end: int) -> bytes:
+            with self._request(path):
+                return data[start:end]
+
+        return RangeReader(path, data[-TAIL_BYTES:], len(data), read)
+
+    def link_target(self, path: str) -> str | None:
+        return None

@@ -1,0 +1,180 @@
+"""Scans of remote stores: how far files are opened ahead, and what is left when the caller stops."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import DeltaTable
+from deltalog.errors import InvalidDataFileError, StoreError
+from deltalog.parallel import opened_ahead
+from deltalog.storage.memory import MemoryStore
+from deltalog.storage.remote import PARALLEL_GETS
+from tests.support.remote import RemoteStore
+
+FILES = 100
+DECODED = 4  # files that threads decode at once
+
+
+@pytest.fixture(scope="module")
+def written() -> MemoryStore:
+    """A table of FILES files of one row each."""
+    store = MemoryStore()
+    numbers = pa.table({"id": range(FILES), "k": range(FILES)})
+    DeltaTable.create(store, numbers.schema, partition_by=["k"], data=numbers)
+    return store
+
+
+def opened(store: RemoteStore) -> Any:
+    """A scan of all files, whose list has been read."""
+    snapshot = DeltaTable.open(store).snapshot()
+    snapshot.files()
+    store.requests.clear()
+    store.most_at_once = 0
+    return snapshot.scan()
+
+
+def no_thread_is_left() -> bool:
+    return not any(thread.name.startswith("deltalog-") for thread in threading.enumerate())
+
+
+def test_all_rows_come_in_order_with_one_request_for_each_file(written: MemoryStore) -> None:
+    store = RemoteStore(written)
+    scan = opened(store)
+    paths = scan.files()["path"].to_pylist()
+    assert scan.to_arrow()["id"].to_pylist() == DeltaTable.open(written).snapshot().scan().to_arrow()["id"].to_pylist()
+    assert sorted(store.requests) == sorted(paths)
+    assert store.most_at_once <= PARALLEL_GETS and no_thread_is_left()
+
+
+def test_32_files_are_requested_at_once(written: MemoryStore) -> None:
+    meet = threading.Barrier(PARALLEL_GETS, timeout=60)
+    store = RemoteStore(written)
+    batches = opened(store).batches()
+    passed = threading.Event()
+
+    def wait(path: str) -> None:
+        if not passed.is_set():
+            meet.wait()
+            passed.set()
+
+    store.before = wait
+    next(batches)
+    batches.close()
+    assert store.most_at_once == PARALLEL_GETS
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_a_scan_that_is_left_after_a_batch_requests_nothing_more(written: MemoryStore, how: str) -> None:
+    store = RemoteStore(written)
+    batches = opened(store).batches()
+    next(batches)
+    if how == "closed":
+        batches.close()
+    del batches
+    gc.collect()
+    made = len(store.requests)
+    assert no_thread_is_left() and store.at_once == 0
+    assert made <= 2 * (PARALLEL_GETS + DECODED) and len(store.requests) == made
+
+
+def test_a_missing_file_is_an_error_in_its_place(written: MemoryStore) -> None:
+    store = RemoteStore(written)
+    scan = opened(store)
+    paths = scan.files()["path"].to_pylist()
+    missing = 40
+
+    def fail(path: str) -> None:
+        if path == paths[missing]:
+            raise StoreError("no answer", path=path)
+
+    store.before = fail
+    batches = scan.batches()
+    for _ in range(missing):
+        next(batches)
+    with pytest.raises(StoreError, match="no answer"):
+        next(batches)
+    assert no_thread_is_left()
+    assert not set(store.requests) & set(paths[missing + PARALLEL_GETS :])
+
+
+def test_a_deleted_file_in_the_middle_is_named(written: MemoryStore) -> None:
+    scan = opened(RemoteStore(written))
+    path = scan.files()["path"][50].as_py()
+    data = written.get(path)
+    written.delete(path)
+    try:
+        with pytest.raises(InvalidDataFileError, match="is missing") as raised:
+            scan.to_arrow()
+        assert raised.value.path == path
+    finally:
+        written.put(path, data)
+    assert no_thread_is_left()
+
+
+def test_an_interrupt_while_requests_wait_ends_them_all(written: MemoryStore) -> None:
+    store = RemoteStore(written)
+    scan = opened(store)
+    ready = threading.Barrier(PARALLEL_GETS, timeout=60)
+    interrupted = threading.Event()
+
+    def hold(path: str) -> None:
+        if ready.wait() == 0:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        interrupted.wait(60)
+
+    store.before = hold
+    timer = threading.Timer(0.2, interrupted.set)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        scan.to_arrow()
+    timer.join()
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name.startswith("deltalog-"):
+            thread.join(60)
+    assert len(store.requests) == PARALLEL_GETS and store.at_once == 0
+
+
+@pytest.mark.parametrize("fail_at", [0, 1, 5, 39])
+def test_an_error_of_the_items_comes_after_the_items_before_it(fail_at: int) -> None:
+    def items() -> Iterator[int]:
+        yield from range(fail_at)
+        raise KeyError("no more items")
+
+    def read(item: int, begun: int) -> Iterator[int]:
+        yield begun
+
+    found = []
+    with pytest.raises(KeyError, match="no more items"):
+        for number in opened_ahead(items(), lambda item: -item, read, 8):
+            found.append(number)
+    assert found == [-number for number in range(fail_at)] and no_thread_is_left()
+
+
+@pytest.mark.parametrize("lie", [1, 100, 1 << 40])
+def test_the_size_in_the_log_does_not_decide_what_is_read(lie: int, tampered: Callable[[int], RemoteStore]) -> None:
+    store = tampered(lie)
+    assert sorted(opened(store).to_arrow()["id"].to_pylist()) == list(range(FILES))
+
+
+@pytest.fixture
+def tampered() -> Callable[[int], RemoteStore]:
+    def make(size: int) -> RemoteStore:
+        store = MemoryStore()
+        numbers = pa.table({"id": range(FILES), "k": [number % 3 for number in range(FILES)]})
+        table = DeltaTable.create(store, numbers.schema, partition_by=["k"], data=numbers)
+        sizes = table.snapshot().files()["size"].to_pylist()
+        log = store.get("_delta_log/00000000000000000000.json")
+        for each in set(sizes):
+            log = log.replace(b'"size":%d' % each, b'"size":%d' % size)
+        store.put("_delta_log/00000000000000000000.json", log)
+        return RemoteStore(store)
+
+    return make
