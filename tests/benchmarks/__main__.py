@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 from tests.benchmarks import report
+from tests.benchmarks.latency import report as latency_report
+from tests.benchmarks.latency import run as latency_run
+from tests.benchmarks.latency.plan import operations
 from tests.benchmarks.plan import OURS, PEERS, plan
 from tests.benchmarks.run import Effort, installed, run, say
 
@@ -25,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write figures and raw runs to this file")
     parser.add_argument(
+        "--delays", help="milliseconds that each request to the S3 server takes, with commas (default: 5,25,100)"
+    )
+    parser.add_argument(
         "--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks",
         help="where the generated tables are kept (about 2.5 GB on disk without --quick; default: %(default)s)",
     )  # fmt: skip
@@ -41,17 +47,29 @@ def main(arguments: list[str] | None = None) -> int:
         effort.processes = chosen.processes
     texts = chosen.only.split(",")
     measurements = [m for m in plan(chosen.quick) if any(text in m.key for text in texts)]
-    if not measurements:
-        parser.error(f"no measurement has {chosen.only!r} in its key: {[m.key for m in plan(chosen.quick)]}")
+    remote = [each for each in operations(chosen.quick) if any(text in each.key for text in texts)]
+    if not measurements and not remote:
+        keys = [m.key for m in plan(chosen.quick)] + [each.key for each in operations(chosen.quick)]
+        parser.error(f"no measurement has {chosen.only!r} in its key: {keys}")
     results = run(measurements, peers, effort, chosen.tables)
+    found = report.to_json(measurements, results, chosen.quick)
+    tables = [report.markdown(measurements, report.rows(measurements, results))] if measurements else []
+    texts = [report.text(measurements, results, chosen.quick)]
+    if remote:
+        delays_ms = [int(delay_ms) for delay_ms in (chosen.delays or ("25" if chosen.quick else "5,25,100")).split(",")]
+        felt = latency_run.run(remote, peers, delays_ms, min(effort.processes, 3), chosen.quick)
+        found["latency"] = latency_report.to_json(remote, felt, chosen.quick)
+        tables.append(latency_report.markdown(remote, felt))
+        texts.append(latency_report.text(remote, felt, chosen.quick))
+        found["failures"] += felt.failures
     if chosen.json:
-        chosen.json.write_text(json.dumps(report.to_json(measurements, results, chosen.quick), indent=1))
+        chosen.json.write_text(json.dumps(found, indent=1))
         say(f"written: {chosen.json}")
     if chosen.markdown:
-        chosen.markdown.write_text(report.markdown(measurements, report.rows(measurements, results)) + "\n")
-    print(report.text(measurements, results, chosen.quick))
-    goals = report.reach(measurements, report.rows(measurements, results), chosen.quick)
-    return int(bool(results.failures) or any(goal.met is False for goal in goals if not goal.timed))
+        chosen.markdown.write_text("\n\n".join(tables) + "\n")
+    print("\n\n".join(texts))
+    goals = [*found["reach"], *found.get("latency", {}).get("reach", ())]
+    return int(bool(found["failures"]) or any(goal["met"] is False for goal in goals if not goal["timed"]))
 
 
 if __name__ == "__main__":

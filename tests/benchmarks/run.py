@@ -62,6 +62,7 @@ class Results:
 def run(plan: Sequence[Measurement], peers: Sequence[str], effort: Effort, tables: Path) -> Results:
     """Measure everything. A process that fails is told in ``failures`` and leaves the rest going."""
     results = Results(machine=machine(peers))
+    tables.mkdir(parents=True, exist_ok=True)
     systems = [OURS, *(p for p in peers if p != OURS), FLOOR]
     needed = sorted({t for m in plan for s, t in m.tables.items() if s in systems}, key=list(TABLES).index)
     for name in needed:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,16 +67,21 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(name: str, log: Path) -> Iterator[Server]:
-    """A server from the extra ``test``, stopped by its process id when the block ends."""
+def running(
+    name: str, log: Path, command: Sequence[str] = (), *, cwd: Path | None = None, seconds: float = _START_SECONDS
+) -> Iterator[Server]:
+    """A server from the extra ``test``, stopped by its process id when the block ends. ``command``: what starts it
+    instead of the program of its name; ``seconds``: how long that may take."""
     port = free_port()
-    program = str(Path(sys.executable).parent / name)
+    program = command or [str(Path(sys.executable).parent / name)]
     arguments = ["-H", "127.0.0.1", "-p", str(port)] if name == "moto_server" else []
     environment = {**os.environ, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
     with log.open("wb") as output:
-        process = subprocess.Popen([program, *arguments], stdout=output, stderr=output, env=environment, cwd=log.parent)
+        process = subprocess.Popen(
+            [*program, *arguments], stdout=output, stderr=output, env=environment, cwd=cwd or log.parent
+        )
         try:
-            _await(process, port, log)
+            _await(process, port, log, seconds)
             yield Server(name, port)
         finally:
             process.terminate()
@@ -87,8 +92,8 @@ def running(name: str, log: Path) -> Iterator[Server]:
                 process.wait()
 
 
-def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
+def _await(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)

@@ -1,0 +1,132 @@
+"""The objects of the tables that are measured, made in memory: logs of one small add file a commit.
+
+A checkpoint every so many commits, ten commits behind the last one, a ``.crc`` for each version as deltalog writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.benchmarks.actions import ROWS, SmallActions, text_uuid, to_json
+from tests.benchmarks.tables import commit_times
+
+TAIL = 10  # commits after the last checkpoint
+ROWS_OF_FILE = 100
+SAFE_MS = 4_000  # between the commits around an instant that is asked for: S3 has file times in whole seconds
+COLUMNS = (("id", "long"),)
+
+
+@dataclass(frozen=True)
+class Log:
+    """``size`` commits, a checkpoint every ``interval``; the bucket has its name. Versions 0 to ``size`` - 1."""
+
+    name: str
+    size: int
+    interval: int
+    ict: bool = True
+    checksums: bool = True
+
+    @property
+    def checkpoint_versions(self) -> range:
+        return range(self.interval, self.size, self.interval)
+
+    def asked(self) -> tuple[int, int]:
+        """A version in the middle, far from its neighbours in time, and an instant when it was the current one."""
+        times = commit_times(self.size)
+        version = self.size // 2
+        while times[version] - times[version - 1] < SAFE_MS or times[version + 1] - times[version] < SAFE_MS:
+            version += 1
+        return version, (times[version] + times[version + 1]) // 2
+
+    @property
+    def tail_of_asked(self) -> int:
+        """Commits between the version that is asked for and the checkpoint before it."""
+        return self.asked()[0] % self.interval
+
+    @property
+    def checkpoint_bytes_at_most(self) -> int:
+        """Of the one before the version that is asked for."""
+        return 1_000 * 20 + self.asked()[0] * 100
+
+
+def logs(quick: bool) -> list[Log]:
+    sizes = [("200", 200, 50)] if quick else [("5k", 5_000, 1_000), ("100k", 100_000, 1_000)]
+    found = []
+    for name, commits, interval in sizes:
+        size = commits + TAIL + 1
+        found += [Log(f"ict{name}", size, interval), Log(f"noict{name}", size, interval, ict=False)]
+        if commits == sizes[0][1]:
+            found.append(Log(f"nocrc{name}", size, interval, checksums=False))
+    return found
+
+
+def objects(log: Log) -> Iterator[tuple[str, bytes, int]]:
+    """Key, content and modification time in milliseconds since 1970 of each object, in the order they were written."""
+    from deltalog.log.checksum import encode_checksum
+    from deltalog.log.replay import State
+    from deltalog.log.table_totals import FileSizes, Totals
+    from deltalog.protocol.actions import Metadata, Protocol
+
+    small = SmallActions(log.name, COLUMNS, "", log.ict)
+    state = State(Protocol.from_json(small.protocol()), Metadata.from_json(small.metadata()), {}, {})
+    rows = _rows(log, small)
+    sizes, total_bytes, last_ms = FileSizes(), 0, 0
+    for version, at_ms in enumerate(commit_times(log.size)):
+        name = f"_delta_log/{version:020d}"
+        info = small.commit_info(version, at_ms)
+        lines = [{"commitInfo": info}]
+        if version == 0:
+            lines += [{"protocol": small.protocol()}, {"metaData": small.metadata()}]
+        add = _add(version, at_ms)
+        lines.append({"add": add})
+        yield f"{name}.json", "".join(to_json(line) + "\n" for line in lines).encode(), at_ms
+        if log.checksums:
+            sizes = sizes.changed([add["size"]], 1)
+            total_bytes += add["size"]
+            totals = Totals(version + 1, total_bytes, sizes, None)
+            yield f"{name}.crc", encode_checksum(state, totals, info["txnId"], at_ms if log.ict else None), at_ms
+        if version in log.checkpoint_versions:
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows.slice(0, version + 3), sink, compression="snappy")
+            data = sink.getvalue().to_pybytes()
+            yield f"{name}.checkpoint.parquet", data, at_ms
+            hint = {"version": version, "size": version + 3, "sizeInBytes": len(data), "numOfAddFiles": version + 1}
+        last_ms = at_ms
+    yield "_delta_log/_last_checkpoint", to_json(hint).encode(), last_ms
+
+
+def _add(version: int, at_ms: int) -> dict[str, Any]:
+    low = version * ROWS_OF_FILE
+    stats = {
+        "numRecords": ROWS_OF_FILE,
+        "minValues": {"id": low},
+        "maxValues": {"id": low + ROWS_OF_FILE - 1},
+        "nullCount": {"id": 0},
+    }
+    return {
+        "path": f"part-00000-{text_uuid(f'file {version}')}.c000.snappy.parquet",
+        "partitionValues": {},
+        "size": 1_500 + version % 100,
+        "modificationTime": at_ms,
+        "dataChange": True,
+        "stats": to_json(stats),
+    }
+
+
+def _rows(log: Log, small: SmallActions) -> pa.Table:
+    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in the order of the commits, so
+    that the checkpoint of an earlier one is a slice of it."""
+    adds = [{**_add(version, at), "dataChange": False, "partitionValues": []} for version, at in _times(log)]
+    actions = [*small.rows(), *(("add", add) for add in adds)]
+    arrays = [pa.array([body if name == field.name else None for name, body in actions], field.type) for field in ROWS]
+    return pa.Table.from_arrays(arrays, schema=ROWS)
+
+
+def _times(log: Log) -> Iterator[tuple[int, int]]:
+    last = log.checkpoint_versions[-1]
+    return ((version, at_ms) for version, at_ms in enumerate(commit_times(log.size)) if version <= last)

@@ -1,0 +1,93 @@
+"""ministack with the measured tables in its buckets: ``python -m tests.benchmarks.latency.server [--quick]``.
+
+Sending it 500,000 objects would take longer than what is measured, so they are put where it keeps them. Its listing
+sorts all keys of a bucket for each page, which S3 does not and which would add a third of a second to each on the
+longest logs: they are sorted once instead. All else, and each request that is measured, is ministack's.
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime
+import gc
+import itertools
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import ministack.services.s3 as s3
+
+from tests.benchmarks.latency.logs import Log, logs, objects
+
+ACCOUNT = "000000000000"
+
+
+class Index:
+    """The keys of buckets in order; sorted again when their number has changed, which is quick for sorted keys."""
+
+    def __init__(self) -> None:
+        self._sorted: dict[int, list[str]] = {}
+
+    def keys(self, contents: Mapping[str, Any], prefix: str, start_after: str) -> Iterator[str]:
+        """Those with a prefix and after a name, ascending."""
+        found = self._sorted.get(id(contents))
+        if found is None or len(found) != len(contents):
+            found = self._sorted[id(contents)] = sorted(contents)
+        start = max(bisect.bisect_left(found, prefix), bisect.bisect_right(found, start_after))
+        keys = itertools.islice(found, start, None)
+        return itertools.takewhile(lambda key: key.startswith(prefix), keys)
+
+
+def indexed_listing(index: Index) -> Any:
+    """What ministack.services.s3._collect_list_entries returns, without sorting all of a bucket."""
+    original = s3._collect_list_entries
+
+    def collect(contents: dict, prefix: str, delimiter: str, max_keys: int, start_after: str) -> Any:
+        # Names below a delimiter become one entry, so what a page needs is not known before it is made.
+        wanted: dict[str, Any] = {}
+        entries: set[str] = set()
+        for key in index.keys(contents, prefix, start_after):
+            rest = key[len(prefix) :]
+            entry = key
+            if delimiter and delimiter in rest:
+                entry = prefix + rest[: rest.index(delimiter) + len(delimiter)]
+            if entry > start_after:
+                entries.add(entry)
+            if len(entries) > max_keys + 1:
+                break
+            wanted[key] = contents[key]
+        return original(wanted, prefix, delimiter, max_keys, start_after)
+
+    return collect
+
+
+def fill(log: Log) -> int:
+    """Put a table into a new bucket of its name. Returns the number of its objects."""
+    contents = {}
+    for number, (key, data, modified_ms) in enumerate(objects(log)):
+        record = s3._build_object_record(data, {}, etag=f'"{number:032x}"')
+        record["last_modified"] = _iso(modified_ms)
+        contents[key] = record
+    s3._buckets._data[ACCOUNT, log.name] = {"created": s3.now_iso(), "objects": contents, "region": None}
+    return len(contents)
+
+
+def _iso(ms: int) -> str:
+    at = datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    for log in logs(quick):
+        fill(log)
+    s3._collect_list_entries = indexed_listing(Index())
+    gc.freeze()
+    from ministack.app import main as serve
+
+    sys.argv[1:] = []
+    serve()
+
+
+if __name__ == "__main__":
+    main()
