@@ -72,6 +72,19 @@ def empty(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
+@lru_cache(maxsize=64)
+def _shared_nulls(kind: pa.DataType) -> Any:
+    return pa.nulls(_SHARED_ROWS, kind)
+
+
+def nulls(rows: int, kind: pa.DataType) -> Any:
+    """As ``pyarrow.nulls``; up to 131,072 rows all arrays of a type share their memory."""
+    return _shared_nulls(kind).slice(0, rows) if rows <= _SHARED_ROWS else pa.nulls(rows, kind)
+
+
+_SHARED_ROWS = 131_072
+
+
 def _validity(values: Sequence[object]) -> pa.Buffer | None:
     return _bitmap([value is not None for value in values]) if None in values else None
 

@@ -1,9 +1,9 @@
-"""Decodes commits. Runs of commits that only add files are decoded as Arrow columns, which takes a fraction of the
-time of decoding action by action.
+"""Decodes commits. In long runs of commits the adds and removes are decoded as Arrow columns, and the other actions of
+many commits in one call, which takes a fraction of the time of decoding commit by commit.
 
-Columns are used only where they must give the same result as actions: every line after ``commitInfo`` is an add, with
-known fields only, none of them repeated, no required one missing. All other commits are decoded as actions, which
-refuses invalid ones.
+Columns are used only where they must give the same result as actions: an add or remove has a line to itself, with
+known fields only, none of them repeated, no required one missing. A run that holds anything else is halved until that
+is in a short run, whose commits are decoded one by one, which refuses invalid ones.
 
 Spec: PROTOCOL.md#add-file-and-remove-file.
 """
@@ -15,29 +15,62 @@ import gc
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltalog.arrow_arrays import STRINGS_MAP, combined, int64s, strings, strings_map
-from deltalog.log.file_tables import DELETION_VECTOR, FILES
-from deltalog.log.replay import AddedFiles, Commits
+from deltalog.arrow_arrays import STRINGS_MAP, combined, int64s, nulls, strings, strings_map
+from deltalog.errors import InvalidCommitError
+from deltalog.log.file_tables import DELETION_VECTOR, FILES, TOMBSTONES, camel
+from deltalog.log.replay import Commits, FileActions
 from deltalog.parallel import in_order
-from deltalog.protocol.codec import decode_commit
+from deltalog.protocol.codec import decode_commit, decode_small_actions, partition_names
 
-# Shorter runs gain nothing; blocks bound the memory of longer ones.
+# Shorter runs gain little; blocks bound the memory of longer ones.
 _MIN_BYTES, _BLOCK_BYTES = 1 << 20, 8 << 20
-_FIRST, _ADD = b'{"commitInfo":', b'\n{"add":{"path":"'
-_REQUIRED = {"path": pa.string(), "size": pa.int64(), "modificationTime": pa.int64(), "dataChange": pa.bool_()}
-_OPTIONAL = {
+_ADD, _REMOVE = b'{"add":{"path":"', b'{"remove":{"path":"'
+_FILES, _NEXT_ADD = (_ADD, _REMOVE), b"\n" + _ADD
+_VECTOR = pa.struct(
+    {
+        "storageType": pa.string(),
+        "pathOrInlineDv": pa.string(),
+        "offset": pa.int64(),
+        "sizeInBytes": pa.int64(),
+        "cardinality": pa.int64(),
+        "maxRowIndex": pa.int64(),
+    }
+)
+_STORAGE_TYPES = strings(["u", "i", "p"])
+_LARGEST_INT = int64s([2**31 - 1])[0]
+# The columns that Arrow parses, besides the partition values, and those of them that each action must have.
+_ADDS = {
+    "path": pa.string(),
+    "size": pa.int64(),
+    "modificationTime": pa.int64(),
+    "dataChange": pa.bool_(),
     "stats": pa.string(),
+    "deletionVector": _VECTOR,
     "baseRowId": pa.int64(),
     "defaultRowCommitVersion": pa.int64(),
     "clusteringProvider": pa.string(),
 }
+_REMOVES = {
+    "path": pa.string(),
+    "deletionTimestamp": pa.int64(),
+    "dataChange": pa.bool_(),
+    "extendedFileMetadata": pa.bool_(),
+    "size": pa.int64(),
+    "stats": pa.string(),
+    "deletionVector": _VECTOR,
+    "baseRowId": pa.int64(),
+    "defaultRowCommitVersion": pa.int64(),
+}
+_CAMEL = {name: camel(name) for name in (*FILES.names, *TOMBSTONES.names)}
+_REQUIRED_OF_ADDS = ("path", "partitionValues", "size", "modificationTime", "dataChange")
+_REQUIRED_OF_REMOVES = ("path", "dataChange")
 
 
 @contextlib.contextmanager
@@ -55,25 +88,14 @@ def garbage_collection_paused() -> Iterator[None]:
 
 def decode_commits(versions: Sequence[int], data: Sequence[bytes]) -> Commits:
     """The commits ``versions`` (ascending) from the bytes of their files. Raises InvalidCommitError."""
-    commits = Commits()
-    for plain, run in groupby(zip(versions, data, strict=True), key=lambda each: _is_plain(each[1])):
-        files = list(run)
-        if plain and sum(len(each) for _, each in files) >= _MIN_BYTES:
-            for block in in_order(partial(_decode_block, block) for block in _blocks(files)):
-                commits += block
-        else:
-            with garbage_collection_paused():
-                commits += Commits([decode_commit(each, version) for version, each in files])
-    return commits
+    files = list(zip(versions, data, strict=True))
+    with garbage_collection_paused():
+        return _joined(in_order(partial(_decode_block, block) for block in _blocks(files)))
 
 
-def _is_plain(data: bytes) -> bool:
-    """Whether a commit consists of a commitInfo and then adds only, one per line."""
-    first = data.find(b"\n")
-    if first < 0 or len(data) > _BLOCK_BYTES or not data.startswith(_FIRST):
-        return False
-    lines = data.count(b"\n", first) - data.endswith(b"\n")
-    return lines > 0 and data.count(_ADD, first) == lines
+def _joined(blocks: Iterator[Commits]) -> Commits:
+    found = list(blocks)
+    return Commits([action for each in found for action in each.actions], [run for each in found for run in each.runs])
 
 
 def _blocks(files: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
@@ -85,81 +107,156 @@ def _blocks(files: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, byte
             block, size = [], 0
         block.append((version, data))
         size += len(data)
-    yield block
+    if block:
+        yield block
 
 
 def _decode_block(block: Sequence[tuple[int, bytes]]) -> Iterator[Commits]:
-    heads, lines = [], []
-    for version, data in block:
-        first = data.find(b"\n") + 1
-        heads.append(decode_commit(data[:first], version))
-        lines.append(data[first:] if data.endswith(b"\n") else data[first:] + b"\n")
-    try:
-        files = _files(b"".join(lines), sample=_partition_names(block[0]))
-    except (pa.ArrowException, ValueError):
+    """The commits of a block; what cannot be decoded as columns is found by halving."""
+    size = sum(len(data) for _, data in block)
+    if not _MIN_BYTES <= size <= _BLOCK_BYTES:
         yield Commits([decode_commit(data, version) for version, data in block])
+        return
+    try:
+        commits = _as_columns(block)
+    except (pa.ArrowException, ValueError, InvalidCommitError):
+        middle = len(block) // 2
+        if middle:
+            yield from _decode_block(block[:middle])
+            yield from _decode_block(block[middle:])
+        else:
+            yield Commits([decode_commit(data, version) for version, data in block])
     else:
-        yield Commits(heads, [AddedFiles(block[0][0], files)])
+        yield commits
 
 
-def _partition_names(commit: tuple[int, bytes]) -> list[str]:
-    version, data = commit
-    first = data.find(b"\n") + 1
-    end = data.find(b"\n", first)
-    return list(decode_commit(data[first : end if end > 0 else None], version).adds[0].partition_values)
+def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
+    """Raises pyarrow.ArrowException, ValueError or InvalidCommitError where a commit must be decoded as actions."""
+    heads: list[tuple[int, list[bytes]]] = []
+    texts: list[bytes] = []
+    file_first: list[int] = []
+    for at, (version, data) in enumerate(block):
+        head, removes, adds = _split(data)
+        for line in head:
+            if line[:1] != b"{" or line[-1:] != b"}":
+                raise ValueError("an action that may be on several lines")
+        heads.append((version, head))
+        # Of a file that is removed and added in one commit, the add counts.
+        texts += removes
+        texts += adds
+        if data.lstrip(b"\n").startswith(_FILES):
+            file_first.append(at)
+    commits = decode_small_actions(heads)
+    for at in file_first:
+        commits[at] = msgspec.structs.replace(commits[at], commit_info_first=False)
+    if not texts:
+        return Commits(commits)
+    sample = next((text for text in texts if text.startswith(_ADD)), texts[0])
+    names = partition_names(sample.partition(b"\n")[0])
+    run = _file_actions(b"\n".join((*texts, b"")), names)
+    return Commits(commits, [FileActions(block[0][0], block[-1][0], *run)])
 
 
-def _files(lines: bytes, sample: Sequence[str]) -> pa.Table:
-    """Lines of adds as rows of FILES. ``sample``: the partition columns of the first add.
+def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """The lines of a commit: small actions, removes, adds. Lines that follow one another may be one element."""
+    first, rest = data.find(b"\n"), data[:0]
+    if data.startswith(_ADD, first + 1) and not data.startswith(_FILES):
+        rest = data[first + 1 : -1] if data.endswith(b"\n") else data[first + 1 :]
+        if rest.count(_NEXT_ADD) == rest.count(b"\n"):
+            return [data[:first]], [], [rest]
+    head, removes, adds = [], [], []
+    for line in data.split(b"\n"):
+        if line.startswith(_ADD):
+            adds.append(line)
+        elif line.startswith(_REMOVE):
+            removes.append(line)
+        elif line:
+            head.append(line)
+    return head, removes, adds
 
-    Raises pyarrow.ArrowInvalid or ValueError for lines that must be decoded as actions.
+
+def _file_actions(lines: bytes, partition_columns: Sequence[str]) -> tuple[pa.Table, pa.Table, list[bool]]:
+    """Lines of adds and removes as rows of FILES and of TOMBSTONES; and whether each line is an add.
+
+    Raises pyarrow.ArrowException or ValueError for lines that must be decoded as actions.
     """
-    values = pa.struct([pa.field(name, pa.string()) for name in sample])
-    add = pa.struct({**_REQUIRED, "partitionValues": values, **_OPTIONAL})
-    options = pj.ParseOptions(explicit_schema=pa.schema({"add": add}), unexpected_field_behavior="error")
+    values = pa.struct([pa.field(name, pa.string()) for name in partition_columns])
+    schema = pa.schema(
+        {
+            key: pa.struct({**fields, "partitionValues": values})
+            for key, fields in (("add", _ADDS), ("remove", _REMOVES))
+        }
+    )
+    options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     read = pj.ReadOptions(block_size=len(lines) + 1, use_threads=False)
     parsed = pj.read_json(pa.BufferReader(lines), read, options)
-    adds = combined(parsed.column("add"))
-    if len(adds) != lines.count(b"\n"):
+    adds, removes = combined(parsed.column("add")), combined(parsed.column("remove"))
+    count = lines.count(b"\n")
+    if not len(adds) == count == len(adds) - adds.null_count + len(removes) - removes.null_count:
         raise ValueError("a line with two actions")
-    column = {field.name: adds.field(index) for index, field in enumerate(add.fields)}
-    if adds.null_count or any(column[name].null_count for name in (*_REQUIRED, "partitionValues")):
+    is_add = adds.is_valid().to_pylist()
+    files = _table(adds, FILES, _REQUIRED_OF_ADDS, partition_columns)
+    return files, _table(removes, TOMBSTONES, _REQUIRED_OF_REMOVES, partition_columns), is_add
+
+
+def _table(actions: pa.StructArray, schema: pa.Schema, required: Sequence[str], names: Sequence[str]) -> pa.Table:
+    """The actions that are not null as rows of ``schema``. Raises ValueError, pyarrow.ArrowInvalid."""
+    if actions.null_count:
+        actions = actions.drop_null()
+    column = {field.name: actions.field(index) for index, field in enumerate(actions.type.fields)}
+    if any(column[name].null_count for name in required):
         raise ValueError("a required field is missing")
-    if pc.min(column["size"]).as_py() < 0:
+    if "modificationTime" in required and not _is_within(column["size"], None):
         raise ValueError("a negative size")
-    adds.validate(full=True)  # that text is UTF-8
-    rows = len(adds)
+    actions.validate(full=True)  # that text is UTF-8
+    column["partitionValues"] = _map(column["partitionValues"], names)
+    column["deletionVector"] = _vectors(column["deletionVector"])
     columns = [
-        column["path"],
-        _map(column["partitionValues"], sample),
-        column["size"],
-        column["modificationTime"],
-        column["stats"],
-        pa.nulls(rows, STRINGS_MAP),
-        pa.nulls(rows, DELETION_VECTOR),
-        column["baseRowId"],
-        column["defaultRowCommitVersion"],
-        column["clusteringProvider"],
+        column[name] if (name := _CAMEL[field.name]) in column else nulls(len(actions), field.type) for field in schema
     ]
-    return pa.Table.from_arrays(columns, schema=FILES)
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _map(values: pa.StructArray, names: Sequence[str]) -> pa.MapArray:
+def _is_within(values: Any, largest: pa.Scalar | None) -> bool:
+    """Whether all values that are not null are at least 0, and at most ``largest``."""
+    extremes = pc.min_max(values)
+    if not extremes["min"].is_valid:
+        return True
+    return bool(extremes["min"].as_py() >= 0 and (largest is None or extremes["max"].as_py() <= largest.as_py()))
+
+
+def _vectors(vectors: pa.StructArray) -> Any:
+    """Descriptors of deletion vectors. Raises ValueError for one that an action must not have."""
+    if vectors.null_count == len(vectors):
+        return nulls(len(vectors), DELETION_VECTOR)
+    present = vectors.drop_null()
+    column = {field.name: present.field(index) for index, field in enumerate(_VECTOR.fields)}
+    required = ("storageType", "pathOrInlineDv", "sizeInBytes", "cardinality")
+    if (
+        any(column[name].null_count for name in required)
+        or not pc.all(pc.is_in(column["storageType"], value_set=_STORAGE_TYPES)).as_py()
+        or not (_is_within(column["offset"], _LARGEST_INT) and _is_within(column["sizeInBytes"], _LARGEST_INT))
+        or not _is_within(column["cardinality"], None)
+    ):
+        raise ValueError("a deletion vector that is not valid")
+    children = [vectors.field(index) for index in range(len(DELETION_VECTOR))]
+    return pa.StructArray.from_arrays(children, fields=list(DELETION_VECTOR.fields), mask=pc.invert(vectors.is_valid()))
+
+
+def _map(values: pa.StructArray, names: Sequence[str]) -> Any:
     """A struct of texts as a map from its field names."""
     rows, width = len(values), len(names)
+    if values.null_count == rows:
+        return nulls(rows, STRINGS_MAP)
     if width == 0:
-        return strings_map([{}] * rows)
+        return strings_map([{} if valid else None for valid in values.is_valid().to_pylist()])
     if width == 1:
-        return _entries(pa.repeat(strings(names)[0], rows), values.field(0), width)
-    by_row = int64s([name * rows + row for row in range(rows) for name in range(width)])
-    items = pa.concat_arrays([values.field(index) for index in range(width)]).take(by_row)
-    keys = strings(names).take(int64s(list(range(width)) * rows))
-    return _entries(keys, items, width)
-
-
-def _entries(keys: Any, items: Any, width: int) -> pa.MapArray:
-    """A map of ``width`` entries in every row."""
-    rows = len(keys) // width
+        keys, items = pa.repeat(strings(names)[0], rows), values.field(0)
+    else:
+        by_row = int64s([name * rows + row for row in range(rows) for name in range(width)])
+        items = pa.concat_arrays([values.field(index) for index in range(width)]).take(by_row)
+        keys = strings(names).take(int64s(list(range(width)) * rows))
     entries = pa.StructArray.from_arrays([keys, items], fields=[STRINGS_MAP.key_field, STRINGS_MAP.item_field])
     ends = array("i", range(0, rows * width + 1, width))
-    return pa.Array.from_buffers(STRINGS_MAP, rows, [None, pa.py_buffer(ends)], children=[entries])
+    validity = values.is_valid().buffers()[1] if values.null_count else None
+    return pa.Array.from_buffers(STRINGS_MAP, rows, [validity, pa.py_buffer(ends)], children=[entries])

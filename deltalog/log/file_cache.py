@@ -234,7 +234,7 @@ class FileCache:
         """The commits after the checkpoint with ``commit``, which stay in memory up to FEW_FILES file actions: the next
         checkpoint need not read them again."""
         known = self._commits
-        if known is None or known.added:
+        if known is None or known.runs:
             return None
         commits = [*known.actions, commit]
         small = sum(len(each.adds) + len(each.removes) for each in commits) <= FEW_FILES

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.arrow_arrays import STRINGS_MAP, booleans, int64s, strings, strings_map
+from deltalog.arrow_arrays import STRINGS_MAP, booleans, int64s, nulls, strings, strings_map
 from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 
 DELETION_VECTOR = pa.struct(
@@ -51,6 +51,12 @@ TOMBSTONES = pa.schema(
 )
 
 
+def camel(name: str) -> str:
+    """The name of a snake-case column in the protocol: ``base_row_id`` is baseRowId."""
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
 def files_table(adds: Sequence[AddFile]) -> pa.Table:
     """Add actions as rows of schema FILES."""
     columns = [
@@ -85,7 +91,7 @@ def tombstones_table(removes: Sequence[RemoveFile]) -> pa.Table:
 
 def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
     if not any(vectors):
-        return pa.nulls(len(vectors), DELETION_VECTOR)
+        return nulls(len(vectors), DELETION_VECTOR)
     present = [v or _NO_VECTOR for v in vectors]
     columns = [
         strings([v.storage_type for v in present]),

@@ -40,6 +40,8 @@ from deltalog.storage.table_files import TableFiles
 
 HEAD_BYTES = 4096
 _HEADS_AT_ONCE = 1000
+# The bytes of as many commits are in memory at once.
+_COMMITS_AT_ONCE = 8192
 
 
 class LogReader:
@@ -142,7 +144,11 @@ class LogReader:
         return commits + self._decoded(rest)
 
     def _decoded(self, versions: Sequence[int]) -> Commits:
-        return decode_commits(versions, self.commit_files(versions))
+        commits = Commits()
+        for start in range(0, len(versions), _COMMITS_AT_ONCE):
+            some = versions[start : start + _COMMITS_AT_ONCE]
+            commits += decode_commits(some, self.commit_files(some))
+        return commits
 
     def _compacted(self, compaction: Compaction) -> Commits | None:
         try:

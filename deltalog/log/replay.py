@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import booleans, strings
+from deltalog.arrow_arrays import booleans, empty, strings
 from deltalog.errors import CorruptTableError
-from deltalog.log.file_tables import files_table, tombstones_table
+from deltalog.log.file_tables import FILES, TOMBSTONES, files_table, tombstones_table
 from deltalog.protocol.actions import (
     AddFile,
     DeletionVector,
@@ -84,23 +84,31 @@ def file_key(path: str, deletion_vector: DeletionVector | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class AddedFiles:
-    """The adds of consecutive commits, as rows of FILES in the order of the log. ``version``: the first commit."""
+class FileActions:
+    """The adds and removes of the consecutive commits ``first`` to ``last`` as columns.
 
-    version: int
+    ``files``: the adds (schema FILES); ``tombstones``: the removes (schema TOMBSTONES); both in the order of the log.
+    ``is_add``: for each action in that order, whether it is the next of ``files`` or of ``tombstones``; in a commit the
+    removes come first.
+    """
+
+    first: int
+    last: int
     files: pa.Table
+    tombstones: pa.Table
+    is_add: Sequence[bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Commits, ascending. ``added``: the adds of commits that only add files and were decoded as columns; their
-    elements of ``actions`` then have neither adds nor removes."""
+    """Commits, ascending. ``runs``: the adds and removes of those that were decoded as columns; their elements of
+    ``actions`` then have neither."""
 
     actions: Sequence[CommitActions] = ()
-    added: Sequence[AddedFiles] = ()
+    runs: Sequence[FileActions] = ()
 
     def __add__(self, later: Commits) -> Commits:
-        return Commits([*self.actions, *later.actions], [*self.added, *later.added])
+        return Commits([*self.actions, *later.actions], [*self.runs, *later.runs])
 
 
 @dataclass(frozen=True)
@@ -108,12 +116,12 @@ class Tail:
     """The effect of commits on the files of the version before them.
 
     ``files``: the live files that they add, schema FILES. ``keys``: of all files that they add or remove, see
-    ``file_key``. ``removes``: the last remove of each file that they remove and do not add again.
+    ``file_key``. ``removed``: the last remove of each file that they remove and do not add again, schema TOMBSTONES.
     """
 
     files: pa.Table
     keys: Collection[str]
-    removes: Sequence[RemoveFile] = ()
+    removed: pa.Table
 
     @cached_property
     def _keys(self) -> pa.StringArray:
@@ -129,16 +137,16 @@ class Tail:
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
         """The removes that had not expired at a cut-off (schema TOMBSTONES)."""
-        return unexpired_tombstones(tombstones_table(self.removes), cutoff_ms)
+        return unexpired_tombstones(self.removed, cutoff_ms)
 
 
 def tail(commits: Commits) -> Tail:
     """The effect of commits: the last action on each file wins."""
     keys: set[str] = set()
     removes: list[RemoveFile] = []
-    newest_first: list[pa.Table] = []
     adds: list[AddFile] = []
-    added = {each.version: each.files for each in commits.added}
+    newest_first: list[tuple[pa.Table, pa.Table]] = []
+    runs = {run.last: run for run in commits.runs}
     for commit in reversed(commits.actions):
         for add in reversed(commit.adds):
             key = file_key(add.path, add.deletion_vector)
@@ -150,21 +158,38 @@ def tail(commits: Commits) -> Tail:
             if key not in keys:
                 keys.add(key)
                 removes.append(remove)
-        if commit.version in added:
-            newest_first += [files_table(adds[::-1]), _without_keys(added[commit.version], keys)]
-            adds = []
-    return Tail(pa.concat_tables([files_table(adds[::-1]), *reversed(newest_first)]), keys, removes)
+        if commit.version in runs:
+            newest_first += [_tables(adds, removes), _without_keys(runs[commit.version], keys)]
+            adds, removes = [], []
+    files, removed = zip(*reversed([*newest_first, _tables(adds, removes)]), strict=True)
+    return Tail(pa.concat_tables(files), keys, pa.concat_tables(removed))
 
 
-def _without_keys(files: pa.Table, keys: set[str]) -> pa.Table:
-    """The last row of each file whose key is not in ``keys``; adds their keys to it. ``files``: no deletion vectors."""
-    paths = files["path"].to_pylist()
-    is_kept = [False] * len(paths)
-    for row in range(len(paths) - 1, -1, -1):
-        if paths[row] not in keys:
-            keys.add(paths[row])
-            is_kept[row] = True
-    return files if all(is_kept) else files.filter(booleans(is_kept))
+def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.Table, pa.Table]:
+    """Adds and removes, newest first, as rows of FILES and TOMBSTONES in the order of the log."""
+    return (
+        files_table(adds[::-1]) if adds else empty(FILES),
+        tombstones_table(removes[::-1]) if removes else empty(TOMBSTONES),
+    )
+
+
+def _without_keys(run: FileActions, keys: set[str]) -> tuple[pa.Table, pa.Table]:
+    """The last action on each file whose key is not in ``keys``; adds their keys to it."""
+    tables = run.files, run.tombstones
+    texts = [_keys(table).to_pylist() for table in tables]
+    is_kept = [[False] * len(each) for each in texts]
+    next_row = [len(each) for each in texts]
+    for is_add in reversed(run.is_add):
+        which = 0 if is_add else 1
+        next_row[which] = row = next_row[which] - 1
+        key = texts[which][row]
+        if key not in keys:
+            keys.add(key)
+            is_kept[which][row] = True
+    files, tombstones = (
+        table if all(kept) else table.filter(booleans(kept)) for table, kept in zip(tables, is_kept, strict=True)
+    )
+    return files, tombstones
 
 
 def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Table:

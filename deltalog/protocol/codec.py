@@ -9,7 +9,6 @@ import itertools
 import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
@@ -40,12 +39,13 @@ _TYPES = {
 }
 
 
+_INFO = b'{"commitInfo":'
 _ABSENT = msgspec.Raw(b"null")
 # Some editors put it before UTF-8; RFC 8259 allows readers to ignore it.
 _BOM = b"\xef\xbb\xbf"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # Inside a string the quotes are escaped, so this counts keys, at whatever depth.
-_PATH, _PARTITIONS, _VECTOR = b'"path":', b'"partitionValues":', b'"deletionVector":'
+_PATH, _PARTITIONS, _VECTOR = _FILE_FIELDS = b'"path":', b'"partitionValues":', b'"deletionVector":'
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -62,8 +62,13 @@ class _Line(msgspec.Struct, gc=False):
     commitInfo: msgspec.Raw = _ABSENT
 
 
-@dataclass(frozen=True, slots=True)
-class CommitActions:
+class _InfoLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A line with a commitInfo only."""
+
+    commitInfo: dict[str, Any]
+
+
+class CommitActions(msgspec.Struct, frozen=True, gc=False):
     """The actions of one version, grouped. ``commit_info_first``: it was the first line. ``sidecars`` occur in
     V2 checkpoints only, ``cdc`` in commits only."""
 
@@ -76,11 +81,11 @@ class CommitActions:
     removes: list[RemoveFile]
     transactions: list[SetTransaction]
     domains: list[DomainMetadata]
-    cdc: list[AddCDCFile] = field(default_factory=list)
-    sidecars: list[Sidecar] = field(default_factory=list)
+    cdc: list[AddCDCFile] = msgspec.field(default_factory=list)
+    sidecars: list[Sidecar] = msgspec.field(default_factory=list)
 
 
-_lines = msgspec.json.Decoder(_Line)
+_lines, _infos = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_InfoLine)
 
 
 def decode_commit(data: bytes, version: int) -> CommitActions:
@@ -105,6 +110,50 @@ def decode_commit(data: bytes, version: int) -> CommitActions:
     actions = _group(lines, version)
     _check_unambiguous(data, actions)
     return actions
+
+
+def decode_small_actions(commits: Sequence[tuple[int, Sequence[bytes]]]) -> list[CommitActions]:
+    """The actions of several commits, by version, that are no file actions, in one call of the decoder. The lines must
+    begin and end with braces, so that no object goes on in the next one.
+
+    Raises InvalidCommitError where a commit must be decoded by itself: it has an object that is not valid, two objects
+    on a line, or the field of a file action.
+    """
+    is_info = [len(lines) == 1 and lines[0].startswith(_INFO) for _, lines in commits]
+    infos = iter(_decoded([lines[0] for (_, lines), plain in zip(commits, is_info, strict=True) if plain], _infos))
+    others = [line for (_, lines), plain in zip(commits, is_info, strict=True) if not plain for line in lines]
+    decoded = iter(_decoded(others, _lines))
+    found = []
+    for (version, lines), plain in zip(commits, is_info, strict=True):
+        if plain:
+            info = CommitInfo(next(infos).commitInfo)
+            found.append(CommitActions(version, info, True, None, None, [], [], [], []))
+        else:
+            found.append(_group([next(decoded) for _ in lines], version))
+    if any(each.adds or each.removes or each.cdc or each.sidecars for each in found):
+        raise InvalidCommitError("A line is a file action.")
+    return found
+
+
+def _decoded(lines: Sequence[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Any]:
+    data = b"\n".join(lines)
+    try:
+        decoded = decoder.decode_lines(data)
+    except _UNDECODABLE as error:
+        raise InvalidCommitError(f"A line cannot be read: {error}.") from None
+    if len(decoded) != len(lines) or any(key in data for key in _FILE_FIELDS):
+        raise InvalidCommitError("A line has several actions, or may be a file action.")
+    return decoded
+
+
+def partition_names(line: bytes) -> list[str]:
+    """The partition columns that a line with an add or a remove names. Raises InvalidCommitError."""
+    try:
+        decoded = _lines.decode(line)
+    except _UNDECODABLE as error:
+        raise InvalidCommitError(f"A line cannot be read: {error}.") from None
+    file = decoded.add or decoded.remove
+    return list(file.partition_values or ()) if file is not None else []
 
 
 def _check_size(data: bytes, version: int) -> None:

