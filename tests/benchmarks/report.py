@@ -138,6 +138,8 @@ def _goals(plan: Sequence[Measurement], found: Sequence[Row]) -> list[Reach]:
         key = measurement.key
         if measurement.in_runs or not measurement.writes:
             goals.append(_right(figures, key))
+        if measurement.call == "version_at":
+            goals.append(_within(figures, key, 0.010))
         if measurement.call == "appends":
             goals.extend(_append_requests(figures, key))
         factor = next((factor for pattern, factor in _FASTER if fnmatchcase(key, pattern)), None)
@@ -161,6 +163,7 @@ _FASTER = (
     ("adds:100000", 3.0),
     ("append:*", 100.0),
     ("open+append:*", 100.0),
+    ("version_at:*", 3.0),
     ("resolve+load:*-copied", None),
     ("resolve+load:*", 5.0),
     ("history:*", 4.0),
@@ -183,6 +186,16 @@ def _faster(figures: Figures, key: str, factor: float, peers: Sequence[str]) -> 
         return Reach(goal, "no peer measured", None, True)
     text = ", ".join(f"{phase} {ratio:.1f}x ({peer})" for phase, (ratio, peer) in measured)
     return Reach(goal, text, all(ratio >= factor for _, (ratio, _) in measured), True)
+
+
+def _within(figures: Figures, key: str, most_s: float) -> Reach:
+    goal = f"{key}: at most {_ms(most_s)} ms"
+    ours = figures.get(key)
+    if ours is None:
+        return Reach(goal, "not measured", None, True)
+    times = {phase: _time(ours, phase) for phase in PHASES}
+    text = ", ".join(f"{phase} {_ms(value)} ms" for phase, value in times.items())
+    return Reach(goal, text, all(value <= most_s for value in times.values()), True)
 
 
 def _flat(figures: Figures, call: str, lengths: Sequence[str]) -> Reach:

@@ -38,6 +38,7 @@ COLUMNS = (
 )
 NEW_COLUMNS = (("id", "long"), ("name", "string"), ("amount", "double"))
 BATCH_ROWS = 100
+_LINKS = 50_000  # names of one file; ext4 allows 65,000
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,10 @@ class LogTable:
         if call == "history":
             return [{"ask": [], "right": {"commits": self.size, "newest": self.size - 1}}]
         asked = []
-        for instant in self.instants() if call in ("resolve", "travel") else ():
+        for instant in instants(self.size) if call in ("resolve", "version_at", "travel") else ():
             version, at_ms = instant["version"], instant["timestamp_ms"]
             # Each version adds one file, so the number of files tells the version.
-            asked.append({"ask": [at_ms], "right": version if call == "resolve" else {"files": version + 1}})
-        return asked
-
-    def instants(self) -> list[dict[str, int]]:
-        """Points in time and the version that is right for each: a commit's own time, or 1 ms before the next."""
-        times = commit_times(self.size)
-        asked = []
-        for number, share in enumerate((0.5, 0.31, 0.77, 0.96)):
-            version = min(int(self.size * share) + 4, self.size - 2)
-            at_ms = times[version] if number % 2 == 0 else times[version + 1] - 1
-            asked.append({"version": version, "timestamp_ms": at_ms})
+            asked.append({"ask": [at_ms], "right": {"files": version + 1} if call == "travel" else version})
         return asked
 
     def checkpoint_versions(self) -> list[int]:
@@ -103,8 +94,47 @@ class LogTable:
         if not self.checkpoints:
             return []
         regular = range(self.size // 10, self.size, max(self.size // 10, 10))
-        near = (q["version"] // 10 * 10 for q in self.instants())
+        near = (q["version"] // 10 * 10 for q in instants(self.size))
         return sorted({v for v in (*regular, *near, (self.size - 1) // 10 * 10) if v > 0})
+
+
+@dataclass(frozen=True)
+class LongLog:
+    """A log of so many commits that it is written as briefly as can be: adds with the statistics of one column, and
+    one ``.crc`` for many versions, by hard links; that of the last version is its own."""
+
+    name: str
+    size: int
+    interval: int  # of its checkpoints; ten commits follow the last one
+
+    @property
+    def description(self) -> str:
+        return f"{self.size:,} commits of one add each, in-commit timestamps, a checkpoint every {self.interval:,}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the table is to be made anew."""
+        return json.dumps(asdict(self))
+
+    def write(self, root: Path) -> None:
+        from tests.benchmarks.latency.logs import Log, objects
+
+        shared, links = "", 0
+        tip = f"_delta_log/{self.size - 1:020d}.crc"
+        for key, data, at_ms in objects(Log(self.name, self.size, self.interval)):
+            path = f"{root}/{key}"
+            if key.endswith(".crc") and shared and links < _LINKS and key != tip:
+                os.link(shared, path)
+                links += 1
+                continue
+            if key.endswith(".crc"):
+                shared, links = path, 1
+            Path(path).write_bytes(data)
+            os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+
+    def questions(self, call: str) -> list[dict[str, Any]]:
+        """What a call is asked, and the right answer."""
+        return [{"ask": [each["timestamp_ms"]], "right": each["version"]} for each in instants(self.size)]
 
 
 @dataclass(frozen=True)
@@ -139,7 +169,7 @@ class NewTable:
         return []
 
 
-TABLES: dict[str, LogTable | FilesTable | NewTable] = {
+TABLES: dict[str, LogTable | LongLog | FilesTable | NewTable] = {
     table.name: table
     for table in (
         NewTable("new"),
@@ -157,6 +187,7 @@ TABLES: dict[str, LogTable | FilesTable | NewTable] = {
         LogTable("ict10k-copied", 10_000, file_times="copied"),
         LogTable("ict10k-nocrc", 10_000, checksums=False),
         LogTable("ict100k", 100_000),
+        LongLog("ict1m", 1_000_011, 100_000),
         LogTable("noict10", 10, ict=False, checkpoints=False),
         LogTable("noict100", 100, ict=False),
         LogTable("noict1k", 1_000, ict=False),
@@ -231,6 +262,17 @@ def commit_times(count: int) -> list[int]:
         gap_ms = 1 if draw < 0.05 else chance.random() * (7_200_000 if draw > 0.98 else 120_000)
         at_ms += max(1, int(gap_ms * scale * 8))
     return times
+
+
+def instants(size: int) -> list[dict[str, int]]:
+    """Points in time and the version that is right for each: a commit's own time, or 1 ms before the next."""
+    times = commit_times(size)
+    asked = []
+    for number, share in enumerate((0.5, 0.31, 0.77, 0.96)):
+        version = min(int(size * share) + 4, size - 2)
+        at_ms = times[version] if number % 2 == 0 else times[version + 1] - 1
+        asked.append({"version": version, "timestamp_ms": at_ms})
+    return asked
 
 
 def _day(number: int) -> str:

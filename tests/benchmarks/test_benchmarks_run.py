@@ -17,7 +17,7 @@ from tests.benchmarks.livefiles import PARTS, TAIL, FilesTable
 from tests.benchmarks.plan import FLOOR, OURS, PEERS, plan
 from tests.benchmarks.report import Row, is_right, reach
 from tests.benchmarks.run import ROOT
-from tests.benchmarks.tables import TABLES, LogTable, commit_times, obtain, restore
+from tests.benchmarks.tables import TABLES, LogTable, commit_times, instants, obtain, restore
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -195,7 +195,7 @@ def test_questions_have_one_right_answer(size: int) -> None:
     assert all(later > earlier for earlier, later in itertools.pairwise(times))
     table = TABLES[f"ict{size}" if size < 1000 else "ict10k"]
     assert isinstance(table, LogTable)
-    for question in table.instants():
+    for question in instants(table.size):
         version = question["version"]
         assert times[version] <= question["timestamp_ms"] < times[version + 1]
 

@@ -30,7 +30,8 @@ class System(Protocol):
 
     ``open`` gives a handle on the latest version; ``refresh`` brings it up to date, outside the measured time
     where the system does not do it itself; ``commit`` adds one file. The others open the table themselves:
-    ``resolve`` finds the version that was current at a time, ``travel`` loads its files; ``files`` those of the
+    ``resolve`` finds the version that was current at a time (``version_at`` with a handle of ``open_to_travel``),
+    ``travel`` loads its files; ``files`` those of the
     latest version, ``statistics`` with all their statistics parsed, ``prune`` those that may hold ids of a range;
     ``protocol`` only protocol and metadata, ``history`` every commit with its time and operation; ``checkpoint`` writes
     one of the latest version.
@@ -52,6 +53,8 @@ class System(Protocol):
     def rows_of_log(self) -> Any: ...
     def append(self, handle: Any, rows: Any, tag: str) -> None: ...
     def resolve(self, root: str, timestamp_ms: int) -> Answer: ...
+    def open_to_travel(self, root: str) -> Any: ...
+    def version_at(self, handle: Any, timestamp_ms: int) -> Answer: ...
     def travel(self, root: str, timestamp_ms: int) -> Answer: ...
     def files(self, root: str) -> Answer: ...
     def statistics(self, root: str) -> Answer: ...
@@ -113,7 +116,13 @@ class Deltalog:
         handle.append(rows, user_metadata=tag)
 
     def resolve(self, root: Any, timestamp_ms: int) -> Answer:
-        found = self.open(root).version_at(timestamp_ms)
+        return self.version_at(self.open(root), timestamp_ms)
+
+    def open_to_travel(self, root: Any) -> Any:
+        return self.open(root)
+
+    def version_at(self, handle: Any, timestamp_ms: int) -> Answer:
+        found = handle.version_at(timestamp_ms)
         return lambda: found.version
 
     def travel(self, root: Any, timestamp_ms: int) -> Answer:
@@ -160,10 +169,10 @@ class Deltalog:
 
         store = CountingStore(LocalStore(root))
         with store.counted() as opening:
-            self.open(store)  # type: ignore[arg-type]
+            handle = self.open(store)  # type: ignore[arg-type]
         with store.counted() as both:
-            getattr(self, call)(store, *ask)
-        return {"opening": by_kind(opening), "call": by_kind(both - opening)}
+            getattr(self, call)(handle if call == "version_at" else store, *ask)
+        return {"opening": by_kind(opening), "call": by_kind(both if call == "version_at" else both - opening)}
 
     def close(self) -> None:
         pass
@@ -221,9 +230,14 @@ class Deltalake:
         self.write(handle, rows, mode="append", commit_properties=self.properties(custom_metadata={"tag": tag}))
 
     def resolve(self, root: str, timestamp_ms: int) -> Answer:
-        table = self.table(root, without_files=True)
-        table.load_as_version(_iso(timestamp_ms))
-        return lambda: table.version()
+        return self.version_at(self.open_to_travel(root), timestamp_ms)
+
+    def open_to_travel(self, root: str) -> Any:
+        return self.table(root, without_files=True)
+
+    def version_at(self, handle: Any, timestamp_ms: int) -> Answer:
+        handle.load_as_version(_iso(timestamp_ms))
+        return lambda: handle.version()
 
     def travel(self, root: str, timestamp_ms: int) -> Answer:
         table = self.table(root)
@@ -328,8 +342,14 @@ class DeltaSpark:
         rows.write.format("delta").mode("append").option("userMetadata", tag).save(root)
 
     def resolve(self, root: str, timestamp_ms: int) -> Answer:
+        return self.version_at(self.open(root), timestamp_ms)
+
+    def open_to_travel(self, root: str) -> Any:
+        return self.open(root)
+
+    def version_at(self, handle: Any, timestamp_ms: int) -> Answer:
         at = self.jvm.java.sql.Timestamp(timestamp_ms)
-        found = self.open(root).history().getActiveCommitAtTime(at, self.none, True, True, False)
+        found = handle.history().getActiveCommitAtTime(at, self.none, True, True, False)
         return lambda: found.version()
 
     def travel(self, root: str, timestamp_ms: int) -> Answer:
@@ -665,6 +685,7 @@ def _new_adds(system: System, spec: dict[str, Any]) -> list[Any]:
 def _asked(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
     """A call that reads, with one question after the other."""
     questions, answers = spec["questions"], []
+    subject = system.open_to_travel(spec["root"]) if spec["call"] == "version_at" else spec["root"]
     begun = time.perf_counter()
     for number in range(1 + spec["repeats"]):
         if number and time.perf_counter() - begun > spec["budget_s"]:
@@ -673,7 +694,7 @@ def _asked(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
         call = getattr(system, spec["call"])
         try:
             with clock:
-                answer = call(spec["root"], *question["ask"])
+                answer = call(subject, *question["ask"])
             clock.remember(system)
             got = answer()
             del answer  # the next call has the memory that this one had

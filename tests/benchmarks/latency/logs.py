@@ -38,7 +38,7 @@ class Log:
     def asked(self) -> tuple[int, int]:
         """A version in the middle, far from its neighbours in time, and an instant when it was the current one."""
         times = commit_times(self.size)
-        version = self.size // 2
+        version = self.size // 2 // self.interval * self.interval + self.interval // 2
         while times[version] - times[version - 1] < SAFE_MS or times[version + 1] - times[version] < SAFE_MS:
             version += 1
         return version, (times[version] + times[version + 1]) // 2
@@ -121,12 +121,22 @@ def _add(version: int, at_ms: int) -> dict[str, Any]:
 def _rows(log: Log, small: SmallActions) -> pa.Table:
     """The rows of a checkpoint of the last version: protocol, metadata, and the adds in the order of the commits, so
     that the checkpoint of an earlier one is a slice of it."""
-    adds = [{**_add(version, at), "dataChange": False, "partitionValues": []} for version, at in _times(log)]
-    actions = [*small.rows(), *(("add", add) for add in adds)]
-    arrays = [pa.array([body if name == field.name else None for name, body in actions], field.type) for field in ROWS]
+    times = commit_times(log.size)[: log.checkpoint_versions[-1] + 1]
+    adds = [_add(version, at_ms) for version, at_ms in enumerate(times)]
+    kind = ROWS.field("add").type
+    known = {
+        "path": pa.array([add["path"] for add in adds]),
+        "partitionValues": pa.MapArray.from_arrays([0] * (len(adds) + 1), pa.array([], "str"), pa.array([], "str")),
+        "size": pa.array([add["size"] for add in adds]),
+        "modificationTime": pa.array(times),
+        "dataChange": pa.repeat(False, len(adds)),
+        "stats": pa.array([add["stats"] for add in adds]),
+    }
+    columns = [known[each.name] if each.name in known else pa.nulls(len(adds), each.type) for each in kind]
+    bodies = pa.StructArray.from_arrays([c.cast(f.type) for c, f in zip(columns, kind, strict=True)], fields=list(kind))
+    arrays = []
+    for field in ROWS:
+        first = pa.array([body if name == field.name else None for name, body in small.rows()], field.type)
+        rest = bodies if field.name == "add" else pa.nulls(len(adds), field.type)
+        arrays.append(pa.chunked_array([first, rest]))
     return pa.Table.from_arrays(arrays, schema=ROWS)
-
-
-def _times(log: Log) -> Iterator[tuple[int, int]]:
-    last = log.checkpoint_versions[-1]
-    return ((version, at_ms) for version, at_ms in enumerate(commit_times(log.size)) if version <= last)
