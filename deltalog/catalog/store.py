@@ -127,24 +127,27 @@ class ManagedStore(WrappedStore[LogStore]):
             return _meta(commit)
         return self.inner.head(path) if version <= head.version else None
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         if directory != LOG_DIRECTORY:
-            return self.inner.list_from(directory, start, stat=stat)
+            return self.inner.list_from(directory, start, stat=stat, limit=limit)
         head = self.refresh_head()
-        found = {meta.name: meta for meta in self.inner.list_from(directory, start, stat=stat)}
+        found = {meta.name: meta for meta in self.inner.list_from(directory, start, stat=stat, limit=limit)}
         kept = {name: meta for name, meta in found.items() if _is_within(name, head.version)}
         self._warn_of(found.keys() - kept.keys())
         kept.update((meta.name, meta) for meta in map(_meta, head.unpublished) if meta.name >= start)
-        return [kept[name] for name in sorted(kept)]
+        return [kept[name] for name in sorted(kept)][:limit]
 
-    def list_names(self, directory: str, start: str = "") -> list[str]:
+    def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         if directory != LOG_DIRECTORY:
-            return self.inner.list_names(directory, start)
+            return self.inner.list_names(directory, start, limit=limit)
         head = self.refresh_head()
-        found = set(self.inner.list_names(directory, start))
+        found = set(self.inner.list_names(directory, start, limit=limit))
         kept = {name for name in found if _is_within(name, head.version)}
         self._warn_of(found - kept)
-        return [*kept.union(name for name in map(_name, head.unpublished) if name >= start)]
+        names = kept.union(name for name in map(_name, head.unpublished) if name >= start)
+        return [*names] if limit is None else sorted(names)[:limit]
 
     def _warn_of(self, later: Iterable[str]) -> None:
         """Warn of commits in the log that the catalog does not know. Cost: none, as a rule; 1 call of the coordinator

@@ -56,6 +56,8 @@ class LogStore(ABC):
     url: str
     #: Whether each call is a request over a network, so that fewer calls save time.
     is_remote: bool = False
+    #: Whether a listing with ``start`` and ``limit`` costs only the names that it returns.
+    lists_in_pages: bool = False
     #: How another process opens the same store, with all options of the caller; None if it cannot.
     reopen: Callable[[], LogStore] | None = None
     #: The catalog that decides which commits exist; None if the files in ``_delta_log`` do.
@@ -107,20 +109,22 @@ class LogStore(ABC):
         return [self.get(path, length) for path in paths]
 
     @abstractmethod
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         """Objects directly in ``directory`` whose names are >= ``start``, sorted by name in code point order.
 
-        With ``stat=False`` a store may leave out size and time where they cost extra. An absent directory is
-        empty. Cost: 1 LIST for each 1,000 names.
+        With ``stat=False`` a store may leave out size and time where they cost extra. With ``limit``, only the first
+        that many names. An absent directory is empty. Cost: 1 LIST for each 1,000 names.
         """
 
-    def list_names(self, directory: str, start: str = "") -> list[str]:
-        """The names that ``list_from`` returns, in any order.
+    def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
+        """The names that ``list_from`` returns; in any order, unless there is a ``limit``.
 
         A store for which a name is cheaper than a FileMeta overrides it: a log of 100,000 commits has 200,000
         names. Cost: as ``list_from``.
         """
-        return [meta.name for meta in self.list_from(directory, start, stat=False)]
+        return [meta.name for meta in self.list_from(directory, start, stat=False, limit=limit)]
 
     @abstractmethod
     def head(self, path: str) -> FileMeta | None:

@@ -146,9 +146,11 @@ class LocalStore(LogStore):
                 os.close(above)
         return found
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         if not stat:
-            return [FileMeta(name, None, None) for name in sorted(self.list_names(directory, start))]
+            return [FileMeta(name, None, None) for name in sorted(self.list_names(directory, start, limit=limit))]
         target = self._absolute(directory)
         with _store_errors("list", target):
             try:
@@ -162,16 +164,17 @@ class LocalStore(LogStore):
                                 found.append(_meta(entry.name, entry.stat()))
                         except FileNotFoundError:
                             continue  # removed between listing and stat
-                return sorted(found, key=lambda meta: meta.name)
+                return sorted(found, key=lambda meta: meta.name)[:limit]
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def list_names(self, directory: str, start: str = "") -> list[str]:
+    def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         target = self._absolute(directory)
         with _store_errors("list", target):
             try:
                 with os.scandir(target) as entries:
-                    return [entry.name for entry in entries if entry.name >= start and not entry.is_dir()]
+                    names = [entry.name for entry in entries if entry.name >= start and not entry.is_dir()]
+                return names if limit is None else sorted(names)[:limit]
             except (FileNotFoundError, NotADirectoryError):
                 return []
 

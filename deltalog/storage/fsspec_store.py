@@ -229,7 +229,9 @@ class FsspecStore(LogStore):
         info = self._info(self._full(path))
         return None if info is None else _meta(info)
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         """Cost: the backend's listing of the whole directory, which cannot begin at a name."""
         full = self._full(directory) if directory else self._root
         with self._errors("list", full):
@@ -239,7 +241,8 @@ class FsspecStore(LogStore):
             except (FileNotFoundError, NotADirectoryError):
                 return []
             inside = (entry for entry in entries if entry["type"] == "file" and _differ(entry["name"], full))
-            return sorted((meta for meta in map(_meta, inside) if meta.name >= start), key=lambda meta: meta.name)
+            found = (meta for meta in map(_meta, inside) if meta.name >= start)
+            return sorted(found, key=lambda meta: meta.name)[:limit]
 
     def open_input(self, path: str) -> Any:
         """Cost: 1 HEAD and 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for

@@ -40,15 +40,14 @@ class MemoryStore(LogStore):
     def get(self, path: str, length: int | None = None) -> bytes:
         return self._object(path)[0][:length]
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         prefix = f"{directory}/" if directory else ""
         with self._lock:
             items = [(path[len(prefix) :], item) for path, item in self._objects.items() if path.startswith(prefix)]
-        return [
-            FileMeta(name, len(data), time_ms)
-            for name, (data, time_ms) in sorted(items)
-            if "/" not in name and name >= start
-        ]
+        listed = sorted(item for item in items if "/" not in item[0] and item[0] >= start)[:limit]
+        return [FileMeta(name, len(data), time_ms) for name, (data, time_ms) in listed]
 
     def head(self, path: str) -> FileMeta | None:
         with self._lock:

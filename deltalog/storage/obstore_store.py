@@ -22,10 +22,19 @@ from obstore import exceptions
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.exclusive import check_exclusive
-from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together, is_below_root, outcome_of_status, spooled
+from deltalog.storage.remote import (
+    LIST_PAGE,
+    TAIL_BYTES,
+    RangeReader,
+    get_together,
+    is_below_root,
+    outcome_of_status,
+    spooled,
+)
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
-_LIST_CHUNK = 1000
+# Their listings are in the order of names, and can begin at any name.
+_IN_PAGES = (obstore.store.S3Store, obstore.store.GCSStore)
 _EXISTS = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
 # Refused by the service, or never sent.
 _UNABLE = (exceptions.NotSupportedError, NotImplementedError)
@@ -61,6 +70,7 @@ class ObstoreStore(LogStore):
         self.url = (url or _url_of(store)).rstrip("/")
         self._secrets = Secrets({k: v for k, v in _settings(store).items() if k not in _PLAIN_SETTINGS})
         self._is_exclusive = isinstance(store, obstore.store.MemoryStore)
+        self.lists_in_pages = isinstance(store, _IN_PAGES)
 
     def __repr__(self) -> str:
         return f"ObstoreStore({self.url!r})"
@@ -162,7 +172,9 @@ class ObstoreStore(LogStore):
         except ObjectNotFoundError:
             return None
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         """Cost: 1 LIST for each 1,000 names from ``start`` on, those in directories below included; without ``start``
         1 for each 1,000 names directly in ``directory``."""
         if directory:
@@ -171,14 +183,16 @@ class ObstoreStore(LogStore):
         with self._errors("list", directory):
             if start:
                 # The offset excludes its own name; further names that the shortened offset admits are dropped below.
-                stream = obstore.list(
-                    self._store, directory or None, offset=prefix + start[:-1], chunk_size=_LIST_CHUNK
-                )
-                entries = [each for chunk in stream for each in chunk]
+                stream = obstore.list(self._store, directory or None, offset=prefix + start[:-1], chunk_size=LIST_PAGE)
+                entries = []
+                for chunk in stream:
+                    entries += [each for each in chunk if _is_listed(each["path"][len(prefix) :], start)]
+                    if limit is not None and len(entries) >= limit and self.lists_in_pages:
+                        break
             else:
                 entries = list(obstore.list_with_delimiter(self._store, directory or None)["objects"])
-        found = (_meta(each, name) for each in entries if "/" not in (name := each["path"][len(prefix) :]))
-        return sorted((meta for meta in found if meta.name and meta.name >= start), key=lambda meta: meta.name)
+        found = (_meta(each, name) for each in entries if _is_listed(name := each["path"][len(prefix) :], start))
+        return sorted(found, key=lambda meta: meta.name)[:limit]
 
     def open_input(self, path: str) -> Any:
         """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file (on Azure 1 HEAD besides);
@@ -340,6 +354,11 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
         return None
     status = _STATUS.search(str(error))
     return outcome_of_status(int(status[1])) if status else PutOutcome.UNKNOWN
+
+
+def _is_listed(name: str, start: str) -> bool:
+    """Whether a name below the directory is directly in it, and not before ``start``."""
+    return bool(name) and name >= start and "/" not in name
 
 
 def _meta(meta: Mapping[str, Any], name: str | None = None) -> FileMeta:

@@ -16,6 +16,8 @@ from deltalog.storage.base import LogStore, PutOutcome
 TAIL_BYTES = 64 << 10
 READ_AHEAD_BYTES = 256 << 10
 PARALLEL_GETS = 32
+# The names in one response to a listing, of S3 and of those like it.
+LIST_PAGE = 1_000
 
 # Responses after which the object may exist: a time-out, an unsettled conflict, throttling.
 _OPEN_STATUSES = {408, 409, 425, 429}

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
-from deltalog.storage.remote import PARALLEL_GETS, TAIL_BYTES, RangeReader, is_below_root
+from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, TAIL_BYTES, RangeReader, is_below_root
 from deltalog.storage.s3_client import S3Client, code_of, outcome_of, status_of
 
 STAGED_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
@@ -44,6 +44,7 @@ class S3Store(LogStore):
     """
 
     is_remote = True
+    lists_in_pages = True
 
     def __init__(self, url: str, *, client: S3Client | None = None, **options: Any) -> None:
         scheme, self.bucket, prefix = _parse(url)
@@ -211,24 +212,28 @@ class S3Store(LogStore):
         except ObjectNotFoundError:
             return None
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         prefix = f"{self.key(directory)}/" if directory else self._prefix
         arguments: dict[str, Any] = {"Prefix": prefix, "Delimiter": "/"}
         if start:
             # StartAfter excludes its own name; further names that the shortened one admits are dropped below.
             arguments["StartAfter"] = prefix + start[:-1]
-        found = []
+        found: list[FileMeta] = []
         while True:
+            if limit is not None:
+                arguments["MaxKeys"] = min(LIST_PAGE, max(limit - len(found), 0) + 2)
             page = self._call("list", prefix, "list_objects_v2", with_key=False, **arguments)
-            found += [
+            listed = (
                 FileMeta(each["Key"][len(prefix) :], each["Size"], _whole_seconds_ms(each["LastModified"]))
                 for each in page.get("Contents", ())
-            ]
-            if not page.get("IsTruncated"):
+            )
+            found += [meta for meta in listed if meta.name and meta.name >= start and "/" not in meta.name]
+            if not page.get("IsTruncated") or (limit is not None and len(found) >= limit):
                 break
             arguments["ContinuationToken"] = page["NextContinuationToken"]
-        wanted = (meta for meta in found if meta.name and meta.name >= start and "/" not in meta.name)
-        return sorted(wanted, key=lambda meta: meta.name)
+        return sorted(found, key=lambda meta: meta.name)[:limit]
 
     def open_input(self, path: str) -> Any:
         """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for each

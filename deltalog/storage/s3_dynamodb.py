@@ -235,13 +235,15 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         found = self.inner.head(path)
         return self.inner.head(path) if found is None and self._finish_commit_of(path) else found
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         self._finish_latest(directory)
-        return self.inner.list_from(directory, start, stat=stat)
+        return self.inner.list_from(directory, start, stat=stat, limit=limit)
 
-    def list_names(self, directory: str, start: str = "") -> list[str]:
+    def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         self._finish_latest(directory)
-        return self.inner.list_names(directory, start)
+        return self.inner.list_names(directory, start, limit=limit)
 
     def _finish_commit_of(self, path: str) -> bool:
         """Whether ``path`` was an unfinished commit, and now is finished."""

@@ -18,6 +18,7 @@ class WrappedStore(LogStore, Generic[S]):
         self.inner = inner
         self.url = inner.url
         self.is_remote = inner.is_remote
+        self.lists_in_pages = inner.lists_in_pages
         self.catalog = inner.catalog
         self.branch = inner.branch
         self.base_version = inner.base_version
@@ -40,11 +41,13 @@ class WrappedStore(LogStore, Generic[S]):
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
         return self.inner.get_many(paths, length)
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
-        return self.inner.list_from(directory, start, stat=stat)
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
+        return self.inner.list_from(directory, start, stat=stat, limit=limit)
 
-    def list_names(self, directory: str, start: str = "") -> list[str]:
-        return self.inner.list_names(directory, start)
+    def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
+        return self.inner.list_names(directory, start, limit=limit)
 
     def head(self, path: str) -> FileMeta | None:
         return self.inner.head(path)

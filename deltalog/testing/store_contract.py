@@ -235,6 +235,17 @@ class LogStoreTests:
         assert [int(meta.name[:20]) for meta in store.list_from(LOG, f"{9:020d}.k", stat=stat)] == [10, 11]
         assert store.list_from(LOG, "z", stat=stat) == []
 
+    @pytest.mark.parametrize("stat", [True, False])
+    def test_list_ends_at_limit(self, store: LogStore, stat: bool) -> None:
+        names = [f"{number:020d}.json" for number in range(12)]
+        for name in [*reversed(names), "_x"]:
+            store.put(f"{LOG}/{name}", b"")
+        store.put(f"{LOG}/{4:020d}/inner", b"")
+        assert [meta.name for meta in store.list_from(LOG, names[3], stat=stat, limit=4)] == names[3:7]
+        assert [meta.name for meta in store.list_from(LOG, names[9], stat=stat, limit=4)] == [*names[9:], "_x"]
+        assert [meta.name for meta in store.list_from(LOG, stat=stat, limit=2)] == names[:2]
+        assert list(store.list_names(LOG, names[3], limit=4)) == names[3:7]
+
     def test_lists_the_root(self, store: LogStore) -> None:
         store.put("part-1.parquet", b"1")
         store.put(FIRST, b"2")

@@ -166,6 +166,7 @@ class FaultyStore(LogStore):
         self.inner = inner
         self.url = inner.url
         self.is_remote = inner.is_remote
+        self.lists_in_pages = inner.lists_in_pages
         self.catalog = inner.catalog
         self.decide = decide
         self.injected: collections.Counter[Fault] = collections.Counter()
@@ -225,9 +226,11 @@ class FaultyStore(LogStore):
         self._read("get", path)
         return self.inner.get(path, length)
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         self._read("list_from", directory)
-        return self.inner.list_from(directory, start, stat=stat)
+        return self.inner.list_from(directory, start, stat=stat, limit=limit)
 
     def head(self, path: str) -> FileMeta | None:
         self._read("head", path)
@@ -331,6 +334,7 @@ class CountingStore(LogStore):
         self.inner = inner
         self.url = inner.url
         self.is_remote = inner.is_remote
+        self.lists_in_pages = inner.lists_in_pages
         self.catalog = inner.catalog
         self.calls = CallCounts()
         self._lock = threading.Lock()
@@ -357,9 +361,11 @@ class CountingStore(LogStore):
         self._count("get", path)
         return self.inner.get(path, length)
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         self._count("list_from", directory)
-        return self.inner.list_from(directory, start, stat=stat)
+        return self.inner.list_from(directory, start, stat=stat, limit=limit)
 
     def head(self, path: str) -> FileMeta | None:
         self._count("head", path)

@@ -37,18 +37,21 @@ class BranchStore(WrappedStore[LogStore]):
         own = self._own(path)
         return self.inner.head(path) if own is None else _meta(path.rpartition("/")[2], own)
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
-        listed = self.inner.list_from(directory, start, stat=stat)
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
+        listed = self.inner.list_from(directory, start, stat=stat, limit=limit)
         if directory != LOG_DIRECTORY:
             return listed
         own = [_meta(name, data) for name, data in self._commits.items() if name >= start]
-        return sorted([*listed, *own], key=lambda meta: meta.name)
+        return sorted([*listed, *own], key=lambda meta: meta.name)[:limit]
 
-    def list_names(self, directory: str, start: str = "") -> list[str]:
-        names = self.inner.list_names(directory, start)
+    def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
+        names = self.inner.list_names(directory, start, limit=limit)
         if directory != LOG_DIRECTORY:
             return names
-        return [*names, *(name for name in self._commits if name >= start)]
+        together = [*names, *(name for name in self._commits if name >= start)]
+        return together if limit is None else sorted(together)[:limit]
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         _check_is_data(path)

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
-from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together
+from deltalog.storage.remote import LIST_PAGE, TAIL_BYTES, RangeReader, get_together
 from deltalog.storage.wrapped import WrappedStore
 
-LIST_PAGE = 1_000
 # A process whose other threads use less processor time than this between two looks is waiting.
 _IDLE_NS = 30_000
 _LOOK_S = 0.001
@@ -34,7 +33,7 @@ class RoundStore(WrappedStore[LogStore]):
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)
-        self.is_remote = True
+        self.is_remote = self.lists_in_pages = True
         self.requests = self.rounds = 0
         self._changed = threading.Condition()
         self._waiting = 0
@@ -95,14 +94,16 @@ class RoundStore(WrappedStore[LogStore]):
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
         return get_together(self.get, paths, length)
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
-        found = super().list_from(directory, start, stat=stat)
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
+        found = super().list_from(directory, start, stat=stat, limit=limit)
         for _ in range(0, max(len(found), 1), LIST_PAGE):
             self._request()
         return found
 
-    def list_names(self, directory: str, start: str = "") -> list[str]:
-        return [meta.name for meta in self.list_from(directory, start, stat=False)]
+    def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
+        return [meta.name for meta in self.list_from(directory, start, stat=False, limit=limit)]
 
     def head(self, path: str) -> FileMeta | None:
         self._request()

@@ -367,8 +367,10 @@ class CachedListing(WrappedStore[LogStore]):
         self._listings: dict[str, list[FileMeta]] = {}
         self._asked = 0
 
-    def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+    def list_from(
+        self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+    ) -> list[FileMeta]:
         if directory not in self._listings or self._asked % 3 == 0:
             self._listings[directory] = self.inner.list_from(directory, stat=True)
         self._asked += 1
-        return [meta for meta in self._listings[directory] if meta.name >= start]
+        return [meta for meta in self._listings[directory] if meta.name >= start][:limit]

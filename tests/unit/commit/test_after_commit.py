@@ -83,10 +83,12 @@ def test_a_version_that_could_not_be_built_is_read_when_it_is_looked_at(monkeypa
     class Away(MemoryStore):
         is_away = False
 
-        def list_from(self, directory: str, start: str = "", *, stat: bool = True) -> list[FileMeta]:
+        def list_from(
+            self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
+        ) -> list[FileMeta]:
             if self.is_away:
                 raise StoreError("away", path=directory)
-            return super().list_from(directory, start, stat=stat)
+            return super().list_from(directory, start, stat=stat, limit=limit)
 
     store = Away("memory://away")
     table = DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(1))

@@ -61,10 +61,10 @@ def test_an_unread_version_is_read_at_its_first_use_and_fails_as_reading_does() 
     class Away(MemoryStore):
         is_away = False
 
-        def list_names(self, directory: str, start: str = "") -> list[str]:
+        def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
             if self.is_away:
                 raise StoreError("away", path=directory)
-            return super().list_names(directory, start)
+            return super().list_names(directory, start, limit=limit)
 
     store = Away("memory://unread")
     table_of(store, 3)
