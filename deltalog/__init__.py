@@ -81,7 +81,7 @@ if typing.TYPE_CHECKING:
     from deltalog.expressions.tree import Predicate
     from deltalog.log.cleanup import CleanupDecision, CleanupReport
     from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
-    from deltalog.log.history import CommitEntry, TimestampExplanation
+    from deltalog.log.history_entries import CommitEntry, TimestampExplanation
     from deltalog.operations.contract.staging import StagedFiles, WriteOptions
     from deltalog.operations.contract.stream import StreamWriter
     from deltalog.operations.restore import RestoreResult
@@ -261,7 +261,7 @@ _MODULES = {
     "CleanupReport": "deltalog.log.cleanup",
     "ClockDriftWarning": "deltalog.commit.loop",
     "CommitAt": "deltalog.protocol.timestamps",
-    "CommitEntry": "deltalog.log.history",
+    "CommitEntry": "deltalog.log.history_entries",
     "CommitResult": "deltalog.commit_result",
     "CommitSummary": "deltalog.log.commit_summary",
     "CommitTable": "deltalog.storage.commit_tables",
@@ -301,7 +301,7 @@ _MODULES = {
     "TableObject": "deltalog.transactions.table_objects",
     "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",
-    "TimestampExplanation": "deltalog.log.history",
+    "TimestampExplanation": "deltalog.log.history_entries",
     "Transaction": "deltalog.operations.transaction",
     "TransactionDescription": "deltalog.transactions.manager",
     "TransactionManager": "deltalog.transactions.manager",

@@ -17,7 +17,7 @@ from deltalog.errors import CallError, TableNotFoundError
 from deltalog.expressions.tree import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
 from deltalog.log.cleanup import CleanupReport
-from deltalog.log.history import CommitEntry, LogHistory, TimestampExplanation
+from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.reader import LogReader
 from deltalog.operations import alterations, constraints, log_files, protocol_changes
 from deltalog.operations.append import append
@@ -216,21 +216,21 @@ class DeltaTable:
         MissingInCommitTimestampError when the log lacks the data. Cost: 1 LIST, the latest version's ``.crc``, and
         at most ceil(log2 n) + 2 GETs of 4 KiB for n commits.
         """
-        return LogHistory(self._handle.reader).version_at(to_epoch_ms(timestamp), before, after)
+        return self._handle.history().version_at(to_epoch_ms(timestamp), before, after)
 
     def explain_timestamp(self, timestamp: PointInTime) -> TimestampExplanation:
         """How a point in time is resolved: the clock, the candidates, the answer, its neighbours, the bounds.
 
         print() it, or take to_json(). Cost: as ``version_at`` and a few GETs.
         """
-        return LogHistory(self._handle.reader).explain(to_epoch_ms(timestamp))
+        return self._handle.history().explain(to_epoch_ms(timestamp))
 
     def history(self, limit: int | None = None) -> list[CommitEntry]:
         """The commits, newest first, each with the time that time travel uses.
 
         Cost: 1 LIST and 1 GET of 4 KiB for each commit returned.
         """
-        return LogHistory(self._handle.reader, stat=limit is None).entries(limit)
+        return self._handle.history(stat=limit is None).entries(limit)
 
     def changes(
         self,
@@ -248,7 +248,7 @@ class DeltaTable:
         TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
         return changes_between(
-            LogHistory(self._handle.reader),
+            self._handle.history(),
             from_version,
             to_version,
             _epoch_ms(from_timestamp),

@@ -22,7 +22,7 @@ from deltalog.log.cleanup import clean_up
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.paths import checksum_path
-from deltalog.protocol.properties import CHECKPOINT_INTERVAL, ENABLE_EXPIRED_LOG_CLEANUP
+from deltalog.protocol.properties import ENABLE_EXPIRED_LOG_CLEANUP, checkpoint_interval
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
 
 log = logging.getLogger(__name__)
@@ -91,8 +91,5 @@ def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
 
 
 def _is_checkpoint_due(snapshot: LogSnapshot) -> bool:
-    try:
-        interval = CHECKPOINT_INTERVAL.read(snapshot.metadata.configuration)
-    except DeltaLogError:
-        interval = CHECKPOINT_INTERVAL.default
+    interval = checkpoint_interval(snapshot.metadata.configuration)
     return snapshot.version > 0 and snapshot.version % interval == 0

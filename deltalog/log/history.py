@@ -1,5 +1,8 @@
 """Time travel and history: which version was current at an instant, and the commits with their times.
 
+Commit files have their versions as names, so a version is found without a listing of the log: some commits are read,
+and prove the answer. Where they cannot, and where file times decide, the log is listed.
+
 Spec: PROTOCOL.md#in-commit-timestamps. The rules are in deltalog.protocol.timestamps; this module reads the timestamps
 that they need.
 """
@@ -7,25 +10,27 @@ that they need.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from deltalog.errors import (
     CallError,
     InvalidEnablementError,
+    MissingVersionError,
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
 from deltalog.log.commit_decoder import garbage_collection_paused
+from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
-from deltalog.log.segment import Listing, recreatable_versions
+from deltalog.log.segment import Listing, Segment, versions_by_time
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.parallel import Lazy
+from deltalog.parallel import Lazy, both
 from deltalog.protocol.actions import CommitInfo
-from deltalog.protocol.json_values import mapping_or_empty, text_or_none, whole_or_none
 from deltalog.protocol.paths import commit_path
+from deltalog.protocol.properties import checkpoint_interval
+from deltalog.protocol.timestamp_search import TimestampSearch
 from deltalog.protocol.timestamps import (
     Clock,
     CommitAt,
@@ -36,28 +41,46 @@ from deltalog.protocol.timestamps import (
     monotonised,
     resolve,
     timeline,
-    to_iso,
 )
+from deltalog.storage.base import FileMeta
 
 BEFORE = ("error", "earliest")
 AFTER = ("error", "latest")
-_FEW = 8
+# The sizes and times of at most this number of commit files are looked up one by one; those of more are listed.
+_FEW_HEADS, _FEW_STATS = 8, 1_000
 
 
 class LogHistory:
-    """One listing of the whole log, and the latest snapshot, whose properties decide between in-commit timestamps and
-    file times.
+    """The commits of a log up to the latest version, whose properties decide between in-commit timestamps and file
+    times.
 
-    ``stat``: list with the files' times, for callers that need those of most commits. Cost of creation: 1 LIST, and
-    that of loading the latest snapshot (2 GETs with a usable ``.crc``).
+    ``latest``: that version, where it is known; else the log is listed and the version loaded first. ``stat``: list
+    with the files' times, for callers that need those of most commits. Cost of creation: none; without ``latest`` 1
+    LIST, and that of loading it (2 GETs with a usable ``.crc``).
     """
 
-    def __init__(self, reader: LogReader, *, stat: bool = False) -> None:
+    def __init__(self, reader: LogReader, latest: LogSnapshot | None = None, *, stat: bool = False) -> None:
         self.reader = reader
-        self.listing: Listing = reader.list_from(stat=stat)
-        self.latest: LogSnapshot = load(reader, self.listing)
+        self._stat = stat
+        self._listed: Listing | None = None
+        if latest is None:
+            self._listed = reader.list_from(stat=stat)
+            latest = load(reader, self._listed)
+        self.latest: LogSnapshot = latest
         # Timestamps that were read to load the latest version are not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
+        # Sizes and times of commit files, by version.
+        self._metas: dict[int, FileMeta] = {}
+        # Parts of the log, each from a checkpoint on or from version 0.
+        self._parts: tuple[Listing, ...] = (_part_of(self.latest.segment),)
+
+    @Lazy
+    def listing(self) -> Listing:
+        """The whole log. Cost: as ``LogReader.list_range``, unless it was listed to load the latest version."""
+        stat = self._stat or not self.latest.in_commit_timestamps_enabled
+        listing = self._listed or self.reader.list_range(0, self.latest.version, stat=stat)
+        self._metas.update(listing.metas)
+        return listing
 
     @Lazy
     def enablement(self) -> Enablement | None:
@@ -66,8 +89,8 @@ class LogHistory:
 
     @Lazy
     def candidates(self) -> Sequence[int]:
-        """The versions that a timestamp can name, ascending: those that have a commit file and can be rebuilt."""
-        return recreatable_versions(self.listing)
+        """The versions that a timestamp can name, ascending: see ``versions_by_time``."""
+        return versions_by_time(self.listing)
 
     @Lazy
     def timeline(self) -> Timeline:
@@ -76,7 +99,7 @@ class LogHistory:
         if not versions:
             raise VersionNotFoundError(
                 f"{self.reader.store.url}: no version can be named by a timestamp: the commit files of the "
-                "versions that can be rebuilt are missing.",
+                "versions that can be read are missing.",
                 version=self.latest.version,
                 earliest=None,
                 latest=self.latest.version,
@@ -88,23 +111,76 @@ class LogHistory:
 
         ``before``, ``after``: for an instant before the first or after the last commit, "error" or that commit
         ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError, MissingInCommitTimestampError,
-        InvalidEnablementError, VersionNotFoundError. Cost: at most ceil(log2 n) + 2 GETs of 4 KiB for n commits; for
-        an instant before the enablement, 1 LIST, or 1 HEAD for each of at most 8 commits, where the listing lacks
-        file times.
+        InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB a round, in 3 to 6 rounds as a rule, and 1
+        LIST where the log has lost its beginning. Where the instant is before the enablement, or the log has gaps, as
+        ``listing``, and at most ceil(log2 n) + 2 such GETs for n commits; and where the listing lacks the file times,
+        1 LIST, or 1 HEAD for each of at most 8 commits.
         """
         if before not in BEFORE or after not in AFTER:
             raise CallError(f"before is one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
-        found = resolve(timestamp_ms, self.timeline, self.ict_of, self.file_times_of)
-        table = self.reader.store.url
+        found = self._searched(timestamp_ms) if self._listed is None else None
+        latest = self.latest.version
+        if found is None:
+            found = resolve(timestamp_ms, self.timeline, self.ict_of, self.file_times_of)
+            latest = self.timeline.versions[-1]
         self._check_enablement(found)
-        check_range(timestamp_ms, found, self.timeline.versions[-1], self.bounds, before, after, table)
+        check_range(timestamp_ms, found, latest, self.bounds, before, after, self.reader.store.url)
         return found
 
+    def _searched(self, timestamp_ms: int) -> CommitAt | None:
+        """The last commit at or before an instant, without a listing of the log; None where that cannot prove it. The
+        proof: the commit exists, the next one exists and is after the instant, and the log is readable from an earlier
+        version on."""
+        latest, pair = self.latest, self.enablement
+        if not latest.in_commit_timestamps_enabled or (pair is not None and timestamp_ms < pair.timestamp_ms):
+            return None
+        try:
+            last_ms = self.ict_of(latest.version)
+        except MissingVersionError:
+            return None
+        if timestamp_ms >= last_ms:
+            return self._in_commit(latest.version)
+        first, first_ms = (0, latest.metadata.created_time) if pair is None else (pair.version, pair.timestamp_ms)
+        search = TimestampSearch(timestamp_ms, first, latest.version, last_ms, first_ms, self._icts)
+        while versions := search.probes():
+            times = self.reader.in_commit_timestamps(versions)
+            self._icts.update((version, ms) for version, ms in times.items() if ms is not None)
+            search.learn(times)
+        found = search.found
+        if found is None or not self._is_readable_from_before(found):
+            return None
+        return self._in_commit(found)
+
+    def _is_readable_from_before(self, version: int) -> bool:
+        """Whether the first readable version is at or before a version. Cost: none where that is known, else 1 HEAD,
+        and in a log that has lost its beginning as ``_part``."""
+        if self.latest.segment.checkpoint_version <= version or 0 in self._icts:
+            return True
+        return self._has_first_commit or self._part(version) is not None
+
+    def _part(self, version: int) -> Listing | None:
+        """A part of the log that rebuilds a version; None where none was found. Cost: none where a part that is known
+        does, else as ``LogReader.list_before``."""
+        for part in self._parts:
+            if part.covers(version):
+                return part
+        found = self.reader.list_before(version, checkpoint_interval(self.latest.metadata.configuration))
+        self._parts += () if found is None else (found,)
+        return found
+
+    def snapshot(self, version: int) -> LogSnapshot:
+        """A version. Raises as ``loader.load``. Cost: as ``LogReader.list_before``, and the version's log files; as
+        ``listing`` where that finds no checkpoint."""
+        if version == self.latest.version:
+            return self.latest
+        is_listed = self._listed is not None or not 0 <= version < self.latest.version
+        part = None if is_listed else self._part(version)
+        return load(self.reader, part or self.listing, version)
+
     def snapshot_at(self, timestamp_ms: int) -> LogSnapshot:
-        """The version that was current at an instant, in milliseconds since 1970. Raises and costs as ``version_at``,
-        and 1 GET for each log file of the version."""
-        version = self.version_at(timestamp_ms).version
-        return self.latest if version == self.latest.version else load(self.reader, self.listing, version)
+        """The version that was current at an instant, in milliseconds since 1970. Raises and costs as ``version_at``
+        and ``snapshot``."""
+        return self.snapshot(self.version_at(timestamp_ms).version)
 
     def first_version_from(self, timestamp_ms: int) -> int:
         """The first version at or after an instant, in milliseconds since 1970. Raises TimestampOutOfRangeError after
@@ -119,6 +195,10 @@ class LogHistory:
 
     def _next(self, version: int) -> int | None:
         """The next version that a timestamp can name."""
+        if version == self.latest.version:
+            return None
+        if version + 1 in self._icts:
+            return version + 1
         versions = self.timeline.versions
         position = bisect.bisect_right(versions, version)
         return versions[position] if position < len(versions) else None
@@ -140,20 +220,48 @@ class LogHistory:
         """The first and the last commit that a timestamp can name.
 
         In a copy, the files of the commits before the enablement can all be younger than the enablement; then
-        no timestamp names them, and the first one is the enabling commit. Cost: as two calls of ``commit_at``.
+        no timestamp names them, and the first one is the enabling commit. Cost: as ``listing``, and two calls of
+        ``commit_at``; where in-commit timestamps decide for all commits 1 HEAD, at most 1 LIST of the first names and 2
+        GETs of 4 KiB.
         """
+        earliest = self._first_in_commit()
+        if earliest is not None:
+            return self._in_commit(earliest), self._in_commit(self.latest.version)
         log = self.timeline
         first = self.commit_at(log.versions[0])
         if first.clock == "file-modification" and log.in_ict_era(first.timestamp_ms):
             first = self.commit_at(log.ict_versions[0])
         return first, self.commit_at(log.versions[-1])
 
+    def _first_in_commit(self) -> int | None:
+        """The first version that a timestamp can name, where in-commit timestamps decide for all commits and no listing
+        of the whole log is needed to find it."""
+        if self._listed is not None or not self.latest.in_commit_timestamps_enabled or self.enablement is not None:
+            return None
+        if 0 in self._icts or self._has_first_commit:
+            return 0
+        if not self.reader.store.lists_in_pages:
+            return None
+        return next(iter(versions_by_time(self.reader.list_first())), None)
+
+    @Lazy
+    def _has_first_commit(self) -> bool:
+        return self.reader.store.head(commit_path(0)) is not None
+
     def commit_at(self, version: int) -> CommitAt:
         """A commit with its in-commit timestamp, or before the enablement its monotonised file time. Cost: at most
-        1 GET of 4 KiB, or 1 LIST."""
-        if self.timeline.ict_from is not None and version >= self.timeline.ict_from:
-            return CommitAt(version, self.ict_of(version), "in-commit")
+        1 GET of 4 KiB, or as ``listing``."""
+        if self._is_in_ict_era(version):
+            return self._in_commit(version)
         return CommitAt(version, self._monotonised_file_times[version], "file-modification")
+
+    def _is_in_ict_era(self, version: int) -> bool:
+        """Whether the in-commit timestamp of a version decides."""
+        enabled, pair = self.latest.in_commit_timestamps_enabled, self.enablement
+        return enabled and (pair is None or version >= pair.version)
+
+    def _in_commit(self, version: int) -> CommitAt:
+        return CommitAt(version, self.ict_of(version), "in-commit")
 
     @Lazy
     def _monotonised_file_times(self) -> dict[int, int]:
@@ -174,17 +282,18 @@ class LogHistory:
         return [self._file_meta(v)[1] for v in versions]
 
     def _stat_all(self, versions: Sequence[int]) -> None:
-        unknown = [v for v in versions if v not in self.listing.metas]
-        if len(unknown) > _FEW:
-            metas = self.reader.list_from(unknown[0], stat=True).metas
-            self.listing.metas.update((v, metas[v]) for v in unknown if v in metas)
+        unknown = [v for v in versions if v not in self._metas]
+        remote = self.reader.store.is_remote
+        if len(unknown) > (_FEW_HEADS if remote else _FEW_STATS):
+            metas = self.reader.list_range(unknown[0], unknown[-1], stat=True).metas
+            self._metas.update((v, metas[v]) for v in unknown if v in metas)
             return
         heads = self.reader.heads([commit_path(v) for v in unknown])
-        self.listing.metas.update((v, meta) for v, meta in zip(unknown, heads, strict=True) if meta is not None)
+        self._metas.update((v, meta) for v, meta in zip(unknown, heads, strict=True) if meta is not None)
 
     def _file_meta(self, version: int) -> tuple[int, int]:
         """Size in bytes and modification time in milliseconds of a commit file."""
-        meta = self.listing.metas.get(version)
+        meta = self._metas.get(version)
         if meta is None or meta.modification_time_ms is None or meta.size_bytes is None:
             meta = self.reader.store.head(commit_path(version))
             if meta is None:
@@ -198,10 +307,14 @@ class LogHistory:
 
     def entries(self, limit: int | None = None) -> list[CommitEntry]:
         """The commits with a file, newest first; with ``limit``, at most that many. Raises CallError,
-        InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and 1 LIST, or 1 HEAD for each of at
-        most 8 commits, where the listing lacks file times."""
+        InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and for their sizes and times 1 HEAD
+        each up to 8 commits, else 1 LIST for each 450. As ``listing`` besides, unless ``limit`` is given and in-commit
+        timestamps decide for these commits."""
         if limit is not None and limit < 1:
             raise CallError(f"limit is a positive number or None; got {limit}.")
+        entries = None if limit is None else self._recent_entries(limit)
+        if entries is not None:
+            return entries
         listed = self.listing.commits
         chosen = listed if limit is None else listed[-limit:]
         log = timeline(listed, self.latest.in_commit_timestamps_enabled, self.enablement)
@@ -212,11 +325,32 @@ class LogHistory:
             else {}
         )
         self._stat_all(chosen)
+        return self._entries(chosen, self.reader.commit_infos(chosen), file_times)
+
+    def _recent_entries(self, limit: int) -> list[CommitEntry] | None:
+        """The last commits, without a listing of the whole log; None where that takes one."""
+        versions = range(max(0, self.latest.version - limit + 1), self.latest.version + 1)
+        if self._listed is not None or not self._is_in_ict_era(versions[0]):
+            return None
+        try:
+            infos, _ = both(
+                partial(self.reader.commit_infos, versions),
+                partial(self._stat_all, versions),
+                self.reader.store.is_remote,
+            )
+        except MissingVersionError:  # the log begins later, or has a gap
+            return None
+        return self._entries(versions, infos, {}) if all(map(self._metas.get, versions)) else None
+
+    def _entries(
+        self, versions: Sequence[int], infos: Sequence[CommitInfo | None], file_times: Mapping[int, int]
+    ) -> list[CommitEntry]:
+        """Entries, newest first. ``versions`` are ascending; ``file_times``: monotonised, for those that they decide
+        for."""
         entries = []
-        newest_first = chosen[::-1]
         with garbage_collection_paused():
-            for version, info in zip(newest_first, self.reader.commit_infos(newest_first), strict=True):
-                in_ict_era = log.ict_from is not None and version >= log.ict_from
+            for version, info in zip(reversed(versions), reversed(infos), strict=True):
+                in_ict_era = self._is_in_ict_era(version)
                 size_bytes, file_time_ms = self._file_meta(version)
                 ict_ms = None if info is None else info.in_commit_timestamp_ms
                 time_ms = ict_ms if in_ict_era else file_times[version]
@@ -255,185 +389,7 @@ class LogHistory:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CommitEntry:
-    """A row of the history. Times are in milliseconds since 1970. ``timestamp_ms``: None where the commit lacks the
-    in-commit timestamp that it requires; it is not replaced by another time."""
-
-    version: int
-    timestamp_ms: int | None
-    clock: Clock
-    file_modification_time_ms: int
-    size_bytes: int
-    commit_info: dict[str, Any] = field(repr=False)
-
-    @property
-    def in_commit_timestamp_ms(self) -> int | None:
-        """The in-commit timestamp in the commit, also where the table does not use it."""
-        return CommitInfo(self.commit_info).in_commit_timestamp_ms
-
-    @property
-    def commit_info_timestamp_ms(self) -> int | None:
-        """The time by the writer's clock; informative only."""
-        return whole_or_none(self.commit_info.get("timestamp"))
-
-    @property
-    def operation(self) -> str | None:
-        return CommitInfo(self.commit_info).operation
-
-    @property
-    def operation_parameters(self) -> dict[str, Any]:
-        return mapping_or_empty(self.commit_info.get("operationParameters"))
-
-    @property
-    def operation_metrics(self) -> dict[str, Any]:
-        return mapping_or_empty(self.commit_info.get("operationMetrics"))
-
-    @property
-    def user_metadata(self) -> str | None:
-        return text_or_none(self.commit_info.get("userMetadata"))
-
-    @property
-    def engine_info(self) -> str | None:
-        return text_or_none(self.commit_info.get("engineInfo"))
-
-    @property
-    def txn_id(self) -> str | None:
-        return CommitInfo(self.commit_info).txn_id
-
-    @property
-    def read_version(self) -> int | None:
-        return whole_or_none(self.commit_info.get("readVersion"))
-
-    @property
-    def isolation_level(self) -> str | None:
-        return text_or_none(self.commit_info.get("isolationLevel"))
-
-    @property
-    def is_blind_append(self) -> bool | None:
-        value = self.commit_info.get("isBlindAppend")
-        return value if isinstance(value, bool) else None
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields, as JSON-compatible values."""
-        return {
-            "version": self.version,
-            "timestamp_ms": self.timestamp_ms,
-            "timestamp": None if self.timestamp_ms is None else to_iso(self.timestamp_ms),
-            "clock": self.clock,
-            "operation": self.operation,
-            "operation_parameters": self.operation_parameters,
-            "operation_metrics": self.operation_metrics,
-            "user_metadata": self.user_metadata,
-            "engine_info": self.engine_info,
-            "txn_id": self.txn_id,
-            "read_version": self.read_version,
-            "isolation_level": self.isolation_level,
-            "is_blind_append": self.is_blind_append,
-            "in_commit_timestamp_ms": self.in_commit_timestamp_ms,
-            "commit_info_timestamp_ms": self.commit_info_timestamp_ms,
-            "file_modification_time_ms": self.file_modification_time_ms,
-            "size_bytes": self.size_bytes,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampExplanation:
-    """How an instant is resolved to a version: ``str()`` is a report, ``to_json()`` has all fields.
-
-    Times are in milliseconds since 1970. ``clock``: the kind of timestamp that the instant is compared with.
-    ``candidates``: the first and the last version with that kind. ``answer``: the version that was current, None where
-    ``refusal``, the message of the error, is set. ``next_commit``: the one after the answer. ``earliest``, ``latest``:
-    the first and the last commit that a timestamp can name.
-    """
-
-    table: str
-    requested_ms: int
-    enabled: bool
-    enablement: Enablement | None
-    clock: Clock
-    candidates: tuple[int, int] | None
-    answer: CommitAt | None
-    next_commit: CommitAt | None
-    earliest: CommitAt
-    latest: CommitAt
-    refusal: str | None
-
-    def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of a label and a text."""
-        facts = [
-            ("Table", self.table),
-            ("Requested", describe(self.requested_ms)),
-            ("ICT", self._enablement_text()),
-        ]
-        if self.candidates:
-            first, last = self.candidates
-            facts.append(("Clock", f"{self._clock_text()}; candidates: versions {first} to {last}"))
-        if self.answer is not None:
-            committed = describe(self.answer.timestamp_ms)
-            facts.append(("Answer", f"version {self.answer.version}, committed at {committed}"))
-        if self.next_commit is not None:
-            at = f"{describe(self.next_commit.timestamp_ms)} ({self.next_commit.clock} time)"
-            facts.append(("Until", f"version {self.next_commit.version} at {at}"))
-        if self.refusal is not None:
-            facts.append(("Refused", self.refusal))
-        valid = [f"{describe(at.timestamp_ms)}, version {at.version}" for at in (self.earliest, self.latest)]
-        facts.append(("Valid", ", to ".join(valid)))
-        if self.clock == "file-modification":
-            note = "file modification times change when the table is copied or restored"
-            note += (
-                ", so this answer can differ in a copy; commits since the enablement keep theirs."
-                if self.enabled
-                else "; enable in-commit timestamps to make answers last."
-            )
-            facts.append(("Note", note))
-        return facts
-
-    def __str__(self) -> str:
-        return "\n".join(f"{label:<10}{text}" for label, text in self.facts())
-
-    def _enablement_text(self) -> str:
-        if not self.enabled:
-            return "off: the time of every commit is its file modification time"
-        if self.enablement is None:
-            return "on since version 0"
-        return f"on since version {self.enablement.version}, {describe(self.enablement.timestamp_ms)}"
-
-    def _clock_text(self) -> str:
-        if self.clock == "in-commit":
-            return "in-commit timestamps"
-        if self.enablement is None:
-            return "file modification times, made increasing"
-        return "file modification times, made increasing (the requested time is before the enablement)"
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields, as JSON-compatible values."""
-
-        def commit(at: CommitAt | None) -> dict[str, Any] | None:
-            if at is None:
-                return None
-            iso = to_iso(at.timestamp_ms)
-            return {
-                "version": at.version,
-                "timestamp_ms": at.timestamp_ms,
-                "timestamp": iso,
-                "clock": at.clock,
-            }
-
-        enablement = self.enablement
-        return {
-            "table": self.table,
-            "requested_ms": self.requested_ms,
-            "requested": to_iso(self.requested_ms),
-            "in_commit_timestamps_enabled": self.enabled,
-            "enablement": None
-            if enablement is None
-            else {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
-            "clock": self.clock,
-            "candidates": None if self.candidates is None else list(self.candidates),
-            "answer": commit(self.answer),
-            "next_commit": commit(self.next_commit),
-            "earliest": commit(self.earliest),
-            "latest": commit(self.latest),
-            "refusal": self.refusal,
-        }
+def _part_of(segment: Segment) -> Listing:
+    """The log files of a segment as a listing, which does not know of checksums: each is assumed to exist."""
+    checkpoints = () if segment.checkpoint is None else (segment.checkpoint,)
+    return Listing(segment.commits, checkpoints, frozenset(segment.commits), segment.compactions)

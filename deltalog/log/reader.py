@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,17 +28,26 @@ from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_i
 from deltalog.protocol.paths import (
     LAST_CHECKPOINT,
     LOG_DIRECTORY,
+    LogFileKind,
+    checkpoint_name,
     checksum_path,
     commit_name,
     commit_path,
     log_path,
+    parse_log_file,
     version_prefix,
 )
 from deltalog.storage.base import FileMeta, LogStore
-from deltalog.storage.remote import parallel_gets
+from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, parallel_gets
 from deltalog.storage.table_files import TableFiles
 
 HEAD_BYTES = 4096
+# How many versions a response to a listing surely has: their commits and checksums, and some checkpoints.
+_VERSIONS_IN_PAGE = 450
+# A directory with the files of fewer versions is read faster than its names are tried.
+_SHORT = 1_000
+# How far back a checkpoint is looked for before the whole log is listed.
+_FAR = 24 * _VERSIONS_IN_PAGE
 _HEADS_AT_ONCE = 1000
 # The bytes of as many commits are in memory at once.
 _COMMITS_AT_ONCE = 8192
@@ -59,11 +68,104 @@ class LogReader:
         return LogReader, (self.store, self.files.allowed_paths)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
-        """The log from a version on. ``stat``: with sizes and times of the commit files. Cost: 1 LIST."""
+        """The log from a version on. ``stat``: with sizes and times of the commit files. Cost: 1 LIST for each 1,000
+        names; on a store that lists in pages side by side, after the first ones, with up to half as many more."""
+        if self.store.lists_in_pages:
+            return _listing(self._list_parts(version, None, stat), stat)
         start = version_prefix(version) if version > 0 else ""
         if not stat:
             return parse_names(self.store.list_names(LOG_DIRECTORY, start))
         return parse_listing(self.store.list_from(LOG_DIRECTORY, start))
+
+    def list_range(self, first: int, last: int, *, stat: bool = False) -> Listing:
+        """The log from a version on, up to one that exists or further. ``stat``: as for ``list_from``. Cost: on a
+        store that lists in pages 1 LIST of the first names, then 1 for each 450 versions, in rounds of 32; else 1
+        LIST."""
+        if self.store.lists_in_pages:
+            return _listing(self._list_parts(first, last, stat), stat)
+        return self.list_from(first, stat=stat)
+
+    def list_before(self, version: int, interval: int) -> Listing | None:
+        """A part of the log that ends at a version and begins at a checkpoint, or at version 0; None where none was
+        found nearby. ``interval``: the number of versions between checkpoints, as a rule.
+
+        Cost: on a store that lists in pages 1 LIST for each 450 versions, in one round, or two where the last
+        checkpoint is not where it is expected. On a local disk no LIST, but 1 HEAD for each file: a directory cannot be
+        read in part. None on other stores.
+        """
+        since = version % interval
+        if not self.store.lists_in_pages:
+            is_probed = version >= _SHORT and not self.store.is_remote
+            return self._probe_before(version, [version - since, version - since - interval]) if is_probed else None
+        first = max(0, version - max(min(since, _FAR), _VERSIONS_IN_PAGE - 1))
+        listing = self._list_between(first, version)
+        if first > 0 and not listing.checkpoints:
+            listing = self._list_between(max(0, first - _FAR), version)
+        return listing if listing.checkpoints or listing.commits[:1] == (0,) else None
+
+    def list_first(self) -> Listing:
+        """The first names of the log. Cost: 1 LIST."""
+        names = self.store.list_names(LOG_DIRECTORY, version_prefix(0), limit=LIST_PAGE)
+        return parse_names(names)
+
+    def _list_between(self, first: int, last: int) -> Listing:
+        parts = mapped(range(first, last + 1, _VERSIONS_IN_PAGE), partial(self._list_part, False), PARALLEL_GETS, 0)
+        end = version_prefix(last + 1)
+        return _listing(meta for found, _ in parts for meta in found if meta.name < end)
+
+    def _list_parts(self, first: int, last: int | None, stat: bool) -> list[FileMeta]:
+        """The log files of the versions from ``first`` to ``last`` (None: all later ones), listed in parts side by
+        side. Where ``last`` is not known, each round has half as many parts as those before it."""
+        metas = self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat, limit=LIST_PAGE)
+        if len(metas) < LIST_PAGE:
+            return metas
+        start = _listing(metas).last
+        if start is None:  # other files only
+            return self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat)
+        metas = [meta for meta in metas if meta.name < version_prefix(start)]
+        done = 1
+        while start is not None and (last is None or start <= last):
+            left = done // 2 if last is None else (last - start) // _VERSIONS_IN_PAGE + 1
+            starts = [start + number * _VERSIONS_IN_PAGE for number in range(min(max(1, left), PARALLEL_GETS))]
+            parts = list(mapped(starts, partial(self._list_part, stat), PARALLEL_GETS, 0))
+            metas += [meta for found, _ in parts for meta in found]
+            start = parts[-1][1]
+            done += len(parts)
+        return metas
+
+    def _list_part(self, stat: bool, start: int) -> tuple[list[FileMeta], int | None]:
+        """The log files of _VERSIONS_IN_PAGE versions, and the version with which the next ones begin, beyond a gap if
+        there is one; None where there are none."""
+        end = version_prefix(start + _VERSIONS_IN_PAGE)
+        found: list[FileMeta] = []
+        name = version_prefix(start)
+        while True:
+            page = self.store.list_from(LOG_DIRECTORY, name, stat=stat, limit=LIST_PAGE)
+            found += [meta for meta in page if meta.name < end]
+            later = next(
+                (file.version for meta in page if meta.name >= end and (file := parse_log_file(meta.name))), None
+            )
+            if later is not None or len(page) < LIST_PAGE:
+                return found, later
+            name = page[-1].name + "\0"  # the next one in order
+
+    def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
+        """As ``list_before``, by the names of single files. ``starts``: where a checkpoint may be, descending."""
+
+        def exists(path: str) -> bool:
+            return self.store.head(path) is not None
+
+        for start in starts:
+            if version - start > _FAR:
+                return None
+            checkpoint = Checkpoint(start, LogFileKind.CLASSIC_CHECKPOINT, (checkpoint_name(start),))
+            if start > 0 and not exists(log_path(checkpoint.names[0])):
+                continue
+            commits = tuple(each for each in range(max(start, 0), version + 1) if exists(commit_path(each)))
+            checksums = {each for each in [version] if exists(checksum_path(each))}
+            checkpoints = (checkpoint,) if start > 0 else ()
+            return Listing(commits, checkpoints, frozenset(checksums)) if start > 0 or commits[:1] == (0,) else None
+        return None
 
     def list_latest(self) -> Listing:
         """The log from the checkpoint of the hint on, or all of it where the hint is missing or wrong. Cost: 1 GET of
@@ -209,6 +311,19 @@ class LogReader:
         else one by one as the caller takes them."""
         return mapped(paths, self.store.head, parallel_gets(self.store), 0)
 
+    def in_commit_timestamps(self, versions: Sequence[int]) -> dict[int, int | None]:
+        """The in-commit timestamps of commits, by version, in milliseconds since 1970; None for a commit that does not
+        exist. Raises MissingInCommitTimestampError. Cost: as ``commit_info`` for each, on a remote store side by
+        side."""
+
+        def read(version: int) -> int | None:
+            try:
+                return self.in_commit_timestamp_ms(version)
+            except MissingVersionError:
+                return None
+
+        return dict(zip(versions, mapped(versions, read, parallel_gets(self.store), 0), strict=True))
+
     def checksum(self, version: int) -> VersionChecksum | None:
         """The ``.crc`` of a version; None where it is missing or cannot be decoded. Cost: 1 GET."""
         data = self._bytes_of(checksum_path(version))
@@ -247,3 +362,7 @@ class LogReader:
             "Log clean-up may be running: open the table again.",
             version=int(name[:20]),
         )
+
+
+def _listing(metas: Iterable[FileMeta], stat: bool = False) -> Listing:
+    return parse_listing(metas) if stat else parse_names([meta.name for meta in metas])

@@ -6,7 +6,7 @@ Spec: PROTOCOL.md#action-reconciliation, #checkpoints.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from deltalog.errors import MissingVersionError, TableNotFoundError, VersionNotFoundError
@@ -60,6 +60,17 @@ class Listing:
     checksums: frozenset[int]
     compactions: tuple[Compaction, ...] = ()
     metas: dict[int, FileMeta] = field(repr=False, default_factory=dict)
+
+    @property
+    def last(self) -> int | None:
+        """The last version that has a commit or a checkpoint."""
+        return max([*self.commits[-1:], *(c.version for c in self.checkpoints[-1:])], default=None)
+
+    def covers(self, version: int) -> bool:
+        """Whether the log files that rebuild a version, which exists, are within the listing: no earlier ones are
+        needed."""
+        first, last = first_readable(self), self.last
+        return first is not None and last is not None and first <= version <= last
 
     @property
     def is_empty(self) -> bool:
@@ -140,12 +151,12 @@ def choose_segment(
 
     Raises TableNotFoundError, VersionNotFoundError, MissingVersionError.
     """
-    if listing.is_empty:
+    latest = listing.last
+    if latest is None:
         raise TableNotFoundError(
             f"There is no Delta table at {table}: _delta_log has no commit. "
             "Check the path, or create the table with DeltaTable.create."
         )
-    latest = max([*listing.commits[-1:], *(c.version for c in listing.checkpoints[-1:])])
     wanted = latest if version is None else version
     usable = [c for c in listing.checkpoints if c.version <= wanted and c not in unusable]
     checkpoint = usable[-1] if usable else None
@@ -188,45 +199,20 @@ def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[
     return tuple(chosen)
 
 
-def recreatable_versions(listing: Listing) -> list[int]:
-    """Ascending versions that have a commit file and whose state can be rebuilt: from version 0 or from a complete
-    checkpoint on, with or without the commit file of its version, up to the next gap.
+def versions_by_time(listing: Listing) -> Sequence[int]:
+    """The ascending versions that time travel by timestamp considers: those that have a commit file, from the first
+    readable version on.
 
-    Time travel by timestamp considers these.
+    A version after a gap is among them: it was the current one at its time, even if it cannot be rebuilt.
     """
-    starts = [-1, *(c.version for c in listing.checkpoints)]  # -1: version 0 needs no checkpoint
-    versions: list[int] = []
-    for run in _runs(listing.commits):
-        position = bisect.bisect_left(starts, run[0] - 1)
-        if position < len(starts):
-            versions += range(max(starts[position], run[0]), run[-1] + 1)
-    return versions
+    first = first_readable(listing)
+    return () if first is None else listing.commits[bisect.bisect_left(listing.commits, first) :]
 
 
 def first_readable(listing: Listing) -> int | None:
     """The first version that can be read by its number: that of the first checkpoint, or 0 where its commit exists."""
     starts = [checkpoint.version for checkpoint in listing.checkpoints[:1]]
     return min([*starts, *(version for version in listing.commits[:1] if version == 0)], default=None)
-
-
-def _runs(versions: Sequence[int]) -> Iterator[range]:
-    """Ascending versions as ranges without a gap; one range for a log without one."""
-    start = 0
-    while start < len(versions):
-        end = _end_of_run(versions, start)
-        yield range(versions[start], versions[end - 1] + 1)
-        start = end
-
-
-def _end_of_run(versions: Sequence[int], start: int) -> int:
-    """The position after the run that begins at ``start``: from the first gap on, each version exceeds the one that
-    its position would have in the run, so bisection finds it."""
-    first = versions[start] - start
-    if versions[-1] - first == len(versions) - 1:
-        return len(versions)
-    return bisect.bisect_left(
-        range(len(versions)), True, start, key=lambda position: versions[position] > first + position
-    )
 
 
 def _first_gap(commits: Sequence[int], start: int, end: int) -> int:

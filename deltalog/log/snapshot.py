@@ -94,12 +94,14 @@ class LogSnapshot:
     @property
     def known_in_commit_timestamps(self) -> Mapping[int, int]:
         """The in-commit timestamps by version that are in memory. Cost: none."""
-        if self.enablement is not None or not self.in_commit_timestamps_enabled:
-            return {}  # commits before the enablement may have timestamps that do not apply
+        if not self.in_commit_timestamps_enabled:
+            return {}
+        # Commits before the enablement may have timestamps that do not apply.
+        first = 0 if self.enablement is None else self.enablement.version
         infos = ((commit.version, commit.commit_info) for commit in self.cache.known_commits)
         known = {version: info.in_commit_timestamp_ms for version, info in infos if info is not None}
         known[self.version] = self.recorded_ict_ms if self.recorded_ict_ms is not None else known.get(self.version)
-        return {version: ict_ms for version, ict_ms in known.items() if ict_ms is not None}
+        return {version: ict_ms for version, ict_ms in known.items() if ict_ms is not None and version >= first}
 
     # ------------------------------------------------------------------------------------------ succession
 

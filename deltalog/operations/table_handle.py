@@ -21,7 +21,7 @@ from deltalog.errors import (
 )
 from deltalog.expressions.tree import Predicate
 from deltalog.log.history import LogHistory
-from deltalog.log.loader import load, load_latest
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import features
@@ -95,13 +95,17 @@ class TableHandle:
         if not (version is None or isinstance(version, int)):
             raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
         if timestamp_ms is not None:
-            return Snapshot(LogHistory(self.reader).snapshot_at(timestamp_ms), is_time_travel=True)
+            return Snapshot(self.history().snapshot_at(timestamp_ms), is_time_travel=True)
         latest = self.refresh()
         if version is None:
             return latest
         if version == latest.version:
             return latest.as_time_travel()
-        return Snapshot(load(self.reader, self.reader.list_from(), version), is_time_travel=True)
+        return Snapshot(LogHistory(self.reader, latest.log).snapshot(version), is_time_travel=True)
+
+    def history(self, *, stat: bool = False) -> LogHistory:
+        """The commits up to the latest version. ``stat``: see LogHistory. Cost: as ``refresh``."""
+        return LogHistory(self.reader, self.refresh().log, stat=stat)
 
     def writable(self) -> Snapshot:
         """The latest version, after a check that deltalog can write the table. Raises UnsupportedFeatureError."""
@@ -217,7 +221,7 @@ class TableHandle:
         if version == latest.version:
             return latest
         try:
-            return Snapshot(load(self.reader, self.reader.list_from(), version))
+            return Snapshot(LogHistory(self.reader, latest.log).snapshot(version))
         except VersionNotFoundError as error:
             raise commits_missing_since(version, latest.version, self.url) from error
 

@@ -119,8 +119,13 @@ def checksum_path(version: int) -> str:
     return log_path(f"{version:020d}.crc")
 
 
+def checkpoint_name(version: int) -> str:
+    """The name of a classic checkpoint of one file."""
+    return f"{version:020d}.checkpoint.parquet"
+
+
 def checkpoint_path(version: int) -> str:
-    return log_path(f"{version:020d}.checkpoint.parquet")
+    return log_path(checkpoint_name(version))
 
 
 def new_sidecar_path(unique: str) -> str:

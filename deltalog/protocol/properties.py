@@ -214,6 +214,14 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
             KNOWN[key].read({key: value})
 
 
+def checkpoint_interval(configuration: Mapping[str, str]) -> int:
+    """The number of versions between checkpoints; the default where the property cannot be read."""
+    try:
+        return CHECKPOINT_INTERVAL.read(configuration)
+    except InvalidPropertyError:
+        return CHECKPOINT_INTERVAL.default
+
+
 def _check_key(key: str, value: str) -> None:
     if not key.startswith("delta.") or key.startswith(FEATURE_PREFIX) or key in KNOWN or key in _PASSED_ON:
         return

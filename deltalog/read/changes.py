@@ -16,7 +16,6 @@ from pyroaring import BitMap64
 from deltalog.arguments import checked
 from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, SchemaMismatchError
 from deltalog.log.history import LogHistory
-from deltalog.log.loader import load
 from deltalog.parallel import mapped, opened_ahead
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_vector
 from deltalog.protocol import column_mapping, read_compatibility
@@ -100,7 +99,7 @@ def changes_between(
     """The changes of a range, both ends included, each given as a version or in milliseconds since 1970.
 
     Raises CallError, TimestampOutOfRangeError, VersionNotFoundError, MissingVersionError. Cost: as
-    ``LogHistory.version_at`` for each time, and as ``loader.load`` of the first and the last version. See
+    ``LogHistory.version_at`` for each time, and as ``LogHistory.snapshot`` of the first and the last version. See
     ``DeltaTable.changes``.
     """
     both_from = (from_version is None) == (from_timestamp_ms is None)
@@ -110,13 +109,12 @@ def changes_between(
         from_version = history.first_version_from(from_timestamp_ms)
     if to_timestamp_ms is not None:
         to_version = history.version_at(to_timestamp_ms, after="latest").version
-    reader = history.reader
-    last = history.latest if to_version is None else load(reader, history.listing, to_version)
+    last = history.latest if to_version is None else history.snapshot(to_version)
     assert from_version is not None
     is_between_commits = None not in (from_timestamp_ms, to_timestamp_ms) and from_version == last.version + 1
     if from_version > last.version and not is_between_commits:
         raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
-    first = load(reader, history.listing, from_version)
+    first = history.snapshot(from_version)
     return Changes(Snapshot(first), Snapshot(last), Snapshot(history.latest), history.commit_at)
 
 

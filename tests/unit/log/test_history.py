@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import math
 import os
+import random
 import shutil
+import sys
 import uuid
 from typing import Any
 
@@ -25,9 +27,14 @@ from deltalog import (
     VersionNotFoundError,
 )
 from deltalog.log.checkpoint.writer import write_checkpoint
+from deltalog.log.history import LogHistory
+from deltalog.log.loader import load, load_latest
+from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import checksum_path, commit_path
+from deltalog.protocol.timestamp_search import PROBES
 from deltalog.protocol.timestamps import monotonised
 from deltalog.storage.fs import LocalStore
+from deltalog.storage.wrapped import WrappedStore
 from deltalog.testing.stores import CountingStore
 from tests.support.cli import run
 from tests.support.core import (
@@ -49,6 +56,8 @@ from tests.support.core import (
     put_commit,
     rows,
 )
+from tests.support.generated_log import GeneratedLog
+from tests.support.rounds import RoundStore
 
 HOUR = 3_600_000
 
@@ -361,7 +370,7 @@ def test_commit_info_that_is_not_first_is_tolerated() -> None:
 # ------------------------------------------------------------------------------------------------ the counts
 
 
-@pytest.mark.parametrize("count", [1, 2, 9, 33])
+@pytest.mark.parametrize("count", [1, 2, 9, 33, 500])
 def test_the_cost_of_finding_a_version(count: int) -> None:
     clock = Clock()
     inner = memory(clock)
@@ -373,11 +382,9 @@ def test_the_cost_of_finding_a_version(count: int) -> None:
     for timestamp in (1000, 1000 + 5 * count, 1000 + 10 * count - 10):
         with store.counted() as calls:
             table.version_at(timestamp, after="latest")
-        assert calls.of("list_from") == 1
-        assert calls.of("get", "*.crc") == 1
-        # One more for the latest version's own commitInfo, against which its checksum is checked.
-        assert calls.of("get", "*.json") <= math.ceil(math.log2(count + 1)) + 2 + 1
-        assert calls.of() == calls.of("list_from") + calls.of("get")
+        assert calls.of("head") <= 3  # is there a new version, and does the log have its first one
+        assert calls.of("get", "*.json") <= PROBES * math.ceil(math.log(count + 1, 5))
+        assert calls.of() == calls.of("head") + calls.of("get", "*.json")
 
 
 def test_the_cost_of_history() -> None:
@@ -386,7 +393,8 @@ def test_the_cost_of_history() -> None:
     table = DeltaTable.open(store)
     with store.counted() as calls:
         assert len(table.history(5)) == 5
-    assert calls.of("get", "*.json") <= 6 and calls.of("list_from") <= 2 and calls.of("head") <= 5
+    # Sizes and times of five commits, and whether there is a new version.
+    assert calls.of("get", "*.json") <= 6 and calls.of("list_from") == 0 and calls.of("head") <= 5 + 2
     with store.counted() as calls:
         assert len(table.history()) == 20
     assert calls.of("get", "*.json") <= 21 and calls.of("list_from") <= 2
@@ -441,6 +449,123 @@ def test_any_log_against_looking_at_every_commit(data: st.DataObject) -> None:
                 table.version_at(timestamp)
         else:
             assert explained.answer == found and explained.refusal is None
+
+
+def beside_the_listing(inner: LogStore, is_remote: bool) -> None:
+    """Every instant that matters, found by reading few commits, as by the listing of the whole log."""
+    store = RemoteStore(inner) if is_remote else inner
+    reader = LogReader(store)
+    latest = load_latest(reader)
+    listed = LogHistory(reader)
+    instants = {ms + more for ms in (commit_time(inner, v) for v in listed.listing.commits) for more in (-1, 0, 1)}
+    for timestamp_ms in sorted({*instants, 0, 2**60}):
+        for clamps in ({}, {"before": "earliest", "after": "latest"}):
+            expected = outcome(listed, timestamp_ms, clamps)
+            assert outcome(LogHistory(reader, latest), timestamp_ms, clamps) == expected
+
+
+def outcome(history: LogHistory, timestamp_ms: int, clamps: dict[str, str]) -> object:
+    try:
+        return history.version_at(timestamp_ms, **clamps)
+    except (TimestampOutOfRangeError, VersionNotFoundError) as error:
+        return str(error)
+
+
+def commit_time(store: LogStore, version: int) -> int:
+    body = info(store, version)
+    return int(body.get("inCommitTimestamp") or 0)
+
+
+class RemoteStore(WrappedStore[LogStore]):
+    def __init__(self, inner: LogStore) -> None:
+        super().__init__(inner)
+        self.is_remote = self.lists_in_pages = True
+
+
+@pytest.mark.parametrize("is_remote", [True, False])
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_few_reads_give_the_answer_of_the_listing(is_remote: bool, data: st.DataObject) -> None:
+    """Also where a log has lost its beginning, or has gaps, or begins at a checkpoint whose commit is gone."""
+    count = data.draw(st.integers(2, 40), "commits")
+    steps = data.draw(st.lists(st.integers(1, 30), min_size=count, max_size=count), "steps")
+    enabling = data.draw(st.just(0) | st.integers(0, count - 1), "enabling")
+    icts: list[int | None] = [
+        1000 + sum(steps[: version + 1]) if version >= enabling else None for version in range(count)
+    ]
+    clock = Clock()
+    store = memory(clock)
+    pair = {"version": str(enabling), "timestamp": str(icts[enabling])} if enabling else {}
+    ict_log(store, clock, [500 + version for version in range(count)], icts, **pair)
+    checkpoints = data.draw(st.sets(st.integers(0, count - 1), max_size=3), "checkpoints")
+    for version in checkpoints:
+        snapshot = load(LogReader(store), LogReader(store).list_from(), version)
+        write_checkpoint(snapshot, NOW, new_uuid=lambda: str(uuid.uuid4()))
+    begin = data.draw(st.sampled_from([0, *checkpoints]), "begin")
+    gone = {*range(begin), *data.draw(st.sets(st.integers(0, count - 1), max_size=2), "gone")}
+    for version in gone - {count - 1}:
+        store.delete(commit_path(version))
+    try:
+        load_latest(LogReader(store))
+    except MissingVersionError:
+        return  # this log cannot be read at all
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deltalog.log.reader._SHORT", data.draw(st.sampled_from([0, 1000]), "short"))
+        patch.setattr("deltalog.protocol.timestamp_search.PROBES", 3)
+        beside_the_listing(store, is_remote)
+
+
+def test_a_log_that_is_cleaned_while_it_is_searched_is_searched_in_what_is_left() -> None:
+    clock = Clock()
+    inner = memory(clock)
+    ict_log(inner, clock, list(range(60)), [1000 + 10 * version for version in range(60)])
+    write_checkpoint(DeltaTable.open(inner).snapshot(version=40).log, NOW, new_uuid=lambda: str(uuid.uuid4()))
+
+    class Cleaned(RemoteStore):
+        left = 0
+
+        def get(self, path: str, length: int | None = None) -> bytes:
+            self.left -= 1
+            if self.left == 0:
+                for version in range(40):
+                    inner.delete(commit_path(version))
+            return super().get(path, length)
+
+    for calls in range(1, 40):
+        store = Cleaned(inner)
+        saved = {version: inner.get(commit_path(version)) for version in range(40)}
+        table = DeltaTable.open(store)
+        store.left = calls
+        try:
+            assert table.version_at(1255).version == 25
+        except TimestampOutOfRangeError as error:
+            assert error.earliest_ms == 1400
+        assert table.version_at(1455).version == 45
+        for version, body in saved.items():
+            inner.put(commit_path(version), body)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are watched in /proc")
+@pytest.mark.parametrize(("commits", "rounds"), [(100_000, 6), (1_000_000, 7)])
+def test_the_rounds_of_time_travel_in_long_logs(commits: int, rounds: int) -> None:
+    chance = random.Random(commits)
+    jitter = [chance.randrange(50_000) for _ in range(1_000)]
+    log = GeneratedLog(commits + 9, 1_000, lambda version: NOW + 60_000 * version + jitter[version % 1_000])
+    store = RoundStore(log)
+    with store.counted():
+        table = DeltaTable.open(store, environment=environment())
+    assert store.rounds <= 3
+    for version in (0, 1, 17, commits // 2, commits - 1_500, commits - 5, chance.randrange(commits)):
+        with store.counted():
+            assert table.version_at(log.time_of(version)).version == version
+        assert store.rounds <= rounds and store.requests <= 40
+        with store.counted():
+            assert table.snapshot(timestamp=log.time_of(version)).version == version
+        assert store.rounds <= rounds + 2 and store.requests <= 48
+    with store.counted():
+        entries = table.history(20)
+    assert [entry.version for entry in entries] == list(range(commits + 9, commits - 11, -1))
+    assert store.rounds <= 3 and store.requests <= 24
 
 
 # ------------------------------------------------------------------------------------------------ explanations
@@ -531,7 +656,7 @@ def test_the_file_times_are_asked_for_once_where_a_listing_lacks_them(tmp_path: 
         table.append(rows(i))
     with store.counted() as calls:
         table.version_at(2**60, after="latest")
-    assert calls.of("list_from") <= 2 and calls.of("head") <= 1
+    assert calls.of("list_from") == 1 and calls.of("head") <= 2
 
 
 def test_the_enabling_commit_in_the_log() -> None:

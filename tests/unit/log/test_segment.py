@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltalog import MissingVersionError, TableNotFoundError, VersionNotFoundError
-from deltalog.log.segment import Listing, choose_segment, first_readable, parse_listing, recreatable_versions
+from deltalog.log.segment import Listing, choose_segment, first_readable, parse_listing, versions_by_time
 from deltalog.protocol.paths import LogFileKind
 from deltalog.storage.base import FileMeta
 
@@ -152,27 +152,24 @@ def test_commits_that_are_gone_though_a_checkpoint_is_older() -> None:
         ([name(4, "checkpoint.parquet")], []),
         ([*commits(0, 1, 2), name(2, "checkpoint.parquet")], [0, 1, 2]),
         ([*commits(7, 8), name(6, "checkpoint.parquet")], [7, 8]),
-        ([*commits(8, 9), name(6, "checkpoint.parquet")], []),
+        ([*commits(8, 9), name(6, "checkpoint.parquet")], [8, 9]),
         ([*commits(1, 2)], []),
         ([*commits(1, 2), name(0, "checkpoint.parquet")], [1, 2]),
-        ([*commits(0, 1, 3, 4, 5), name(4, "checkpoint.parquet")], [0, 1, 4, 5]),
+        ([*commits(0, 1, 3, 4, 5), name(4, "checkpoint.parquet")], [0, 1, 3, 4, 5]),
         ([*commits(3, 4, 7, 8), name(6, "checkpoint.parquet")], [7, 8]),
     ],
 )
 def test_versions_that_a_timestamp_can_name(names: list[str], versions: list[int]) -> None:
-    assert recreatable_versions(listing(*names)) == versions
+    assert list(versions_by_time(listing(*names))) == versions
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)))
-def test_versions_that_a_timestamp_can_name_are_those_that_can_be_rebuilt_and_have_a_commit(
+def test_versions_that_a_timestamp_can_name_are_commits_from_the_first_readable_version_on(
     present: set[int], checkpoints: set[int]
 ) -> None:
-    def is_rebuilt(version: int) -> bool:
-        starts = [0, *(checkpoint + 1 for checkpoint in checkpoints)]
-        return any(start <= version + 1 and set(range(start, version + 1)) <= present for start in starts)
-
     log = listing(*commits(*present), *(name(v, "checkpoint.parquet") for v in checkpoints))
-    assert recreatable_versions(log) == [version for version in sorted(present) if is_rebuilt(version)]
+    first = first_readable(log)
+    assert list(versions_by_time(log)) == [v for v in sorted(present) if first is not None and v >= first]
 
 
 def test_a_version_before_the_checkpoint_that_a_log_begins_with_is_said_to_be_gone() -> None:
