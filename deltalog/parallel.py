@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import deque
@@ -76,7 +77,12 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
 
 
 def opened_ahead(
-    items: Iterable[T], begin: Callable[[T], B], read: Callable[[T, B], Iterator[R]], openers: int
+    items: Iterable[T],
+    begin: Callable[[T], B],
+    read: Callable[[T, B], Iterator[R]],
+    openers: int,
+    threads: int = THREADS,
+    ahead: int = AHEAD,
 ) -> Iterator[R]:
     """As ``in_order`` of ``read(item, begin(item))``, where ``begin`` waits for a store and ``read`` for the processor.
 
@@ -84,8 +90,8 @@ def opened_ahead(
     the reading of its item begins. At most ``openers`` items that have begun wait for their reading.
     """
     if openers:
-        return in_order(_Begun(items, begin, read, openers))
-    return in_order(partial(_begin_and_read, item, begin, read) for item in items)
+        return in_order(_Begun(items, begin, read, openers), threads, ahead)
+    return in_order((partial(_begin_and_read, item, begin, read) for item in items), threads, ahead)
 
 
 def _begin_and_read(item: T, begin: Callable[[T], B], read: Callable[[T, B], Iterator[R]]) -> Iterator[R]:
@@ -124,6 +130,21 @@ def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) ->
     with ThreadPoolExecutor(1, thread_name_prefix="deltalog-both") as pool:
         later = pool.submit(second)
         return first(), later.result()
+
+
+@contextlib.contextmanager
+def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callable[[], T]]:
+    """The result of a call; with ``side_by_side`` a thread makes it while the block goes on, up to where the block asks
+    for it, and has ended when the block has."""
+    if not side_by_side:
+        result = function()
+        yield lambda: result
+        return
+    pool = _Pool(1, "deltalog-meanwhile")
+    try:
+        yield pool.submit(lambda _: function(), None).result
+    finally:
+        pool.close()
 
 
 class _Pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -17,10 +18,10 @@ from deltalog.log.checksum import check_against
 from deltalog.log.file_statistics import Leaf
 from deltalog.log.file_tables import FILES, TOMBSTONES
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import Commits, State, live_files, tail
+from deltalog.log.replay import Commits, State, Tail, live_files, tail
 from deltalog.log.segment import Checkpoint, Segment
 from deltalog.log.table_totals import Totals, totals_after, totals_of
-from deltalog.parallel import Lazy, in_order
+from deltalog.parallel import Lazy, in_order, meanwhile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 
@@ -147,14 +148,14 @@ class FileCache:
             return
         names = {"path", "deletion_vector", *columns}
         wanted = Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
-        after = tail(self.commits())
         checkpoint = self.segment.checkpoint
-        if checkpoint is not None:
-            yield from self._reader.checkpoint(checkpoint).file_pieces(
-                wanted, lambda piece: convert(after.on(piece)), parallelism
-            )
-        if after.files.num_rows:
-            yield from in_order(_slices(after.files, convert))
+        with self._tail() as after:
+            if checkpoint is not None:
+                yield from self._reader.checkpoint(checkpoint).file_pieces(
+                    wanted, lambda piece: convert(after().on(piece)), parallelism
+                )
+            if after().files.num_rows:
+                yield from in_order(_slices(after().files, convert))
 
     @property
     def totals(self) -> Totals:
@@ -186,16 +187,21 @@ class FileCache:
 
     def stream_tombstones(self, cutoff_ms: int) -> Iterator[pa.Table]:
         """As ``tombstones``, as an iterator over pieces. Raises InvalidCheckpointError, as ``stream_files``."""
-        after = tail(self.commits())
         checkpoint = self.segment.checkpoint
-        if self._tombstones is not None:
-            yield after.on(unexpired_tombstones(self._tombstones, cutoff_ms))
-        elif checkpoint is not None:
-            wanted = Wanted("remove", TOMBSTONES)
-            yield from self._reader.checkpoint(checkpoint).file_pieces(
-                wanted, lambda piece: after.on(unexpired_tombstones(piece, cutoff_ms)), LEAN
-            )
-        yield after.tombstones(cutoff_ms)
+        with self._tail() as after:
+            if self._tombstones is not None:
+                yield after().on(unexpired_tombstones(self._tombstones, cutoff_ms))
+            elif checkpoint is not None:
+                wanted = Wanted("remove", TOMBSTONES)
+                yield from self._reader.checkpoint(checkpoint).file_pieces(
+                    wanted, lambda piece: after().on(unexpired_tombstones(piece, cutoff_ms)), LEAN
+                )
+            yield after().tombstones(cutoff_ms)
+
+    def _tail(self) -> AbstractContextManager[Callable[[], Tail]]:
+        """What the commits after the checkpoint change; on a remote store they are read beside the checkpoint."""
+        is_apart = self._reader.store.is_remote and self.segment.checkpoint is not None and self._commits is None
+        return meanwhile(lambda: tail(self.commits()), is_apart)
 
     # ---------------------------------------------------------------------------------------------- commits
 

@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
 from deltalog.parallel import both, opened_ahead
 from deltalog.parquet import datetime_rebase, variant
+from deltalog.parquet.column_ranges import expect_columns
 from deltalog.parquet.datetime_rebase import Calendars
 from deltalog.protocol import column_mapping, deletion_vectors, partitions
 from deltalog.protocol.actions import DeletionVector
@@ -44,9 +45,13 @@ MAX_BATCH_ROWS = 1 << 17
 _BATCH_BYTES = 16 << 20
 # Row groups are fetched together up to this size, so that files of many small ones need few requests.
 _FETCH_BYTES = 32 << 20
+# Row groups up to this decompressed size are announced to a remote store together.
+_EXPECTED_BYTES = 512 << 20
 # Below this, threads and reading ahead cost several times as much as decoding the file.
 _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
+
+_Run = tuple[int, int, list[int]]  # the first row, the number of rows and the row groups of a stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +119,28 @@ def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMa
     store, path = files.find(file.path)
     vector = file.deletion_vector
 
-    def read() -> tuple[Any, Any]:
+    def read() -> tuple[Any, Any, _Assembly]:
         with _naming(store, path):
             source = store.open_input(path)
             try:
                 # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
-                return source, pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=large)
+                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=large)
+                return source, parquet, _Assembly(parquet, file, layout)
             except BaseException:
                 source.close()
                 raise
 
     large = file.size is None or file.size > _SMALL_FILE_BYTES
     is_apart = store.is_remote and vector is not None and vector.storage_type != "i"
-    deleted, (source, parquet) = both(
+    deleted, (source, parquet, assemble) = both(
         lambda: BitMap64() if vector is None else read_vector(files, vector), read, is_apart
     )
-    return OpenFile(store, path, source, parquet, file, layout, deleted, only, large)
+    opened = OpenFile(store, path, source, parquet, assemble, layout, deleted, only, large)
+    opened.expect(0, ahead=True)
+    return opened
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OpenFile:
     """A data file with its footer read. ``batches`` closes it."""
 
@@ -140,23 +148,59 @@ class OpenFile:
     path: str
     source: Any
     parquet: Any
-    file: DataFile
+    assemble: _Assembly
     layout: FileLayout
     deleted: BitMap64
     only: BitMap64 | None
     is_large: bool
 
+    @functools.cached_property
+    def _runs(self) -> list[_Run]:
+        return _runs(self.parquet.metadata, self.deleted, self.only)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See ``read_file``."""
         deleted, only = self.deleted, self.only
-        with _naming(self.store, self.path), contextlib.closing(self.source), self.parquet as parquet:
-            assemble = _Assembly(parquet, self.file, self.layout)
-            size = _batch_rows(parquet.metadata, sum(char_length([column]) or 0 for column in self.layout.schema))
-            for start, rows, stored in _stored(parquet, assemble.stored_names, deleted, only, self.is_large, size):
+        with _naming(self.store, self.path), contextlib.closing(self.source), self.parquet:
+            for start, rows, stored in self._stored():
                 positions = _positions(start, rows, deleted, only)
                 if positions is None or len(positions):
-                    batch = assemble(start, rows, stored)
+                    batch = self.assemble(start, rows, stored)
                     yield batch if positions is None else batch.take(positions)
+
+    def _stored(self) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
+        """First row, number of rows and stored columns, batch by batch; None where no column is read."""
+        names = self.assemble.stored_names
+        size = _batch_rows(self.parquet.metadata, sum(char_length([column]) or 0 for column in self.layout.schema))
+        expected = self._expected(0)
+        for number, (start, rows, groups) in enumerate(self._runs):
+            if not names:
+                for position in range(start, start + rows, size):
+                    yield position, min(size, start + rows - position), None
+                continue
+            if number == expected:
+                self.expect(number, ahead=False)
+                expected = self._expected(number)
+            for batch in self.parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=self.is_large):
+                yield start, batch.num_rows, batch
+                start += batch.num_rows
+
+    def expect(self, number: int, ahead: bool) -> None:
+        """Announce the columns of the stretches from ``number`` on, up to the one before ``_expected(number)``."""
+        if self.store.is_remote:
+            with _naming(self.store, self.path):
+                groups = [group for run in self._runs[number : self._expected(number)] for group in run[2]]
+                names = self.assemble.stored_names
+                expect_columns(self.source, self.parquet.metadata, groups, names, ahead=ahead)
+
+    def _expected(self, number: int) -> int:
+        """The first stretch that is not announced together with the stretch ``number``."""
+        metadata, count = self.parquet.metadata, 0
+        for later in range(number, len(self._runs)):
+            count += sum(metadata.row_group(group).total_byte_size for group in self._runs[later][2])
+            if count > _EXPECTED_BYTES and later > number:
+                return later
+        return len(self._runs)
 
 
 def read_files(
@@ -200,23 +244,9 @@ def _unreadable(store: LogStore, path: str, error: Exception) -> InvalidDataFile
     )
 
 
-def _stored(
-    parquet: Any, names: list[str], deleted: BitMap64, only: BitMap64 | None, threads: bool, size: int
-) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
-    """Position of the first row, number of rows and stored columns, batch by batch; None where no column is read."""
-    for start, rows, groups in _runs(parquet.metadata, deleted, only):
-        if not names:
-            for position in range(start, start + rows, size):
-                yield position, min(size, start + rows - position), None
-            continue
-        for batch in parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=threads):
-            yield start, batch.num_rows, batch
-            start += batch.num_rows
-
-
-def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[tuple[int, int, list[int]]]:
-    """First row, number of rows and row groups of each stretch that is read at once."""
-    runs: list[tuple[int, int, list[int]]] = []
+def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]:
+    """The stretches of row groups that are read at once."""
+    runs: list[_Run] = []
     position, size = 0, 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

@@ -36,7 +36,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
 from deltalog.storage.exclusive import check_exclusive
-from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together, is_below_root, outcome_of_status, spooled
+from deltalog.storage.ranges import TAIL_BYTES, RangeReader
+from deltalog.storage.remote import get_together, is_below_root, outcome_of_status, spooled
 from deltalog.storage.secrets import Secrets
 
 ONE_REQUEST_BYTES = 16 << 20

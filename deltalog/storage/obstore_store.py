@@ -22,15 +22,8 @@ from obstore import exceptions
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.exclusive import check_exclusive
-from deltalog.storage.remote import (
-    LIST_PAGE,
-    TAIL_BYTES,
-    RangeReader,
-    get_together,
-    is_below_root,
-    outcome_of_status,
-    spooled,
-)
+from deltalog.storage.ranges import TAIL_BYTES, RangeReader
+from deltalog.storage.remote import LIST_PAGE, get_together, is_below_root, outcome_of_status, spooled
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
 # Their listings are in the order of names, and can begin at any name.

@@ -1,20 +1,17 @@
-"""Common parts of stores over a network: ranged reads, the meaning of responses, streams."""
+"""Common parts of stores over a network: concurrent reads, the meaning of responses, streams."""
 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from deltalog.errors import StoreError
 from deltalog.storage.base import LogStore, PutOutcome
 
-TAIL_BYTES = 64 << 10
-READ_AHEAD_BYTES = 256 << 10
 PARALLEL_GETS = 32
 # The names in one response to a listing, of S3 and of those like it.
 LIST_PAGE = 1_000
@@ -70,67 +67,3 @@ def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterato
             with contextlib.suppress(StoreError):
                 discard()
             raise
-
-
-class RangeReader(io.RawIOBase):
-    """An object as a seekable file. The tail and the last block that was read ahead are cached.
-
-    ``tail`` are its last bytes, ``size`` is its length in bytes, and ``read(start, end)`` reads a range.
-    """
-
-    def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:
-        self._where = where
-        self._tail = tail
-        self._size = size
-        self._read = read
-        self._position = 0
-        self._block, self._block_start = b"", 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise ValueError(f"cannot seek to {base + offset}")
-        self._position = base + offset
-        return self._position
-
-    def size(self) -> int:
-        return self._size
-
-    def read(self, size: int | None = -1) -> bytes:
-        end = self._size if size is None or size < 0 else min(self._position + size, self._size)
-        data = self._range(self._position, end) if self._position < end else b""
-        self._position += len(data)
-        return data
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def _range(self, start: int, end: int) -> bytes:
-        tail_start = self._size - len(self._tail)
-        if end > tail_start:
-            before = self._range(start, tail_start) if start < tail_start else b""
-            return before + self._tail[max(start - tail_start, 0) : end - tail_start]
-        if not (self._block_start <= start and end <= self._block_start + len(self._block)):
-            wanted = max(end, min(start + READ_AHEAD_BYTES, tail_start))
-            data = self._read(start, wanted)
-            if len(data) != wanted - start:
-                raise StoreError(f"{self._where} ended at {start + len(data)}.", path=self._where)
-            if wanted == end:
-                return data
-            self._block, self._block_start = data, start
-        return self._block[start - self._block_start : end - self._block_start]

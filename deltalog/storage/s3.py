@@ -23,7 +23,8 @@ from typing import Any, BinaryIO, cast
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
-from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, TAIL_BYTES, RangeReader, is_below_root
+from deltalog.storage.ranges import TAIL_BYTES, RangeReader
+from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
 from deltalog.storage.s3_client import S3Client, code_of, outcome_of, status_of
 
 STAGED_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"

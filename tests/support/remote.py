@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from deltalog.storage.base import FileMeta, LogStore
-from deltalog.storage.remote import TAIL_BYTES, RangeReader, get_together
+from deltalog.storage.ranges import TAIL_BYTES, RangeReader
+from deltalog.storage.remote import get_together
 from deltalog.storage.wrapped import WrappedStore
 
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
-from deltalog.storage.remote import LIST_PAGE, TAIL_BYTES, RangeReader, get_together
+from deltalog.storage.ranges import TAIL_BYTES, RangeReader
+from deltalog.storage.remote import LIST_PAGE, get_together
 from deltalog.storage.wrapped import WrappedStore
 
 # A process whose other threads use less processor time than this between two looks is waiting.

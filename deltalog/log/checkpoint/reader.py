@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -28,8 +28,9 @@ from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_ac
 from deltalog.log.file_tables import files_table, tombstones_table
 from deltalog.log.replay import PartialState, advance
 from deltalog.log.segment import Checkpoint
-from deltalog.parallel import in_order, mapped
-from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+from deltalog.parallel import in_order, mapped, opened_ahead
+from deltalog.parquet.column_ranges import another_view, expect_columns
+from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction, Sidecar
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import log_path
 from deltalog.storage.base import LogStore
@@ -63,12 +64,24 @@ FAST, LEAN = ReadParallelism(), ReadParallelism(16_384, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
-    """A Parquet file with its footer and the dotted paths of its columns. Threads may share it."""
+    """A Parquet file, open until the block ends, with its footer and the dotted paths of its columns. Threads may share
+    it."""
 
     path: str
     source: Any
     footer: pq.FileMetaData
     paths: frozenset[str]
+
+    @property
+    def groups(self) -> list[int]:
+        """The numbers of its row groups."""
+        return list(range(self.footer.num_row_groups))
+
+    def __enter__(self) -> _OpenFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.source.close()
 
 
 class CheckpointReader:
@@ -121,8 +134,9 @@ class CheckpointReader:
             return [sidecar.path for sidecar in self._json_file().sidecars]
         found: list[str] = []
         for name in self._checkpoint.names:
-            with contextlib.ExitStack() as stack:
-                found += self._sidecars_in(self._open(log_path(name), stack))
+            with self._open(log_path(name)) as file:
+                self._expect(file, ["sidecar.path"], file.groups, ahead=False)
+                found += self._sidecars_in(file)
         return found
 
     def _sidecars_in(self, file: _OpenFile) -> list[str]:
@@ -132,9 +146,9 @@ class CheckpointReader:
     def _small_actions(self, path: str) -> list[tuple[str, dict[str, Any]]]:
         """The rows that are no file actions. The required columns show which row groups have any."""
         found: list[tuple[str, dict[str, Any]]] = []
-        with contextlib.ExitStack() as stack:
-            file = self._open(path, stack)
-            for group in range(file.footer.num_row_groups):
+        with self._open(path) as file:
+            self._expect(file, [*_SINGLETONS, *_SINGLETONS.values()], file.groups, ahead=False)
+            for group in file.groups:
                 required = self._parquet(file, list(_SINGLETONS.values()), [group])
                 if any(column.null_count < len(column) for piece in required for column in piece.flatten().columns):
                     for piece in self._parquet(file, list(_SINGLETONS), [group]):
@@ -150,44 +164,64 @@ class CheckpointReader:
         in parallel, so that the memory of rows and columns that it drops is reused. Cost: the columns, in ranged GETs.
         """
         checkpoint = self._checkpoint
-        sources: list[Callable[[], Iterator[Piece]]] = []
-        sidecars: list[str] = []
-        with contextlib.ExitStack() as stack:
-            if checkpoint.is_json:
-                top_level = self._json_file()
-                sources.append(lambda: iter([convert(_of_json(top_level, wanted))]))
-                sidecars = [sidecar.path for sidecar in top_level.sidecars]
-            elif len(checkpoint.names) > 1:
-                parts = map(log_path, checkpoint.names)
-                sources.extend(partial(self._part, path, wanted, convert, parallelism) for path in parts)
-            else:
-                file = self._open(log_path(checkpoint.names[0]), stack)
-                groups = range(file.footer.num_row_groups)
-                # Starting threads takes longer than reading one piece.
-                split = [list(groups)] if file.footer.num_rows <= parallelism.rows else [[group] for group in groups]
-                read = partial(self._file_actions, file, wanted, convert, parallelism)
-                sources.extend(partial(read, some) for some in split)
-                sidecars = self._sidecars_in(file)
-            paths = (self._files.find_sidecar(name)[1] for name in sidecars)
-            sources.extend(partial(self._whole_file, path, wanted, convert, parallelism) for path in paths)
-            yield from in_order(sources, parallelism.threads, parallelism.ahead)
+        if checkpoint.is_json:
+            actions = self._json_file()
+            yield convert(_of_json(actions, wanted))
+            yield from self._sidecars(map(_path_of, actions.sidecars), wanted, convert, parallelism)
+        elif len(checkpoint.names) > 1:
+            yield from self._parts(map(log_path, checkpoint.names), wanted, convert, parallelism)
+        else:
+            yield from self._only_file(wanted, convert, parallelism)
 
-    def _part(
-        self, path: str, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
+    def _only_file(
+        self, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
     ) -> Iterator[Piece]:
-        """One of several parts. Parts have no sidecars by PROTOCOL.md, but files that one names are not lost."""
-        with contextlib.ExitStack() as stack:
-            file = self._open(path, stack)
-            yield from self._file_actions(file, wanted, convert, parallelism, None)
-            for name in self._sidecars_in(file):
-                yield from self._whole_file(self._files.find_sidecar(name)[1], wanted, convert, parallelism)
+        """The top-level file, split into its row groups, and its sidecars."""
+        with self._open(log_path(self._checkpoint.names[0])) as file:
+            self._expect(file, [*wanted.stored(file.paths), "sidecar.path"], file.groups, ahead=False)
+            sidecars = self._sidecars_in(file)
+            # Starting threads takes longer than reading one piece.
+            split = [file.groups] if file.footer.num_rows <= parallelism.rows else [[group] for group in file.groups]
+            read = partial(self._file_actions, file, wanted, convert, parallelism)
+            rows = (partial(read, groups) for groups in split)
+            yield from in_order(rows, parallelism.threads, parallelism.ahead)
+            yield from self._sidecars(sidecars, wanted, convert, parallelism)
 
-    def _whole_file(
-        self, path: str, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
+    def _parts(
+        self,
+        paths: Iterable[str],
+        wanted: Wanted,
+        convert: Callable[[pa.Table], Piece],
+        parallelism: ReadParallelism,
+        have_sidecars: bool = True,
     ) -> Iterator[Piece]:
-        with contextlib.ExitStack() as stack:
-            file = self._open(path, stack)
-            yield from self._file_actions(file, wanted, convert, parallelism, None)
+        """Several files, each read whole. On a remote store up to 32 are opened ahead. Parts have no sidecars by
+        PROTOCOL.md, but files that one names are not lost."""
+        named = ["sidecar.path"] if have_sidecars else []
+
+        def begin(path: str) -> _OpenFile:
+            file = self._open(path)
+            self._expect(file, [*wanted.stored(file.paths), *named], file.groups, ahead=True)
+            return file
+
+        def read(path: str, file: _OpenFile) -> Iterator[Piece]:
+            with file:
+                yield from self._file_actions(file, wanted, convert, parallelism, None)
+                sidecars = self._sidecars_in(file) if have_sidecars else ()
+                yield from self._sidecars(sidecars, wanted, convert, parallelism)
+
+        openers, threads, ahead = parallel_gets(self._store), parallelism.threads, parallelism.ahead
+        yield from opened_ahead(paths, begin, read, openers, threads, ahead)
+
+    def _sidecars(
+        self,
+        names: Iterable[str],
+        wanted: Wanted,
+        convert: Callable[[pa.Table], Piece],
+        parallelism: ReadParallelism,
+    ) -> Iterator[Piece]:
+        paths = (self._files.find_sidecar(name)[1] for name in names)
+        yield from self._parts(paths, wanted, convert, parallelism, have_sidecars=False)
 
     def _file_actions(
         self,
@@ -202,9 +236,9 @@ class CheckpointReader:
                 rows = file_actions(piece, wanted)
             yield convert(rows)
 
-    def _open(self, path: str, stack: contextlib.ExitStack) -> _OpenFile:
-        """Open a Parquet file of a checkpoint until ``stack`` is closed, and validate its footer."""
-        with self._reading(path):
+    def _open(self, path: str) -> _OpenFile:
+        """Open a Parquet file of a checkpoint, and validate its footer."""
+        with self._reading(path), contextlib.ExitStack() as stack:
             source = self._store.open_input(path)
             stack.callback(source.close)
             with pq.ParquetFile(source) as file:
@@ -214,7 +248,13 @@ class CheckpointReader:
             # The metadata of column chunks is not read, though it has null counts: where it is wrong, pyarrow crashes
             # the process.
             paths = frozenset(footer.schema.column(leaf).path for leaf in range(footer.num_columns))
+            stack.pop_all()
             return _OpenFile(path, source, footer, paths)
+
+    def _expect(self, file: _OpenFile, columns: Sequence[str], groups: Sequence[int], ahead: bool) -> None:
+        """Announce what of a file will be read, which a remote store then answers side by side."""
+        with self._reading(file.path):
+            expect_columns(file.source, file.footer, groups, present(columns, file.paths), ahead=ahead)
 
     def _parquet(
         self,
@@ -230,7 +270,7 @@ class CheckpointReader:
         with (
             self._reading(file.path),
             pq.ParquetFile(
-                file.source,
+                another_view(file.source),
                 metadata=file.footer,
                 page_checksum_verification=True,
                 coerce_int96_timestamp_unit="us",
@@ -269,6 +309,10 @@ class CheckpointReader:
             f"{self._store.url}: {path} of checkpoint {self._checkpoint.version} cannot be read: {error}",
             version=self._checkpoint.version,
         )
+
+
+def _path_of(sidecar: Sidecar) -> str:
+    return sidecar.path
 
 
 def _of_json(actions: CommitActions, wanted: Wanted) -> pa.Table:

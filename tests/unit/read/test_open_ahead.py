@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from deltalog import DeltaTable
 from deltalog.errors import InvalidDataFileError, StoreError
 from deltalog.parallel import opened_ahead
 from deltalog.storage.memory import MemoryStore
+from deltalog.storage.ranges import TAIL_BYTES
 from deltalog.storage.remote import PARALLEL_GETS
 from tests.support.remote import RemoteStore
 
@@ -178,3 +180,26 @@ def tampered() -> Callable[[int], RemoteStore]:
         return RemoteStore(store)
 
     return make
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_of_a_large_file_only_the_tail_and_the_columns_are_requested(files: int) -> None:
+    inner = MemoryStore()
+    chance = random.Random(0)
+    rows = 30_000
+    columns = {f"c{n}": [chance.random() for _ in range(rows)] for n in range(8)}
+    data = pa.table({**columns, "k": [row % files for row in range(rows)]})
+    properties = {"delta.enableDeletionVectors": "true"}
+    table = DeltaTable.create(inner, data.schema, partition_by=["k"], properties=properties, data=data)
+    table.delete("c5 < 0.001")
+    assert all(size > 4 * TAIL_BYTES for size in table.snapshot().files()["size"].to_pylist())
+    store = RemoteStore(inner)
+    snapshot = DeltaTable.open(store).snapshot()
+    snapshot.files()
+    store.requests.clear()
+    found = snapshot.scan(["c1", "c5"]).to_arrow()
+    assert sorted(found["c1"].to_pylist()) == sorted(
+        c1 for c1, c5 in zip(columns["c1"], columns["c5"], strict=True) if c5 >= 0.001
+    )
+    in_data = [path for path in store.requests if "deletion_vector" not in path]
+    assert len(in_data) == files * 3 and no_thread_is_left()  # the tail, c1 and c5

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import CallError, DeltaTable, ObjectNotFoundError, StoreError, UnsafeStoreError, open_store
-from deltalog.storage import remote, s3, s3_client
+from deltalog.storage import ranges, s3, s3_client
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.s3 import S3Store
 from deltalog.testing.store_contract import LogStoreTests
@@ -306,7 +306,7 @@ def test_a_file_is_read_as_it_is_wherever_one_looks(seen: tuple[Proxy, S3Store],
     proxy.requests.clear()
     file = store.open_input("f")
     assert (file.size(), file.read(), file.read(1), file.tell()) == (size, data, b"", size)
-    assert len(proxy.requests) == (1 if size <= remote.TAIL_BYTES else 2)
+    assert len(proxy.requests) == (1 if size <= ranges.TAIL_BYTES else 2)
     for start in (0, size // 2, max(size - 70_000, 0), max(size - 5, 0), size, size + 9):
         for length in (0, 1, 5, 100_000, 500_000, size):
             assert file.seek(start) == start
@@ -322,7 +322,7 @@ def test_a_small_parquet_file_is_one_request_and_a_column_of_a_large_one_is_two(
         with store.open_output(name) as file:
             pq.write_table(pa.table({c: [i * 7919 % 1_000_003 for i in range(count)] for c in "abc"}), file)
     sizes = {meta.name: meta.size_bytes or 0 for meta in store.list_from("")}
-    assert sizes["small"] < remote.TAIL_BYTES and sizes["large"] > 20 * remote.TAIL_BYTES
+    assert sizes["small"] < ranges.TAIL_BYTES and sizes["large"] > 20 * ranges.TAIL_BYTES
     for name, requests in [("small", 1), ("large", 2)]:
         with proxy.counted() as made, pq.ParquetFile(store.open_input(name)) as parquet:
             parquet.read(columns=["b"])

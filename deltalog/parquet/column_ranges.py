@@ -1,0 +1,104 @@
+"""Which bytes of a Parquet file hold given columns of given row groups.
+
+pyarrow ends the process where the metadata of a column chunk is damaged. So Arrow itself first locates the chunks, in a
+read of which the source refuses the first byte; only the chunks that it has located are inspected here.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from deltalog.storage.ranges import Range, RangeReader
+
+# Columns of a file that is opened ahead are requested before its turn if they have at most this number of bytes.
+FETCHED_AHEAD_BYTES = 2 << 20
+
+
+def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequence[str]) -> list[Range]:
+    """The byte ranges, (start, end), of columns in row groups of a file of ``size`` bytes, by its footer
+    (pyarrow.parquet.FileMetaData). Empty if the footer is damaged: then reading the file is what reports it.
+
+    ``columns``: names of top-level columns, or dotted paths of columns in structs; a column that several of them name
+    has its ranges as many times. No request.
+    """
+    paths = [footer.schema.column(leaf).path for leaf in range(footer.num_columns)]
+    named = Counter(columns)
+    leaves = [leaf for leaf, path in enumerate(paths) for _ in range(_times(path, named))]
+    if not groups or not leaves or not _are_located(footer, size, groups, [paths[leaf] for leaf in set(leaves)]):
+        return []
+    return [_chunk(footer.row_group(group).column(leaf)) for group in groups for leaf in leaves]
+
+
+def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
+    """Announce to a file of a remote store which columns of which row groups will be read, each as often as named. With
+    ``ahead`` they are requested at once if they are few bytes. Does nothing for other files. Raises StoreError."""
+    if not isinstance(source, RangeReader) or source.is_complete:
+        return
+    count = source.expect(column_ranges(footer, source.size(), groups, columns))
+    if ahead and count <= FETCHED_AHEAD_BYTES:
+        source.fetch()
+
+
+def another_view(source: Any) -> Any:
+    """``source`` for one more thread."""
+    return source.view() if isinstance(source, RangeReader) else source
+
+
+def _times(path: str, named: Mapping[str, int]) -> int:
+    """How many of the names are a leaf, or what it is inside of."""
+    times = 0
+    while path:
+        times += named[path]
+        path = path.rpartition(".")[0]
+    return times
+
+
+def _chunk(chunk: Any) -> Range:
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < start:
+        start = chunk.dictionary_page_offset
+    return start, start + chunk.total_compressed_size
+
+
+def _are_located(footer: Any, size: int, groups: Sequence[int], columns: list[str]) -> bool:
+    source = _Refusing(size)
+    try:
+        with pq.ParquetFile(source, metadata=footer, pre_buffer=True) as file:
+            next(file.iter_batches(1, row_groups=groups, columns=columns, use_threads=False), None)
+    except Exception:
+        return source.was_read
+    return False
+
+
+class _Refusing(io.RawIOBase):
+    """A file of which no byte can be read. ``was_read``: Arrow has located all chunks, and begun to read them."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._position = 0
+        self.was_read = False
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def size(self) -> int:
+        return self._size
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence] + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.was_read = True
+        raise OSError("no byte of this file can be read")
