@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltalog.arrow_arrays import array_of, combined, int64s, strings
+from deltalog.arrow_arrays import array_of, combined, int64s, nulls, strings
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.arrow_types import as_micros
@@ -166,7 +166,7 @@ def _table(rows: int, columns: dict[str, Any], leaves: Sequence[Leaf]) -> pa.Tab
         for group in leaf.groups:
             wanted.append((column_name(group, leaf), leaf.kind(group)))
     schema = pa.schema(dict(wanted))
-    return pa.Table.from_arrays([columns.get(f.name, pa.nulls(rows, f.type)) for f in schema], schema=schema)
+    return pa.Table.from_arrays([columns.get(f.name, nulls(rows, f.type)) for f in schema], schema=schema)
 
 
 # ------------------------------------------------------------------------------------------------ structs
@@ -235,7 +235,7 @@ def _fit(values: Any, kind: pa.DataType) -> Any:
             return as_micros(values, exact=False).cast(kind)
         return values.cast(kind, safe=not pa.types.is_floating(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return pa.nulls(len(values), kind)
+        return nulls(len(values), kind)
 
 
 def as_json(values: Any) -> pa.StringArray:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import combined, empty
+from deltalog.arrow_arrays import combined, empty, kept, nulls
 from deltalog.log import file_statistics
 from deltalog.log.checkpoint.footer import check_file_rows
 from deltalog.log.file_statistics import Leaf
@@ -113,13 +113,13 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
     arrays = {}
     for name, kind in columns.items():
         index = stored.get(camel(name))
-        arrays[name] = pa.nulls(rows, kind) if index is None else _cast(children[index], kind)
+        arrays[name] = nulls(rows, kind) if index is None else _cast(children[index], kind)
     if _PARSED in stored and "stats" in columns and "stats" not in stored:
         parsed = children[stored[_PARSED]]
         arrays["stats"] = file_statistics.as_json(parsed)
     if wanted.leaves is not None:
         name = _PARSED if _PARSED in stored else "stats"
-        found = children[stored[name]] if name in stored else pa.nulls(rows, pa.string())
+        found = children[stored[name]] if name in stored else nulls(rows, pa.string())
         arrays[name] = found if name == _PARSED else _cast(found, pa.string())
     actions = _valid_rows(pa.table(arrays))
     check_file_rows(actions)
@@ -132,7 +132,8 @@ def _valid_rows(rows: pa.Table) -> pa.Table:
     if paths.null_count == 0:
         return rows
     if paths.null_count > _FEW_ACTIONS:
-        return rows.filter(pc.is_valid(paths))
+        is_action = combined(paths).is_valid()
+        return pa.table({name: kept(combined(rows[name]), is_action) for name in rows.schema.names})
     gaps = [*pc.indices_nonzero(pc.is_null(paths)).to_pylist(), rows.num_rows]
     starts = [0, *(gap + 1 for gap in gaps)]
     runs = [rows.slice(start, gap - start) for start, gap in zip(starts, gaps) if gap > start]  # noqa: B905
@@ -140,17 +141,17 @@ def _valid_rows(rows: pa.Table) -> pa.Table:
 
 
 def _cast(values: Any, wanted: pa.DataType) -> Any:
+    if values.null_count == len(values):
+        return nulls(len(values), wanted)
     if values.type == wanted:
         return values
-    if values.null_count == len(values):
-        return pa.nulls(len(values), wanted)
     if pa.types.is_struct(wanted):
         values = combined(values)
         stored = {f.name: i for i, f in enumerate(values.type.fields)}
         children = []
         for child in wanted.fields:
             index = stored.get(camel(child.name))
-            found = pa.nulls(len(values), child.type) if index is None else values.field(index)
+            found = nulls(len(values), child.type) if index is None else values.field(index)
             children.append(_cast(found, child.type))
         mask = pc.invert(values.is_valid())
         return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=mask)

@@ -1,0 +1,65 @@
+"""Arrays that share memory have the values of those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltalog.arrow_arrays import STRINGS_MAP, booleans, kept, nulls
+from deltalog.log.file_tables import DELETION_VECTOR
+
+TEXTS = st.one_of(st.none(), st.text(max_size=3))
+MAPS = st.one_of(st.none(), st.lists(st.tuples(st.text(max_size=2), TEXTS), max_size=2))
+VALUES: dict[pa.DataType, Any] = {
+    pa.string(): TEXTS,
+    pa.int64(): st.one_of(st.none(), st.integers(0, 9)),
+    STRINGS_MAP: MAPS,
+}
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=str)
+@pytest.mark.parametrize("left_out", ["null", "anything"])
+@given(data=st.data())
+def test_kept_is_a_filter(kind: pa.DataType, left_out: str, data: st.DataObject) -> None:
+    """Also of slices, and whether the rows that are left out are null, empty or full."""
+    rows = data.draw(st.lists(st.tuples(st.booleans(), VALUES[kind]), max_size=12))
+    values = pa.array([None if left_out == "null" and not keep else value for keep, value in rows], kind)
+    mask = booleans([keep for keep, _ in rows])
+    start = data.draw(st.integers(0, len(rows)))
+    values, mask = values.slice(start), mask.slice(start)
+    found = kept(values, mask)
+    found.validate(full=True)
+    assert found.type == kind
+    assert found.equals(values.filter(mask))
+    assert found.null_count == values.filter(mask).null_count
+
+
+def test_texts_are_kept_in_place() -> None:
+    values = pa.array(["a", None, "bc", None, "d"])
+    found = kept(values, values.is_valid())
+    assert found.to_pylist() == ["a", "bc", "d"]
+    assert found.buffers()[2].address == values.buffers()[2].address
+    values = pa.array([[("k", "v")], None, [("l", None)]], STRINGS_MAP)
+    found = kept(values, values.is_valid())
+    assert found.to_pylist() == [[("k", "v")], [("l", None)]]
+    assert found.items.buffers()[2].address == values.items.buffers()[2].address
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), STRINGS_MAP, DELETION_VECTOR], ids=str)
+@pytest.mark.parametrize("rows", [0, 1, 32_768, 32_769])
+def test_nulls(kind: pa.DataType, rows: int) -> None:
+    found = nulls(rows, kind)
+    found.validate(full=True)
+    assert found.equals(pa.nulls(rows, kind))
+
+
+def test_the_nulls_of_many_pieces_take_the_memory_of_one() -> None:
+    nulls(1, DELETION_VECTOR)
+    before = pa.total_allocated_bytes()
+    pieces = [nulls(30_000, DELETION_VECTOR) for _ in range(100)]
+    assert pa.total_allocated_bytes() == before
+    assert sum(map(len, pieces)) == 3_000_000
