@@ -218,8 +218,9 @@ class Dataset:
 
         return staging.WriteTarget(self._reader.store, begin, lambda: None)
 
-    def _created(self, first: Snapshot) -> None:
-        self._table = DeltaTable(handle_on(self._reader, self._environment, first))
+    def _created(self, first: Snapshot, replaced: Snapshot | None) -> None:
+        if replaced is None:
+            self._table = DeltaTable(handle_on(self._reader, self._environment, first))
 
 
 def _schema_of(records: Records) -> StructType:

@@ -52,7 +52,11 @@ def _random_uuid() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The inputs of a commit besides the store. Tests pass their own."""
+    """The inputs of a commit besides the store. Tests pass their own.
+
+    ``background``: whether a commit on a store over a network returns before its ``.crc`` and checkpoint are written,
+    by a thread.
+    """
 
     clock_ms: Callable[[], int] = _wall_clock_ms
     new_uuid: Callable[[], str] = _random_uuid
@@ -60,6 +64,7 @@ class Environment:
     random: Callable[[], float] = _share_of_chance
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     drift_warning_ms: int = 3_600_000
+    background: bool = True
 
     def back_off(self, number: int, max_delay_ms: float = math.inf) -> None:
         """Wait before try ``number`` (from 0); the first ones go at once."""

@@ -554,10 +554,13 @@ class DeltaTable:
         with self.transaction() as transaction:
             return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
 
+    def flush(self) -> None:
+        """Wait for the derived files of this process's commits, which follow them on a remote store. Cost: none."""
+        self._handle.flush()
+
     def checkpoint(self, *, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS) -> None:
         """Write a checkpoint of the latest version now: a classic one, or where delta.checkpointPolicy is v2 a
-        UUID-named file of the form ``top_level``, with the file actions in sidecars of ``sidecar_rows`` each where
-        there are more of them.
+        UUID-named one of the form ``top_level``, with sidecars of ``sidecar_rows`` file actions if there are more.
 
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
         """
@@ -575,11 +578,11 @@ class DeltaTable:
     def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
         """Delete the files of the log that no version within the retention needs; with ``dry_run`` only report them.
 
-        ``retention``: default delta.logRetentionDuration, 30 days. Ages are by in-commit timestamps where the
-        table has them. Kept are the newest checkpoint at or before the last midnight UTC before the retention, and all
-        later files. The report has the versions that become unreachable, and why each file is deleted or kept. The
-        checkpoint hook of a commit runs clean-up too, unless delta.enableExpiredLogCleanup is false. Raises CallError,
-        UnsupportedFeatureError, MissingInCommitTimestampError, StoreError. Cost: docs/log-files.md.
+        ``retention``: default delta.logRetentionDuration, 30 days. Ages are by in-commit timestamps where there are
+        any. Kept are the newest checkpoint at or before the last midnight UTC before the retention, and later files.
+        The report has the versions that become unreachable, and why a file is deleted or kept. The checkpoint hook of
+        a commit runs clean-up too, unless delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md. Raises
+        CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
 

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 
 from deltalog.commit import hooks
 from deltalog.commit.attempt import Attempt
-from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import CommitStateUnknownError
-from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore, PutOutcome
 
@@ -58,10 +56,11 @@ class Committer(ABC):
         """Commit an attempt as the version that it was built for. Any DeltaLogError means that this call committed
         nothing, and will not do so later; an outcome that is not known is returned as ``Unknown``."""
 
-    def after_commit(self, snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
-        """Run the hooks of a version that was committed; the snapshot to continue from. Raises and costs as
-        ``hooks.after_commit``."""
-        return hooks.after_commit(snapshot, result, environment)
+    def after_commit(
+        self, version: hooks.NewVersion, environment: Environment, on_checkpoint: hooks.OnCheckpoint
+    ) -> None:
+        """Run the hooks of a version that was committed. Raises and costs as ``hooks.after_commit``."""
+        hooks.after_commit(version, environment, on_checkpoint)
 
 
 class FileSystemCommitter(Committer):

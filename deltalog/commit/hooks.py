@@ -1,7 +1,8 @@
 """Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
 Readers do not depend on them, so a hook that fails is logged and the commit stands. An interrupt (Ctrl-C) is raised;
-from Python 3.11 on, a note on it says that the commit is in the log.
+from Python 3.11 on, a note on it says that the commit is in the log. For a table on a remote store they run in the
+background, so that the commit does not wait for their requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup.
 """
@@ -11,8 +12,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+from deltalog.background import in_background, wait_for
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
@@ -21,9 +25,11 @@ from deltalog.log.checksum import encode_checksum
 from deltalog.log.cleanup import clean_up
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import ENABLE_EXPIRED_LOG_CLEANUP, checkpoint_interval
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
+from deltalog.storage.base import LogStore
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +52,45 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
         raise
 
 
-def after_commit(snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
-    """Run the hooks of the version just committed; the snapshot to continue from. Raises nothing but interrupts.
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A version that was just committed. ``base``: the version that its transaction began on, None for version 0.
+    ``commits``: those between the two and its own, ascending, each with its in-commit timestamp."""
+
+    snapshot: LogSnapshot
+    result: CommitResult
+    base: LogSnapshot | None = None
+    commits: Sequence[tuple[CommitActions, int | None]] = ()
+
+
+# Takes the same version on a checkpoint that was written since, to continue from.
+OnCheckpoint = Callable[[LogSnapshot], object]
+
+
+def after_commit(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
+    """Run the hooks of a version, or let them run in the background where the store is remote and the environment
+    allows that: after those of earlier versions, before the process ends. Raises nothing but interrupts.
 
     Cost: 1 PUT of the ``.crc`` when the totals are known; every delta.checkpointInterval versions that of
     ``write_checkpoint``; after a checkpoint, once a day for a table older than delta.logRetentionDuration, that of
-    ``clean_up``.
+    ``clean_up``. In the background no caller waits for it, unless more than background.MAX_WAITING commits do.
     """
+    store = version.snapshot.reader.store
+    if store.is_remote and environment.background:
+        in_background(store.url, partial(_run_behind, version, environment, on_checkpoint))
+        return
+    latest = _run(version.snapshot, version.result, environment)
+    if latest is not version.snapshot:
+        on_checkpoint(latest)
+
+
+def wait_for_hooks(store: LogStore) -> None:
+    """Wait for the hooks of all commits that this process has made to the table. Cost: none."""
+    wait_for(store.url)
+
+
+def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
+    """The version to continue from."""
     fact = f"{snapshot.url}: version {snapshot.version} is committed"
     with errors_logged(fact, "its .crc"):
         _write_checksum(snapshot, result)
@@ -63,6 +101,24 @@ def after_commit(snapshot: LogSnapshot, result: CommitResult, environment: Envir
             with errors_logged(fact, "log clean-up"):
                 _clean_up(snapshot, environment.clock_ms())
     return snapshot
+
+
+def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
+    """The hooks in the background. The table may be at later versions by now, which are not based on the checkpoint;
+    so their hooks continue from it, until they have caught up and the handle continues from it too."""
+    snapshot = version.snapshot
+    known = None if version.base is None else _on_checkpoint.get(version.base)
+    if known is not None:
+        for commit, ict_ms in version.commits:
+            known = known.after(commit, ict_ms)
+    latest = _run(known or snapshot, version.result, environment)
+    if latest is not snapshot:
+        _on_checkpoint[snapshot] = latest
+        on_checkpoint(latest)
+
+
+# Versions of which the same version on a newer checkpoint is known.
+_on_checkpoint: weakref.WeakKeyDictionary[LogSnapshot, LogSnapshot] = weakref.WeakKeyDictionary()
 
 
 def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:

@@ -15,7 +15,9 @@ _NO_TIME = datetime.timedelta(0)
 
 
 def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> None:
-    """Write a checkpoint of the latest version."""
+    """Write a checkpoint of the latest version, after those that commits of this process still write: the hint names
+    the one that is written last."""
+    handle.flush()
     snapshot, environment = handle.writable(), handle.environment
     written = write_checkpoint(
         snapshot.log,
@@ -44,5 +46,6 @@ def delete_expired(handle: TableHandle, dry_run: bool, retention: datetime.timed
     """Delete the log files that no version within the retention needs."""
     if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
         raise CallError(f"retention is a datetime.timedelta from 0 on, as timedelta(days=7); got {retention!r}.")
+    handle.flush()  # what is being written would not be counted
     retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
     return clean_up(handle.reader, handle.environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import commits_missing_since, unexpected_version
+from deltalog.commit.hooks import wait_for_hooks
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -113,13 +114,25 @@ class TableHandle:
         features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
         return snapshot
 
-    def advance(self, snapshot: Snapshot) -> None:
-        """Move on to a version of this table that was read by this handle's reader; an older one is ignored."""
+    def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
+        """Move on to a version of this table that was read by this handle's reader; an older one is ignored.
+
+        ``replaced``: the same version as it was before it had a checkpoint. A handle that has left it ignores the call.
+        """
+        if replaced is not None:
+            with _MOVING:
+                if self.latest is replaced:
+                    self.latest = snapshot
+            return
         with _MOVING:
             if snapshot.version < self.latest.version:
                 return
             self.latest, self._tip = snapshot, None
         self._mark_fresh()
+
+    def flush(self) -> None:
+        """See ``DeltaTable.flush``."""
+        wait_for_hooks(self.reader.store)
 
     def expire(self) -> None:
         """Make the next ``recent`` read the log."""

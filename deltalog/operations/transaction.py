@@ -16,7 +16,7 @@ from deltalog.arrow_arrays import strings
 from deltalog.commit.base import Base
 from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import commits_missing_since, files_still_fit
-from deltalog.commit.hooks import errors_logged
+from deltalog.commit.hooks import NewVersion, errors_logged
 from deltalog.commit.loop import ClockDriftWarning, CommitLoop, CommittedAttempt, base_of, rebased_on
 from deltalog.commit.prepared import IsolationLevel, Prepared, check_isolation_level, isolation_for
 from deltalog.commit.validate import check_prepared
@@ -90,13 +90,13 @@ class Transaction:
         metadata: Metadata | None = None,
         protocol: Protocol | None = None,
         isolation_level: IsolationLevel | None = None,
-        on_commit: Callable[[Snapshot], None] = lambda snapshot: None,
+        on_commit: Callable[[Snapshot, Snapshot | None], None] = lambda snapshot, replaced: None,
         refresh: Callable[[], Snapshot] | None = None,
         is_strict: bool = False,
         latest: Snapshot | None = None,
     ) -> None:
-        """``refresh``: the latest version, where ``snapshot`` may be stale.
-        ``latest``: the latest version, where ``snapshot`` is the earlier one that was read.
+        """``on_commit``: takes the version that this became; once more with a checkpoint, and what that replaces.
+        ``refresh``, ``latest``: the latest version, where ``snapshot`` may be stale or is the earlier one read.
         ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers."""
         check_isolation_level(isolation_level)
         self._snapshot = snapshot
@@ -450,20 +450,25 @@ class Transaction:
             raise commits_missing_since(read, latest, self.reader.store.url) from error
 
     def _follow(self, committed: CommittedAttempt) -> None:
-        """Build the snapshot of the commit, run the hooks and update the handle. Nothing here raises. If the snapshot
+        """Build the snapshot of the commit, update the handle and start the hooks. Nothing here raises. If the snapshot
         cannot be built, it is read from the log at its first use."""
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
         snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version))
+
+        def on_checkpoint(latest: LogSnapshot) -> None:
+            self.committed = Snapshot(latest)
+            self._on_commit(self.committed, snapshot)
+
         try:
             with errors_logged(fact, "building its snapshot"):
                 snapshot = self._following(committed)
-            with errors_logged(fact, "the hooks after the commit"):
-                latest = self._committer.after_commit(snapshot.log, committed.result, self._environment)
-                snapshot = Snapshot(latest)
         finally:
             self.committed = snapshot
             with errors_logged(fact, "updating the table handle"):
-                self._on_commit(snapshot)
+                self._on_commit(snapshot, None)
+        with errors_logged(fact, "the hooks after the commit"):
+            version = NewVersion(snapshot.log, committed.result, self._metadata_changes.base, committed.commits)
+            self._committer.after_commit(version, self._environment, on_checkpoint)
 
     def _run(self, prepared: Prepared, base: Base) -> CommittedAttempt:
         try:
@@ -525,14 +530,11 @@ class Transaction:
 
     def _following(self, committed: CommittedAttempt) -> Snapshot:
         """The snapshot of the commit, from the base snapshot and the winners in between. Cost: none."""
-        actions, ict_ms = committed.attempt.actions, committed.attempt.in_commit_timestamp_ms
         latest = self._metadata_changes.base
-        if latest is None:
-            return Snapshot(LogSnapshot.created(self.reader, actions, ict_ms))
-        for winner in committed.winners:
-            info = winner.commit_info
-            latest = latest.after(winner, None if info is None else info.in_commit_timestamp_ms)
-        return Snapshot(latest.after(actions, ict_ms))
+        for commit in committed.commits:
+            latest = LogSnapshot.created(self.reader, *commit) if latest is None else latest.after(*commit)
+        assert latest is not None
+        return Snapshot(latest)
 
     # -------------------------------------------------------------------------------------------- helpers
 
@@ -569,8 +571,7 @@ def skipped(transaction: Transaction) -> CommitResult:
     """The result of a verb that has nothing to do: the version that was read."""
     snapshot = transaction.snapshot
     assert snapshot is not None
-    ict_ms = snapshot.in_commit_timestamp_ms
-    return CommitResult(snapshot.version, snapshot.timestamp_ms, ict_ms, 0, transaction.txn_id)
+    return CommitResult(snapshot.version, snapshot.timestamp_ms, snapshot.in_commit_timestamp_ms, 0, transaction.txn_id)
 
 
 def _as_text(user_metadata: UserMetadata) -> str | None:

@@ -173,6 +173,7 @@ def seeded_environment(seed: str, clock_ms: Callable[[], int], retry: RetryPolic
         sleep=lambda seconds: None,
         random=rng.random,
         retry=retry or RetryPolicy(),
+        background=False,
     )
 
 

@@ -15,9 +15,9 @@ import msgspec
 from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.base import Base
 from deltalog.commit.conflicts import parent_taken, rebase
+from deltalog.commit.hooks import NewVersion
 from deltalog.commit.loop import base_of
 from deltalog.commit.prepared import Prepared, Reads
-from deltalog.commit_result import CommitResult
 from deltalog.errors import CommitConflictError, ConcurrentModificationError
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.log.reader import LogReader
@@ -141,12 +141,13 @@ class Branch:
         """The version of the table that this branch is on top of."""
         return self._snapshot.version
 
-    def landed(self, attempts: Sequence[Attempt]) -> list[tuple[Snapshot, CommitResult]]:
-        """The table after each of these attempts, which are in its log now. Cost: none."""
-        found, snapshot = [], self._snapshot
+    def landed(self, attempts: Sequence[Attempt]) -> list[NewVersion]:
+        """The versions that these attempts became, which are in the table's log now. Cost: none."""
+        found, base = list[NewVersion](), self._snapshot.log
         for attempt in attempts:
-            snapshot = Snapshot(snapshot.log.after(attempt.actions, attempt.in_commit_timestamp_ms))
-            found.append((snapshot, attempt.result()))
+            commit = (attempt.actions, attempt.in_commit_timestamp_ms)
+            found.append(NewVersion(base.after(*commit), attempt.result(), base, [commit]))
+            base = found[-1].snapshot
         return found
 
     def _bases(self) -> list[Base]:

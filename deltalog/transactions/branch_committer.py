@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from deltalog.commit.attempt import Attempt
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
+from deltalog.commit.hooks import NewVersion, OnCheckpoint
 from deltalog.commit.prepared import Prepared
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
@@ -16,7 +17,6 @@ from deltalog.errors import (
     TransactionCommittedError,
 )
 from deltalog.log.loader import load_latest
-from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import required_ict
 from deltalog.transactions.branch import Branch
@@ -50,9 +50,8 @@ class BranchCommitter(Committer):
             branch.add(attempt)
         return Committed()
 
-    def after_commit(self, snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
+    def after_commit(self, version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
         """No hooks. Cost: none."""
-        return snapshot
 
     def _unknown(
         self, number: int, schema: StructType, attempt: Attempt, cause: OperationTimeoutError

@@ -219,12 +219,13 @@ class ManagedTables:
         with self._lock:
             return list(self._places)
 
-    def advance(self, table_id: str, snapshot: Snapshot) -> None:
-        """Advance a table's handle to the snapshot that a commit made, which its reader has read."""
+    def advance(self, table_id: str, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
+        """Advance a table's handle to the snapshot that a commit made, which its reader has read. ``replaced``: as for
+        ``TableHandle.advance``."""
         with self._lock:
             handle = self._handles.get(table_id)
         if handle is not None:
-            handle.advance(snapshot)
+            handle.advance(snapshot, replaced)
 
     def marks(self, table_id: str) -> KnownMarks:
         """The markings of a table that this process knows. Cost: none."""

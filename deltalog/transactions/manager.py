@@ -14,6 +14,7 @@ import json
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -44,6 +45,7 @@ from deltalog.errors import (
     TransactionCanceledError,
     TransactionStateError,
 )
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.table import DeltaTable, PointInTime
@@ -528,9 +530,13 @@ class TransactionManager:
         fact = f"{target.store.url}: version {target.staged[-1].version} is committed"
         with errors_logged(fact, "publication of the commit (the next commit publishes it)"):
             target.publish(self.coordinator)
-            for snapshot, result in target.branch.landed(target.attempts):
-                latest = after_commit(snapshot.log, result, self._environment)
-                self._tables.advance(target.table_id, Snapshot(latest))
+            for version in target.branch.landed(target.attempts):
+                snapshot = Snapshot(version.snapshot)
+                self._tables.advance(target.table_id, snapshot)
+                after_commit(version, self._environment, partial(self._on_checkpoint, target.table_id, snapshot))
+
+    def _on_checkpoint(self, table_id: str, snapshot: Snapshot, latest: LogSnapshot) -> None:
+        self._tables.advance(table_id, Snapshot(latest), snapshot)
 
     def _close(self, record: TransactionRecord) -> None:
         """Release a decided transaction, and clean up after it."""

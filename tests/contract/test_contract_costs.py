@@ -31,6 +31,7 @@ def far(schema: pa.Schema | None, clock: Clock, **options: Any) -> tuple[Countin
     store = CountingStore(FarStore(f"memory://far-costs-{id(clock)}", clock_ms=clock))
     make = {"properties": ICT, "environment": environment(clock), **options}
     table = DeltaTable.create_for_blobs(store, **make) if schema is None else DeltaTable.create(store, schema, **make)
+    table.flush()
     return store, table
 
 
@@ -68,6 +69,7 @@ def test_a_warm_write_puts_its_data_its_commit_and_its_checksum_and_asks_nothing
     for _ in range(2):
         with store.counted() as calls:
             call(table)
+            table.flush()
         assert calls.of("open_output") == files
         assert calls.of("put_if_absent") == 1 and calls.of("put", "*.crc") == 1
         assert calls.of() == files + 2, calls
@@ -81,6 +83,7 @@ def test_a_handle_that_is_not_warm_looks_once_and_lists_nothing(name: str) -> No
     clock.now_ms += 10_001
     with store.counted() as calls:
         call(table)
+        table.flush()
     assert calls.of("head") == 2 and calls.of("list_from") == 0
     assert calls.of() == files + 4, calls
 
@@ -93,6 +96,7 @@ def test_a_race_that_is_lost_costs_one_get_and_one_put() -> None:
     mine.is_remote = True
     with store.counted() as calls:
         Dataset(table).write(rows(1), retry_count=1)
+        table.flush()
     assert (calls.of("open_output"), calls.of("put_if_absent"), calls.of("get")) == (1, 2, 1)
     assert calls.of("list_from") == 0
 
@@ -104,6 +108,7 @@ def test_what_is_asked_does_not_grow_with_the_log() -> None:
     for number in range(25):  # checkpoints at 10 and 20
         with store.counted() as calls:
             Dataset(table).write(rows(number))
+            table.flush()
         counts.append(calls.of())
     assert {count for version, count in enumerate(counts, 1) if version % 10} == {3}
 

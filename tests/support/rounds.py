@@ -65,7 +65,8 @@ class RoundStore(WrappedStore[LogStore]):
     def _end_rounds(self) -> None:
         while self._is_counting:
             time.sleep(_LOOK_S)
-            if self._is_stuck():
+            # Work in the background may still wait when the block has ended.
+            if self._is_stuck() and self._is_counting:
                 with self._changed:
                     self.rounds += 1
                     self._waiting = 0

@@ -102,6 +102,7 @@ class Client:
             sleep=self.sleep,
             random=self.random.random,
             retry=retry or RetryPolicy(),
+            background=False,
         )
 
     def _run(self) -> None:

@@ -206,7 +206,9 @@ class Bench:
                 self.txn_ids.append(found)
             return found
 
-        return Environment(environment.clock_ms, new_uuid, environment.sleep, environment.random, environment.retry)
+        return Environment(
+            environment.clock_ms, new_uuid, environment.sleep, environment.random, environment.retry, background=False
+        )
 
 
 def _possible(decide: Callable[[Call], Fault | None]) -> Callable[[Call], Fault | None]:

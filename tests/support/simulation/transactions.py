@@ -413,7 +413,9 @@ def _bank(files_per_table: int) -> Bank:
 
 
 def _later(environment: Environment, clock_ms: Callable[[], int]) -> Environment:
-    return Environment(clock_ms, environment.new_uuid, environment.sleep, environment.random, environment.retry)
+    return Environment(
+        clock_ms, environment.new_uuid, environment.sleep, environment.random, environment.retry, background=False
+    )
 
 
 def run_transactions(seed: int, **options: Any) -> ScheduleResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from deltalog import (
-    CommitResult,
     CommitStateUnknownError,
     DeltaTable,
     Environment,
@@ -14,10 +13,10 @@ from deltalog import (
 )
 from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Exists, FileSystemCommitter, Unknown
+from deltalog.commit.hooks import NewVersion, OnCheckpoint
 from deltalog.commit.loop import CommitLoop, base_of
 from deltalog.commit.prepared import Prepared
 from deltalog.log.reader import LogReader
-from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore
@@ -113,8 +112,8 @@ def test_what_only_the_committer_can_settle_is_raised_as_it_says(store: LogStore
 
 
 class WithoutHooks(FileSystemCommitter):
-    def after_commit(self, snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
-        return snapshot
+    def after_commit(self, version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
+        return None
 
 
 @pytest.mark.parametrize("kind", [FileSystemCommitter, WithoutHooks])

@@ -266,6 +266,7 @@ def test_the_rounds_of_a_row(row: Row, generated: Callable[[str], Log]) -> None:
     log = generated(row.log)
     store, table = in_use(RoundStore(log.store))
     call = READY[row.call](store, table)
+    table.flush()
     with store.counted():
         call()
     check(ROUNDS, row.rounds, store.rounds, log)

@@ -344,6 +344,7 @@ def test_opening_a_table_costs_what_the_page_says(seen: tuple[Proxy, S3Store]) -
     table = DeltaTable.create(store, rows(1).schema, data=rows(1))
     for number in range(2, 5):
         table.append(rows(number))
+    table.flush()
     with proxy.counted() as made:
         opened = DeltaTable.open(store)
     assert [r.method for r in made] == ["GET"] * 4

@@ -145,7 +145,8 @@ def test_a_branch_is_put_on_top_of_what_others_committed(manager: Any) -> None:
     infos = [each.actions.commit_info for each in attempts]
     assert [place_in_transaction(info) for info in infos] == [(1, 2), (2, 2)]
     assert {transaction_of(info) for info in infos} == {"t"}
-    assert [(snapshot.version, result.txn_id) for snapshot, result in branch.landed(attempts)] == [(2, "a"), (3, "b")]
+    landed = branch.landed(attempts)
+    assert [(each.snapshot.version, each.result.txn_id) for each in landed] == [(2, "a"), (3, "b")]
 
 
 @pytest.mark.parametrize("must_not_move", [False, True])
