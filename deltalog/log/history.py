@@ -76,9 +76,12 @@ class LogHistory:
 
     @Lazy
     def listing(self) -> Listing:
-        """The whole log. Cost: as ``LogReader.list_range``, unless it was listed to load the latest version."""
+        """The whole log up to ``latest``. Cost: as ``LogReader.list_range``, unless it was listed to load that
+        version."""
         stat = self._stat or not self.latest.in_commit_timestamps_enabled
-        listing = self._listed or self.reader.list_range(0, self.latest.version, stat=stat)
+        # Commits that landed since ``latest`` was read may have changed the properties that decide.
+        last = self.latest.version
+        listing = self._listed or self.reader.list_range(0, last, stat=stat).through(last)
         self._metas.update(listing.metas)
         return listing
 
@@ -176,11 +179,6 @@ class LogHistory:
         is_listed = self._listed is not None or not 0 <= version < self.latest.version
         part = None if is_listed else self._part(version)
         return load(self.reader, part or self.listing, version)
-
-    def snapshot_at(self, timestamp_ms: int) -> LogSnapshot:
-        """The version that was current at an instant, in milliseconds since 1970. Raises and costs as ``version_at``
-        and ``snapshot``."""
-        return self.snapshot(self.version_at(timestamp_ms).version)
 
     def first_version_from(self, timestamp_ms: int) -> int:
         """The first version at or after an instant, in milliseconds since 1970. Raises TimestampOutOfRangeError after

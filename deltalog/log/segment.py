@@ -72,6 +72,19 @@ class Listing:
         first, last = first_readable(self), self.last
         return first is not None and last is not None and first <= version <= last
 
+    def through(self, version: int) -> Listing:
+        """The listing without the files of later versions."""
+        if self.last is None or self.last <= version:
+            return self
+        commits = self.commits[: bisect.bisect_right(self.commits, version)]
+        return Listing(
+            commits,
+            tuple(checkpoint for checkpoint in self.checkpoints if checkpoint.version <= version),
+            frozenset(each for each in self.checksums if each <= version),
+            tuple(compaction for compaction in self.compactions if compaction.end <= version),
+            {each: meta for each, meta in self.metas.items() if each <= version},
+        )
+
     @property
     def is_empty(self) -> bool:
         return not self.commits and not self.checkpoints

@@ -515,6 +515,24 @@ def test_few_reads_give_the_answer_of_the_listing(is_remote: bool, data: st.Data
         beside_the_listing(store, is_remote)
 
 
+@pytest.mark.parametrize("enabling", [True, False])
+def test_commits_that_land_after_the_latest_version_was_read_are_not_judged_by_its_properties(enabling: bool) -> None:
+    table, inner = table_with([1000, 2000, 3000], ict=not enabling)
+    history = LogHistory(LogReader(inner), load_latest(LogReader(inner)))
+    clock = Clock(5000)
+    other = DeltaTable.open(inner, environment=environment(clock))
+    other.append(rows(7))
+    clock.now_ms = 9000
+    if enabling:
+        other.enable_in_commit_timestamps()
+    else:
+        other.disable_in_commit_timestamps()
+    assert [entry.version for entry in history.entries()] == [2, 1, 0]
+    assert None not in [entry.timestamp_ms for entry in history.entries()]
+    assert history.version_at(9500, after="latest").version == 2
+    assert [found.version for found in history.bounds()] == [0, 2]
+
+
 def test_a_log_that_is_cleaned_while_it_is_searched_is_searched_in_what_is_left() -> None:
     clock = Clock()
     inner = memory(clock)

@@ -172,6 +172,16 @@ def test_versions_that_a_timestamp_can_name_are_commits_from_the_first_readable_
     assert list(versions_by_time(log)) == [v for v in sorted(present) if first is not None and v >= first]
 
 
+@given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)), st.integers(-1, 9))
+def test_a_listing_through_a_version_is_that_of_its_files(present: set[int], checkpoints: set[int], last: int) -> None:
+    def names(most: int) -> list[str]:
+        versions = [version for version in sorted(present) if version <= most]
+        files = [*commits(*versions), *(name(v, "crc") for v in versions)]
+        return [*files, *(name(v, "checkpoint.parquet") for v in checkpoints if v <= most)]
+
+    assert listing(*names(9)).through(last) == listing(*names(last))
+
+
 def test_a_version_before_the_checkpoint_that_a_log_begins_with_is_said_to_be_gone() -> None:
     log = listing(*commits(7, 8), name(6, "checkpoint.parquet"))
     assert choose_segment(log, "/t", 6).commits == ()
