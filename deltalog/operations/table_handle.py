@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from deltalog.expressions.tree import Predicate
 from deltalog.log.history import LogHistory
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
@@ -52,6 +54,8 @@ class TableHandle:
         self.committer = committer
         self.environment = environment
         self.latest = latest
+        # Versions that are in use, as long as the table is the one that they were read from.
+        self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
         # By path of a staged file, the commit of it that may yet land: until that is settled it is not deleted.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
         self._tip: tuple[int, FileMeta] | None = None  # the commit file of ``latest`` at the last HEAD of it
@@ -78,6 +82,7 @@ class TableHandle:
                 return latest
         fresh = Snapshot(load_latest(self.reader))
         with _MOVING:
+            self._shared = weakref.WeakValueDictionary()
             # Where another thread has moved the handle meanwhile, only a later version moves it on.
             if self.latest is latest or fresh.version > self.latest.version:
                 self.latest, self._tip = fresh, None
@@ -96,13 +101,24 @@ class TableHandle:
         if not (version is None or isinstance(version, int)):
             raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
         if timestamp_ms is not None:
-            return Snapshot(self.history().snapshot_at(timestamp_ms), is_time_travel=True)
+            history = self.history()
+            found = self._snapshot(history, history.version_at(timestamp_ms).version)
+            return Snapshot(found, is_time_travel=True)
         latest = self.refresh()
         if version is None:
             return latest
         if version == latest.version:
             return latest.as_time_travel()
-        return Snapshot(LogHistory(self.reader, latest.log).snapshot(version), is_time_travel=True)
+        return Snapshot(self._snapshot(LogHistory(self.reader, latest.log), version), is_time_travel=True)
+
+    def _snapshot(self, history: LogHistory, version: int) -> LogSnapshot:
+        """A version; the same object as before, with all that it has read, while somebody uses that. Raises and costs
+        as ``LogHistory.snapshot``."""
+        shared = self._shared
+        found = shared.get(version)
+        if found is None:
+            found = shared.setdefault(version, history.snapshot(version))
+        return found
 
     def history(self, *, stat: bool = False) -> LogHistory:
         """The commits up to the latest version. ``stat``: see LogHistory. Cost: as ``refresh``."""
