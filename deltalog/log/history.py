@@ -24,7 +24,7 @@ from deltalog.log.commit_decoder import garbage_collection_paused
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
-from deltalog.log.segment import Listing, Segment, versions_by_time
+from deltalog.log.segment import Listing, versions_by_time
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parallel import Lazy, both
 from deltalog.protocol.actions import CommitInfo
@@ -72,7 +72,7 @@ class LogHistory:
         # Sizes and times of commit files, by version.
         self._metas: dict[int, FileMeta] = {}
         # Parts of the log, each from a checkpoint on or from version 0.
-        self._parts: tuple[Listing, ...] = (_part_of(self.latest.segment),)
+        self._parts: tuple[Listing, ...] = ()
 
     @Lazy
     def listing(self) -> Listing:
@@ -385,9 +385,3 @@ class LogHistory:
             latest=latest,
             refusal=refusal,
         )
-
-
-def _part_of(segment: Segment) -> Listing:
-    """The log files of a segment as a listing, which does not know of checksums: each is assumed to exist."""
-    checkpoints = () if segment.checkpoint is None else (segment.checkpoint,)
-    return Listing(segment.commits, checkpoints, frozenset(segment.commits), segment.compactions)

@@ -517,7 +517,7 @@ def test_few_reads_give_the_answer_of_the_listing(is_remote: bool, data: st.Data
 
 @pytest.mark.parametrize("enabling", [True, False])
 def test_commits_that_land_after_the_latest_version_was_read_are_not_judged_by_its_properties(enabling: bool) -> None:
-    table, inner = table_with([1000, 2000, 3000], ict=not enabling)
+    _, inner = table_with([1000, 2000, 3000], ict=not enabling)
     history = LogHistory(LogReader(inner), load_latest(LogReader(inner)))
     clock = Clock(5000)
     other = DeltaTable.open(inner, environment=environment(clock))
@@ -531,6 +531,18 @@ def test_commits_that_land_after_the_latest_version_was_read_are_not_judged_by_i
     assert None not in [entry.timestamp_ms for entry in history.entries()]
     assert history.version_at(9500, after="latest").version == 2
     assert [found.version for found in history.bounds()] == [0, 2]
+
+
+def test_a_handle_reads_old_versions_of_a_log_that_was_cleaned_since_it_was_opened() -> None:
+    table, inner = table_with([1000 * version for version in range(1, 11)])
+    write_checkpoint(table.snapshot(version=6).log, NOW, new_uuid=lambda: str(uuid.uuid4()))
+    for version in range(6):
+        inner.delete(commit_path(version))
+        inner.delete(checksum_path(version))
+    assert table.snapshot(version=7).files().num_rows == 7
+    assert table.snapshot(timestamp=9500).files().num_rows == 8
+    with pytest.raises(VersionNotFoundError):
+        table.snapshot(version=5)
 
 
 def test_a_log_that_is_cleaned_while_it_is_searched_is_searched_in_what_is_left() -> None:
