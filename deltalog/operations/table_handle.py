@@ -112,7 +112,7 @@ class TableHandle:
         return Snapshot(self._snapshot(LogHistory(self.reader, latest.log), version), is_time_travel=True)
 
     def _snapshot(self, history: LogHistory, version: int) -> LogSnapshot:
-        """A version; the same object as before, with all that it has read, while somebody uses that. Raises and costs
+        """A version; the same object as before, with all that it has read, while that is in use. Raises and costs
         as ``LogHistory.snapshot``."""
         shared = self._shared
         found = shared.get(version)
