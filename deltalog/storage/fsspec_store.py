@@ -38,6 +38,7 @@ from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWar
 from deltalog.storage.exclusive import check_exclusive
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import get_together, is_below_root, outcome_of_status, spooled
+from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
 from deltalog.storage.secrets import Secrets
 
 ONE_REQUEST_BYTES = 16 << 20
@@ -74,12 +75,14 @@ class FsspecStore(LogStore):
         url: str | None = None,
         unsafe_single_writer: bool = False,
         secrets: Secrets | None = None,
+        limit: RequestLimit | None = None,
     ) -> None:
         self._filesystem = filesystem
         self._root = filesystem._strip_protocol(path).rstrip("/")
         self.url = url.rstrip("/") if url else f"{_protocols(type(filesystem))[0]}://{self._root}"
         self._unsafe_single_writer = unsafe_single_writer
         self._secrets = secrets or Secrets(filesystem.storage_options)
+        self._limit = limit or RequestLimit()
 
     def __repr__(self) -> str:
         return f"FsspecStore({self.url!r})"
@@ -212,7 +215,8 @@ class FsspecStore(LogStore):
         return self._read(full, None, length)[:length]
 
     def _read(self, full: str, start: int | None, end: int | None) -> bytes:
-        with self._errors("read", full):
+        size_bytes = 0 if end is None else end - (start or 0)
+        with self._errors("read", full), self._limit.request(size_bytes, _is_slow_down):
             try:
                 return bytes(self._filesystem.cat_file(full, start=start, end=end))
             except Exception as error:
@@ -273,7 +277,12 @@ class FsspecStore(LogStore):
         if not same or kind._get_kwargs_from_urls(url) != kind._get_kwargs_from_urls(self.url):
             raise CallError(f"{url} is not on the same service as the table {self.url}.")
         return FsspecStore(
-            self._filesystem, url, url=url, unsafe_single_writer=self._unsafe_single_writer, secrets=self._secrets
+            self._filesystem,
+            url,
+            url=url,
+            unsafe_single_writer=self._unsafe_single_writer,
+            secrets=self._secrets,
+            limit=self._limit,
         )
 
     def _full(self, path: str) -> str:
@@ -422,6 +431,10 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
         return None
     status = _status_of(error)
     return PutOutcome.UNKNOWN if status is None else outcome_of_status(status)
+
+
+def _is_slow_down(error: Exception) -> bool:
+    return _status_of(error) in SLOW_STATUSES
 
 
 def _status_of(error: BaseException) -> int | None:

@@ -24,6 +24,7 @@ from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.exclusive import check_exclusive
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, get_together, is_below_root, outcome_of_status, spooled
+from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
 # Their listings are in the order of names, and can begin at any name.
@@ -63,6 +64,7 @@ class ObstoreStore(LogStore):
         self.url = (url or _url_of(store)).rstrip("/")
         self._secrets = Secrets({k: v for k, v in _settings(store).items() if k not in _PLAIN_SETTINGS})
         self._is_exclusive = isinstance(store, obstore.store.MemoryStore)
+        self._limit = RequestLimit()
         self.lists_in_pages = isinstance(store, _IN_PAGES)
 
     def __repr__(self) -> str:
@@ -137,12 +139,19 @@ class ObstoreStore(LogStore):
     def get(self, path: str, length: int | None = None) -> bytes:
         self._check_path(path)
         if length is None:
-            with self._errors("read", path):
+            with self._reading(path, 0):
                 return bytes(obstore.get(self._store, path).bytes())
         return self._head_of(path, length)
 
+    @contextlib.contextmanager
+    def _reading(self, path: str, size_bytes: int) -> Iterator[None]:
+        """Wait while too many reads are under way. obstore repeats what a service has refused, and only its last error
+        shows that it has."""
+        with self._errors("read", path), self._limit.request(size_bytes, _is_slow_down):
+            yield
+
     def _head_of(self, path: str, length: int) -> bytes:
-        with self._errors("read", path):
+        with self._reading(path, length):
             try:
                 if length > 0:
                     return bytes(obstore.get(self._store, path, options={"range": (0, length)}).bytes())
@@ -191,7 +200,7 @@ class ObstoreStore(LogStore):
         """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file (on Azure 1 HEAD besides);
         then 1 GET for each read outside the bytes read before."""
         self._check_path(path)
-        with self._errors("read", path):
+        with self._reading(path, TAIL_BYTES):
             tail, size = self._tail(path)
         return RangeReader(f"{self.url}/{path}", tail, size, lambda start, end: self._range(path, start, end))
 
@@ -201,10 +210,11 @@ class ObstoreStore(LogStore):
             return bytes(answer.bytes()), answer.meta["size"]
         except (exceptions.BaseError, ValueError):  # an empty object has no last bytes, and Azure no such request
             size = obstore.head(self._store, path)["size"]
-            return (self._range(path, max(size - TAIL_BYTES, 0), size) if size else b""), size
+            start = max(size - TAIL_BYTES, 0)
+            return (bytes(obstore.get_range(self._store, path, start=start, end=size)) if size else b""), size
 
     def _range(self, path: str, start: int, end: int) -> bytes:
-        with self._errors("read", path):
+        with self._reading(path, end - start):
             return bytes(obstore.get_range(self._store, path, start=start, end=end))
 
     # ---------------------------------------------------------------------------------------------- places
@@ -352,6 +362,11 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
 def _is_listed(name: str, start: str) -> bool:
     """Whether a name below the directory is directly in it, and not before ``start``."""
     return bool(name) and name >= start and "/" not in name
+
+
+def _is_slow_down(error: Exception) -> bool:
+    status = _STATUS.search(str(error))
+    return status is not None and int(status[1]) in SLOW_STATUSES
 
 
 def _meta(meta: Mapping[str, Any], name: str | None = None) -> FileMeta:

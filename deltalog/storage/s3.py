@@ -165,7 +165,7 @@ class S3Store(LogStore):
         if length == 0:
             self._call("read", key, "head_object")
             return b""
-        return self._read(key, "" if length is None else f"bytes=0-{length - 1}")[0][:length]
+        return self._read(key, "" if length is None else f"bytes=0-{length - 1}", size_bytes=length or 0)[0][:length]
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
         """Cost: 1 GET each, at most 32 at a time."""
@@ -179,7 +179,7 @@ class S3Store(LogStore):
         async def work() -> None:
             for number, key in waiting:
                 try:
-                    body, _ = await self._client.read(self.bucket, key, byte_range)
+                    body, _ = await self._client.read(self.bucket, key, byte_range, size_bytes=length or 0)
                     found[number] = body[:length]
                 except Exception as error:
                     if status_of(error) == 416:  # range not satisfiable: the object is empty
@@ -240,11 +240,15 @@ class S3Store(LogStore):
         """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for each
         read outside the bytes read before."""
         key = self.key(path)
-        tail, head = self._read(key, f"bytes=-{TAIL_BYTES}")
+        tail, head = self._read(key, f"bytes=-{TAIL_BYTES}", size_bytes=TAIL_BYTES)
         # "bytes 10-99/100"; without it the server sent everything.
         size, etag = int(head.get("ContentRange", f"/{len(tail)}").rsplit("/", 1)[1]), head.get("ETag", "")
         where = f"{_SCHEMES[0]}://{self.bucket}/{key}"
-        return RangeReader(where, tail, size, lambda start, end: self._read(key, f"bytes={start}-{end - 1}", etag)[0])
+
+        def read(start: int, end: int) -> bytes:
+            return self._read(key, f"bytes={start}-{end - 1}", etag, end - start)[0]
+
+        return RangeReader(where, tail, size, read)
 
     # ---------------------------------------------------------------------------------------------- places
 
@@ -273,9 +277,11 @@ class S3Store(LogStore):
         except Exception as error:
             raise self._failure(verb, key, error) from self._client.secrets.cause(error)
 
-    def _read(self, key: str, byte_range: str = "", etag: str = "") -> tuple[bytes, Mapping[str, Any]]:
+    def _read(
+        self, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
+    ) -> tuple[bytes, Mapping[str, Any]]:
         try:
-            return self._client.run(self._client.read, self.bucket, key, byte_range, etag)
+            return self._client.run(self._client.read, self.bucket, key, byte_range, etag, size_bytes)
         except Exception as error:
             if status_of(error) == 416:  # no such bytes: the object is empty
                 return b"", {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import functools
 import inspect
 import os
@@ -26,6 +27,7 @@ import s3fs
 from deltalog.errors import CallError
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.remote import PARALLEL_GETS, outcome_of_status
+from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
 _BODY_ATTEMPTS = 3
@@ -39,6 +41,9 @@ _AT_ONCE_BYTES = 16 << 20
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
+
+# The read for which the current task makes requests.
+_turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
 class S3Client:
@@ -55,6 +60,7 @@ class S3Client:
         self.secrets = Secrets(options)
         self._filesystems: tuple[int, Any, Any] | None = None
         self.exclusive_buckets: set[str] = set()
+        self.limit = RequestLimit()
 
     def run(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Run a coroutine on the event loop that all of fsspec shares, and wait for it."""
@@ -73,9 +79,15 @@ class S3Client:
         return await asyncio.wait_for(reading._call_s3(method, **arguments), limit)
 
     async def read(
-        self, bucket: str, key: str, byte_range: str = "", etag: str = ""
+        self, bucket: str, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """An object or a range of it, and the response's headers. A download that is cut off is repeated."""
+        """An object or a range of it, and the response's headers. A download that is cut off is repeated. It waits
+        while this client has too many under way. ``size_bytes``: the length of the range."""
+        async with self.limit.request_async(size_bytes, lambda error: status_of(error) in SLOW_STATUSES) as turn:
+            _turn.set(turn)
+            return await self._read(bucket, key, byte_range, etag)
+
+    async def _read(self, bucket: str, key: str, byte_range: str, etag: str) -> tuple[bytes, Mapping[str, Any]]:
         conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
         for left in reversed(range(_BODY_ATTEMPTS)):
             response = await self.call("get_object", Bucket=bucket, Key=key, **conditions)
@@ -132,6 +144,7 @@ def _session(profile: str | None, process: int) -> Any:
     session = aiobotocore.session.AioSession(profile=profile)
     # Last: after botocore's own handler of that event, which adds the header.
     session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
+    session.register("needs-retry.s3", _notice_slow_down)
     return session
 
 
@@ -141,6 +154,13 @@ def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
     size = botocore.utils.determine_content_length(body) if hasattr(body, "read") else None
     if size is not None and size <= _AT_ONCE_BYTES:
         params["headers"].pop("Expect", None)
+
+
+def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None:
+    """botocore and s3fs repeat requests that were refused, and do not tell their caller."""
+    turn = _turn.get(None)
+    if turn is not None and response is not None and response[0].status_code in SLOW_STATUSES:
+        turn.slow_down()
 
 
 def _limit_seconds(body: bytes) -> float:

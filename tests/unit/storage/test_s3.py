@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from deltalog.storage.s3 import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows
 from tests.support.s3 import Answer, Proxy, Request, Rule, Server, free_port, pass_on, proxied
+from tests.support.s3.faults import answered
 from tests.support.s3.rules import (
     carried_out_but_answered,
     error_document,
@@ -565,3 +567,66 @@ def test_siblings_are_other_places_of_the_same_service(ministack: Server) -> Non
     for url in ("/data/t", "memory://x", "http://127.0.0.1/x"):
         with pytest.raises(CallError, match="not on S3"):
             store.sibling(url)
+
+
+# ------------------------------------------------------------------------------------- a service that is overloaded
+
+
+def test_a_service_that_asks_to_slow_down_gets_fewer_requests_at_once(seen: tuple[Proxy, S3Store]) -> None:
+    """32 reads are refused together. They are repeated, and all reads after them share half as many turns."""
+    proxy, _ = seen
+    url, options = seen[1].url, dict(seen[1]._client._options)
+    store = S3Store(url, **options)
+    paths = [f"{n:03}" for n in range(132)]
+    for path in paths:
+        store.put(path, path.encode())
+    together = threading.Barrier(32)
+    first: set[str] = set()
+    lock = threading.Lock()
+    under_way = most = 0
+
+    def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
+        nonlocal under_way, most
+        with lock:
+            is_first = len(first) < 32
+            if is_first:
+                first.add(request.target)
+            counts = request.target not in first
+            under_way += counts
+            most = max(most, under_way)
+        try:
+            if is_first:
+                together.wait(30)
+                return answered(503, "SlowDown")(proxy, request, forward)
+            time.sleep(0.005)
+            return forward()
+        finally:
+            with lock:
+                under_way -= counts
+
+    assert store._client.limit.window.size == 64
+    proxy.rule = rule
+    assert store.get_many(paths) == [path.encode() for path in paths]
+    # 32 were under way, so the window was 16, and grows by one for each window of answers.
+    assert 1 <= most <= 24
+    assert store._client.limit.window.size < 25 and store._client.limit.window.burst == 1
+
+
+def test_the_ranges_of_a_scan_wait_for_their_turns(seen: tuple[Proxy, S3Store]) -> None:
+    proxy, store = seen
+    data = bytes(range(256)) * (1 << 16)
+    store.put("large", data)
+    file = store.open_input("large")
+    file.expect([(0, len(data))])
+    refused: list[str] = []
+
+    def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
+        if not refused:
+            refused.append(request.headers["Range"])
+            return answered(503, "SlowDown")(proxy, request, forward)
+        return forward()
+
+    burst = store._client.limit.window.burst
+    proxy.rule = rule
+    assert file.read() == data and refused
+    assert store._client.limit.window.burst == burst + 1
