@@ -48,6 +48,8 @@ BEFORE = ("error", "earliest")
 AFTER = ("error", "latest")
 # The sizes and times of at most this number of commit files are looked up one by one; those of more are listed.
 _FEW_HEADS, _FEW_STATS = 8, 1_000
+# How often a log that seems to have a gap is listed again.
+_LISTINGS = 4
 
 
 class LogHistory:
@@ -76,14 +78,30 @@ class LogHistory:
 
     @Lazy
     def listing(self) -> Listing:
-        """The whole log up to ``latest``. Cost: as ``LogReader.list_range``, unless it was listed to load that
-        version."""
-        stat = self._stat or not self.latest.in_commit_timestamps_enabled
+        """The whole log up to ``latest``. Raises VersionNotFoundError where it is cleaned up meanwhile. Cost:
+        as ``LogReader.list_range``, twice where the log has a gap, unless it was listed to load that version."""
         # Commits that landed since ``latest`` was read may have changed the properties that decide.
         last = self.latest.version
-        listing = self._listed or self.reader.list_range(0, last, stat=stat).through(last)
+        listing = self._listed.through(last) if self._listed is not None else self._list()
+        for _ in range(_LISTINGS):
+            if not listing.has_gap or self._listed is not None:
+                break
+            # What clean-up deletes while a log is listed is in some parts of the listing, and missing in later ones.
+            again = self._list()
+            if again.commits == listing.commits:
+                break
+            listing = again
+        else:
+            raise VersionNotFoundError(
+                f"{self.reader.store.url}: log clean-up deletes commits while they are listed. Try again.",
+                version=last, earliest=None, latest=last,
+            )  # fmt: skip
         self._metas.update(listing.metas)
         return listing
+
+    def _list(self) -> Listing:
+        stat = self._stat or not self.latest.in_commit_timestamps_enabled
+        return self.reader.list_range(0, self.latest.version, stat=stat).through(self.latest.version)
 
     @Lazy
     def enablement(self) -> Enablement | None:

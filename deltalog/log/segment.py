@@ -89,6 +89,11 @@ class Listing:
     def is_empty(self) -> bool:
         return not self.commits and not self.checkpoints
 
+    @property
+    def has_gap(self) -> bool:
+        """Whether a commit is missing between others."""
+        return bool(self.commits) and len(self.commits) != self.commits[-1] - self.commits[0] + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

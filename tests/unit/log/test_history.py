@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import sys
+import threading
 import uuid
 from typing import Any
 
@@ -573,6 +574,41 @@ def test_a_log_that_is_cleaned_while_it_is_searched_is_searched_in_what_is_left(
         assert table.version_at(1455).version == 45
         for version, body in saved.items():
             inner.put(commit_path(version), body)
+
+
+@pytest.mark.parametrize("at_once", [100, 7])
+def test_a_time_is_not_resolved_in_a_gap_that_clean_up_makes(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that is cleaned while it is listed in parts, at once or some commits before each part."""
+    monkeypatch.setattr("deltalog.log.reader._VERSIONS_IN_PAGE", 10)
+    monkeypatch.setattr("deltalog.log.reader.LIST_PAGE", 25)
+
+    class Cleaned(RemoteStore):
+        begin, calls, deleted = 0, 0, 0
+
+        def list_from(self, *args: Any, **kwargs: Any) -> Any:
+            with lock:
+                self.calls += 1
+                if 0 < self.begin <= self.calls:
+                    for version in range(self.deleted, min(self.deleted + at_once, 100)):
+                        self.inner.delete(commit_path(version))
+                    self.deleted += at_once
+            return super().list_from(*args, **kwargs)
+
+    lock, answers = threading.Lock(), set[object]()
+    for begin in range(1, 16):
+        clock = Clock()
+        inner = memory(clock)
+        ict_log(inner, clock, [1000 + 10 * version for version in range(120)], [None] * 120)
+        write_checkpoint(load(LogReader(inner), LogReader(inner).list_from(), 100), NOW)
+        store = Cleaned(inner)
+        table = DeltaTable.open(store)
+        store.begin, store.calls = begin, 0
+        try:
+            answers.add(table.version_at(1000 + 10 * 75).version)
+        except (TimestampOutOfRangeError, VersionNotFoundError) as error:
+            answers.add(type(error))
+    assert 75 in answers and TimestampOutOfRangeError in answers
+    assert answers <= {75, TimestampOutOfRangeError, VersionNotFoundError}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are watched in /proc")
