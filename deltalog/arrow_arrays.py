@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +19,23 @@ STRINGS_MAP = pa.map_(pa.string(), pa.string())
 
 
 def int64s(values: Sequence[int | None]) -> pa.Int64Array:
-    """Integers; None becomes null."""
-    data = array("q", (value or 0 for value in values) if None in values else values)  # type: ignore[type-var]
-    return pa.Array.from_buffers(pa.int64(), len(values), [_validity(values), pa.py_buffer(data)])
+    """Integers; None becomes null. Raises OverflowError, TypeError."""
+    return _numbers(pa.int64(), "q", 0, values)
+
+
+def float64s(values: Sequence[float | None]) -> pa.DoubleArray:
+    """Numbers; None becomes null. Raises TypeError."""
+    return _numbers(pa.float64(), "d", 0.0, values)
+
+
+def _numbers(kind: pa.DataType, code: Literal["q", "d"], zero: float, values: Sequence[Any]) -> Any:
+    validity = None
+    try:
+        data = array(code, values)
+    except TypeError:  # looking for None would take longer than the rest, and mostly there is none
+        validity = _validity(values)
+        data = array(code, [zero if value is None else value for value in values])
+    return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
 
 
 def booleans(values: Sequence[bool | None]) -> pa.BooleanArray:

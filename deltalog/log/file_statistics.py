@@ -10,9 +10,11 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltalog.arrow_arrays import array_of, combined, int64s, nulls, strings
+from deltalog.arrow_arrays import array_of, combined, float64s, int64s, nulls, strings
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.arrow_types import as_micros
@@ -32,6 +34,7 @@ from deltalog.protocol.timestamps import parse_iso
 
 Group = Literal["minValues", "maxValues", "nullCount"]
 GROUPS: tuple[Group, ...] = ("minValues", "maxValues", "nullCount")
+_BOUNDS: tuple[Group, ...] = ("minValues", "maxValues")
 _BOUNDED = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
 )
@@ -112,6 +115,71 @@ def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
     if "stats_parsed" in files.schema.names:
         return _from_structs(files.column("stats_parsed"), leaves)
     return _from_json(combined(files.column("stats")), leaves)
+
+
+def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
+    """As ``of_files`` in a fraction of its time, with the bounds only: its other columns are null. None where the
+    statistics are no JSON text, or one of them is not as expected; ``of_files`` takes those."""
+    if "stats_parsed" in files.schema.names or any(str(leaf.data_type) not in _BOUNDED for leaf in leaves):
+        return None
+    texts = combined(files.column("stats"))
+    are_objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+    if not pc.all(are_objects, skip_nulls=False, min_count=1).as_py():
+        return None
+    columns: dict[str, Any] = {}
+    try:
+        decoder, paths = _bounds_decoder(tuple(leaves))
+        # No object goes on in the next text: a brace and a line feed are not followed by a brace within an object.
+        rows = decoder.decode_lines(memoryview(_as_lines(texts)))
+        if len(rows) != len(texts):
+            return None
+        for leaf, path in zip(leaves, paths, strict=True):
+            for group in _BOUNDS:
+                values = list(map(operator.attrgetter(f"{group}.{path}"), rows))
+                kind = _stored_type(leaf.data_type)
+                found = float64s(values) if pa.types.is_floating(kind) else array_of(values, kind)
+                columns[column_name(group, leaf)] = _typed(found, leaf, group)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, pa.ArrowException):
+        return None
+    return _table(len(texts), columns, leaves)
+
+
+@lru_cache(maxsize=64)
+def _bounds_decoder(leaves: tuple[Leaf, ...]) -> tuple[msgspec.json.Decoder[Any], list[str]]:
+    """Decodes the bounds of ``leaves`` and skips all else; with the attributes that lead to each leaf in a group.
+    Raises ValueError for names that need escapes."""
+    tree: dict[str, Any] = {}
+    for leaf in leaves:
+        kind = _stored_type(leaf.data_type)
+        number = int if pa.types.is_integer(kind) else float if pa.types.is_floating(kind) else str
+        _put(tree, leaf.physical, number | None)
+    group = _struct_class(tree)
+    fields = [(name, group, msgspec.field(default_factory=group)) for name in _BOUNDS]
+    return msgspec.json.Decoder(msgspec.defstruct("Bounds", fields, gc=False)), [
+        _attributes(tree, leaf.physical) for leaf in leaves
+    ]
+
+
+def _struct_class(tree: dict[str, Any]) -> type[msgspec.Struct]:
+    fields: list[Any] = []
+    for number, (name, child) in enumerate(tree.items()):
+        kind = _struct_class(child) if isinstance(child, dict) else child
+        default = (
+            msgspec.field(name=name, default_factory=kind)
+            if isinstance(child, dict)
+            else msgspec.field(name=name, default=None)
+        )
+        fields.append((f"c{number}", kind, default))
+    return msgspec.defstruct("Values", fields, gc=False)
+
+
+def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
+    """The names of attributes to the end of a path."""
+    names = []
+    for name in path:
+        names.append(f"c{list(tree).index(name)}")
+        tree = tree[name]
+    return ".".join(names)
 
 
 def live_rows_of_each(files: pa.Table) -> pa.Array:
@@ -316,8 +384,7 @@ def _stored_type(data_type: DataType) -> pa.DataType:
 
 
 def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
-    ends = int64s([0, len(texts)]).cast(pa.int32())
-    lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts), _LINE_FEED)[0].as_buffer()
+    lines = _as_lines(texts)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     # The pieces of a checkpoint are already parsed in parallel.
     read = pj.ReadOptions(block_size=max(len(lines), 1) + 1, use_threads=False)
@@ -325,6 +392,11 @@ def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
     if parsed.num_rows != len(texts):
         raise ValueError(f"{parsed.num_rows} rows from {len(texts)} texts")
     return parsed
+
+
+def _as_lines(texts: Any) -> pa.Buffer:
+    ends = int64s([0, len(texts)]).cast(pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(ends, texts), _LINE_FEED)[0].as_buffer()
 
 
 def _typed(values: Any, leaf: Leaf, group: Group) -> Any:

@@ -44,6 +44,7 @@ from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.schema import DecimalType, StructField, StructType, type_to_arrow
 
 _NUMBER = "\0number"
+_MANY, _SAMPLE = 2048, 512
 
 
 def statistics_leaves(
@@ -70,12 +71,27 @@ def prune(
     """
     partitioned = set(partition_columns)
     by_partition = _PartitionVerdicts(files, schema, partitioned, mapping)
-    files = files.filter(pc.fill_null(by_partition.may_match(predicate), TRUE))
+    files = _filtered(files, by_partition.may_match(predicate))
     leaves = statistics_leaves(predicate, schema, partition_columns, mapping)
     if not leaves or files.num_rows == 0:
         return files
-    by_statistics = _StatisticsVerdicts(files, schema, partitioned, mapping, leaves)
-    return files.filter(pc.fill_null(by_statistics.may_match(predicate), TRUE))
+
+    def verdicts(some: pa.Table, statistics: pa.Table) -> Any:
+        return _StatisticsVerdicts(some, schema, partitioned, mapping, leaves, statistics).may_match(predicate)
+
+    # Bounds alone are parsed faster. Where they leave many of the first files, as little is gained by the others.
+    first = files.slice(0, _SAMPLE)
+    bounds = file_statistics.bounds_of_files(first, leaves) if files.num_rows >= _MANY else None
+    if bounds is not None and _filtered(first, verdicts(first, bounds)).num_rows <= _SAMPLE // 4:
+        bounds = file_statistics.bounds_of_files(files, leaves)
+        files = files if bounds is None else _filtered(files, verdicts(files, bounds))
+    return _filtered(files, verdicts(files, file_statistics.of_files(files, leaves)))
+
+
+def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
+    """The rows for which ``may_match`` is true or null."""
+    mask = pc.fill_null(may_match, TRUE)
+    return files if pc.all(mask, min_count=0).as_py() else files.filter(mask)
 
 
 def split(
@@ -159,11 +175,17 @@ class _StatisticsVerdicts(_PartitionVerdicts):
     """As _PartitionVerdicts, with the statistics of data columns, for predicates that may mix the two."""
 
     def __init__(
-        self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode, leaves: Sequence[Leaf]
+        self,
+        files: pa.Table,
+        schema: StructType,
+        partitioned: set[str],
+        mapping: Mode,
+        leaves: Sequence[Leaf],
+        statistics: pa.Table,
     ) -> None:
         super().__init__(files, schema, partitioned, mapping)
         self.leaves = {leaf.path: leaf for leaf in leaves}
-        self.statistics = file_statistics.of_files(files, leaves)
+        self.statistics = statistics
 
     def leaf(self, predicate: Bound) -> Any:
         inner = predicate.operand if isinstance(predicate, BoundNot) else predicate

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from deltalog import DeltaTable, StructType
 from deltalog.log import file_statistics
@@ -116,6 +118,66 @@ UTC = datetime.timezone.utc
 def test_bounds_in_the_type_of_the_column(kind: str, low: str, high: str, expected: tuple[Any, Any]) -> None:
     (row,) = read([bounds(low, high)], kind)
     assert (row["low"], row["high"]) == expected
+
+
+BOUNDED = {
+    "byte": ["1", "-128", "128", "1.0", "true", "99999999999999999999"],
+    "long": ["1", "-9223372036854775808", "9223372036854775808", "1e2"],
+    "double": ["1", "1.5", "-0.0", '"NaN"', "1e999"],
+    "date": ['"2020-01-01"', '"no date"'],
+    "timestamp": ['"2020-01-01T00:00:00.123+02:00"', '"2020-01-01 00:00:00"', '"x"'],
+    "string": ['"a"', '"\\u00e4\\""', '"\\ud800"', '"}"', '"{"', '"\\n"'],
+}
+SHAPES = [
+    '{"minValues":{"x":%s},"maxValues":{"x":%s}}', '{"maxValues":{"x":%s,"y":{"x":7}},"nullCount":{"x":%s}}',
+    '{"minValues":{"s":{"x":%s},"x":%s}}', '{"minValues":{"x":%s,"x":%s},"numRecords":5,"tightBounds":false}',
+    '{ "minValues" : {"\\u0078": %s}, "other": [%s] }',
+]  # fmt: skip
+ODD = ["{}", "", " {} ", "{}{}", "{", "}", '{"minValues":null}', '{"minValues":[]}', "{} x", '{"a":"}\n{"}', None]
+
+
+@st.composite
+def _texts(draw: st.DrawFn) -> tuple[str, list[str | None]]:
+    kind = draw(st.sampled_from(sorted(BOUNDED)))
+    values = st.sampled_from([*BOUNDED[kind], "null"])
+    sound = st.builds(lambda shape, low, high: shape % (low, high), st.sampled_from(SHAPES), values, values)
+    return kind, draw(st.lists(sound, min_size=1, max_size=4)) + draw(st.lists(st.sampled_from(ODD), max_size=1))
+
+
+@pytest.mark.slow
+@settings(max_examples=500)
+@given(_texts())
+def test_bounds_alone_are_those_among_all_statistics(case: tuple[str, list[str | None]]) -> None:
+    kind, texts = case
+    leaves = [file_statistics.Leaf(path, path, _type(kind)) for path in (("x",), ("s", "x"))]
+    files = pa.table({"stats": pa.array(texts, pa.string())})
+    found = file_statistics.bounds_of_files(files, leaves)
+    expected = file_statistics.of_files(files, leaves)
+    names = [file_statistics.column_name(group, leaf) for group in ("minValues", "maxValues") for leaf in leaves]
+    if found is not None:
+        assert found.schema == expected.schema
+        assert found.select(names).to_pylist() == expected.select(names).to_pylist()
+
+
+def _type(kind: str) -> Any:
+    fields = [{"name": "x", "type": kind, "nullable": True, "metadata": {}}]
+    return StructType.from_json(json.dumps({"type": "struct", "fields": fields})).field("x").data_type
+
+
+def test_bounds_alone_are_read_from_plain_statistics() -> None:
+    leaf = file_statistics.Leaf(("x",), ("x",), _type("long"))
+    files = pa.table({"stats": [bounds("1", "2"), '{"numRecords":1}', bounds("3", "4")]})
+    found = file_statistics.bounds_of_files(files, [leaf])
+    assert found is not None
+    assert found["minValues\0x"].to_pylist() == [1, None, 3]
+    assert found["numRecords"].null_count == 3
+
+
+@pytest.mark.parametrize("odd", [each for each in ODD if each not in ("{}",)])
+def test_bounds_alone_are_not_read_among_odd_statistics(odd: str | None) -> None:
+    leaf = file_statistics.Leaf(("x",), ("x",), _type("long"))
+    files = pa.table({"stats": pa.array([bounds("1", "2"), odd, bounds("3", "4")], pa.string())})
+    assert file_statistics.bounds_of_files(files, [leaf]) is None
 
 
 def test_no_first_read_waits_for_pandas(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -17,10 +18,12 @@ from hypothesis import strategies as st
 from deltalog import AddFile, DeltaTable, Predicate, StructType, col
 from deltalog.expressions.bind import bind
 from deltalog.expressions.evaluate import matches
+from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Comparison, Literal, Name
 from deltalog.log.file_tables import add_actions
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
 from deltalog.protocol.column_paths import parse_path
+from deltalog.read import data_skipping
 from deltalog.read.data_skipping import prune, split
 from tests.support.core import environment, memory
 
@@ -97,9 +100,9 @@ def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate
 
 @pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-@given(cases(), st.sampled_from(FORMS))
+@given(cases(), st.sampled_from(FORMS), st.booleans())
 def test_rows_after_skipping_are_those_of_brute_force(
-    case: tuple[pa.Schema, list[pa.Table], Predicate], form: dict[str, str] | None
+    case: tuple[pa.Schema, list[pa.Table], Predicate], form: dict[str, str] | None, bounds_first: bool
 ) -> None:
     schema, tables, predicate = case
     store = memory()
@@ -112,7 +115,10 @@ def test_rows_after_skipping_are_those_of_brute_force(
     assert (snapshot.log.segment.checkpoint is None) == (form is None)
     everything = snapshot.scan().to_arrow()
     expected = everything.filter(matches(bind(predicate, snapshot.schema), everything))
-    found = snapshot.scan(where=predicate).to_arrow()
+    # By default, bounds are looked at by themselves only in long lists.
+    many, sample = (0, 1 << 30) if bounds_first else (1 << 30, 0)
+    with mock.patch.multiple(data_skipping, _MANY=many, _SAMPLE=sample):
+        found = snapshot.scan(where=predicate).to_arrow()
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
@@ -235,3 +241,29 @@ def test_decimal_bounds_are_exact_enough() -> None:
     files = [stats(float(exact), float(exact))]
     assert kept(files, f"x = {exact}", "decimal(38,10)") == [0]
     assert kept(files, "x < 5", "decimal(38,10)") == []
+
+
+@pytest.mark.parametrize("where", ["x >= 70 AND x < 80", "x >= 0", "x IS NULL", "x = 75 OR x IS NULL", "x < 20"])
+def test_a_long_list_is_pruned_as_a_short_one(where: str) -> None:
+    stats = [
+        json.dumps(
+            {
+                "numRecords": 5,
+                "minValues": {"x": i % 100},
+                "maxValues": {"x": i % 100 + 1},
+                "nullCount": {"x": i % 7 - 1},
+            }
+        )
+        for i in range(5000)
+    ]
+    stats[10] = json.dumps({"numRecords": 5, "nullCount": {"x": 5}})
+    files = pa.table({"number": range(5000), "stats": stats})
+    schema = StructType.from_arrow(pa.schema({"x": pa.int64()}))
+    predicate = as_predicate(where)
+    assert predicate is not None
+    bound = bind(predicate, schema)
+    with mock.patch.object(data_skipping, "_MANY", 1 << 30):
+        expected = prune(files, bound, schema, [], "none")
+    found = prune(files, bound, schema, [], "none")
+    assert found["number"].to_pylist() == expected["number"].to_pylist()
+    assert found.num_rows > 0
