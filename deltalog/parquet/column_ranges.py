@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from deltalog.storage.ranges import Range, RangeReader
 
-# Columns of a file that is opened ahead are requested before its turn if they have at most this number of bytes.
+# Of a file that is opened ahead, the footer and the columns are requested before its turn if each has at most this
+# number of bytes.
 FETCHED_AHEAD_BYTES = 2 << 20
 
 
@@ -42,6 +43,15 @@ def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Seq
     count = source.expect(column_ranges(footer, source.size(), groups, columns))
     if ahead and count <= FETCHED_AHEAD_BYTES:
         source.fetch()
+
+
+def has_small_footer(source: Any) -> bool:
+    """Whether a file of a remote store has a footer that may be held before the turn of the file. No request."""
+    if not isinstance(source, RangeReader):
+        return False
+    source.seek(max(source.size() - 8, 0))
+    footer_bytes: int = int.from_bytes(source.read(4), "little")
+    return footer_bytes <= FETCHED_AHEAD_BYTES
 
 
 def another_view(source: Any) -> Any:

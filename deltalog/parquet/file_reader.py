@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
 from deltalog.parallel import both, opened_ahead
 from deltalog.parquet import datetime_rebase, variant
-from deltalog.parquet.column_ranges import expect_columns
+from deltalog.parquet.column_ranges import expect_columns, has_small_footer
 from deltalog.parquet.datetime_rebase import Calendars
 from deltalog.protocol import column_mapping, deletion_vectors, partitions
 from deltalog.protocol.actions import DeletionVector
@@ -50,6 +50,9 @@ _EXPECTED_BYTES = 512 << 20
 # Below this, threads and reading ahead cost several times as much as decoding the file.
 _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
+
+# Arrow raises many types of errors for damaged footers and pages.
+_READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError)
 
 _Run = tuple[int, int, list[int]]  # the first row, the number of rows and the row groups of a stretch
 
@@ -119,88 +122,97 @@ def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMa
     store, path = files.find(file.path)
     vector = file.deletion_vector
 
-    def read() -> tuple[Any, Any, _Assembly]:
+    def request() -> Any:
         with _naming(store, path):
-            source = store.open_input(path)
-            try:
-                # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
-                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=large)
-                return source, parquet, _Assembly(parquet, file, layout)
-            except BaseException:
-                source.close()
-                raise
+            return store.open_input(path)
 
-    large = file.size is None or file.size > _SMALL_FILE_BYTES
-    is_apart = store.is_remote and vector is not None and vector.storage_type != "i"
-    deleted, (source, parquet, assemble) = both(
-        lambda: BitMap64() if vector is None else read_vector(files, vector), read, is_apart
-    )
-    opened = OpenFile(store, path, source, parquet, assemble, layout, deleted, only, large)
-    opened.expect(0, ahead=True)
+    if store.is_remote and vector is not None:
+        deleted, source = both(functools.partial(read_vector, files, vector), request, vector.storage_type != "i")
+    else:
+        deleted = BitMap64() if vector is None else read_vector(files, vector)
+        source = request()
+    opened = OpenFile(store, path, source, file, layout, deleted, only)
+    if not store.is_remote or has_small_footer(source):
+        opened.read_footer()
     return opened
 
 
-@dataclass(frozen=True)
 class OpenFile:
-    """A data file with its footer read. ``batches`` closes it."""
+    """A data file whose last bytes were read, and its footer if it is small. ``batches`` closes it."""
 
-    store: LogStore
-    path: str
-    source: Any
-    parquet: Any
-    assemble: _Assembly
-    layout: FileLayout
-    deleted: BitMap64
-    only: BitMap64 | None
-    is_large: bool
+    def __init__(
+        self,
+        store: LogStore,
+        path: str,
+        source: Any,
+        file: DataFile,
+        layout: FileLayout,
+        deleted: BitMap64,
+        only: BitMap64 | None,
+    ) -> None:
+        self.layout = layout
+        self._store = store
+        self._path = path
+        self._source = source
+        self._file = file
+        self._deleted = deleted
+        self._only = only
+        self._is_large = file.size is None or file.size > _SMALL_FILE_BYTES
+        self._parquet: Any = None
 
-    @functools.cached_property
-    def _runs(self) -> list[_Run]:
-        return _runs(self.parquet.metadata, self.deleted, self.only)
+    def read_footer(self) -> None:
+        """Read the footer, and announce the first columns. Raises as ``read_file``."""
+        try:
+            with _naming(self._store, self._path):
+                # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
+                parquet = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="us", pre_buffer=self._is_large)
+                self._assemble = _Assembly(parquet, self._file, self.layout)
+                self._runs = _runs(parquet.metadata, self._deleted, self._only)
+                self._parquet = parquet
+                self._announced = self._expect(0, ahead=True)
+        except BaseException:
+            self._source.close()
+            raise
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See ``read_file``."""
-        deleted, only = self.deleted, self.only
-        with _naming(self.store, self.path), contextlib.closing(self.source), self.parquet:
+        deleted, only = self._deleted, self._only
+        if self._parquet is None:
+            self.read_footer()
+        with _naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
             for start, rows, stored in self._stored():
                 positions = _positions(start, rows, deleted, only)
                 if positions is None or len(positions):
-                    batch = self.assemble(start, rows, stored)
+                    batch = self._assemble(start, rows, stored)
                     yield batch if positions is None else batch.take(positions)
 
     def _stored(self) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
         """First row, number of rows and stored columns, batch by batch; None where no column is read."""
-        names = self.assemble.stored_names
-        size = _batch_rows(self.parquet.metadata, sum(char_length([column]) or 0 for column in self.layout.schema))
-        expected = self._expected(0)
+        parquet, names = self._parquet, self._assemble.stored_names
+        size = _batch_rows(parquet.metadata, sum(char_length([column]) or 0 for column in self.layout.schema))
         for number, (start, rows, groups) in enumerate(self._runs):
             if not names:
                 for position in range(start, start + rows, size):
                     yield position, min(size, start + rows - position), None
                 continue
-            if number == expected:
-                self.expect(number, ahead=False)
-                expected = self._expected(number)
-            for batch in self.parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=self.is_large):
+            if number == self._announced:
+                self._announced = self._expect(number, ahead=False)
+            for batch in parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=self._is_large):
                 yield start, batch.num_rows, batch
                 start += batch.num_rows
 
-    def expect(self, number: int, ahead: bool) -> None:
-        """Announce the columns of the stretches from ``number`` on, up to the one before ``_expected(number)``."""
-        if self.store.is_remote:
-            with _naming(self.store, self.path):
-                groups = [group for run in self._runs[number : self._expected(number)] for group in run[2]]
-                names = self.assemble.stored_names
-                expect_columns(self.source, self.parquet.metadata, groups, names, ahead=ahead)
-
-    def _expected(self, number: int) -> int:
-        """The first stretch that is not announced together with the stretch ``number``."""
-        metadata, count = self.parquet.metadata, 0
-        for later in range(number, len(self._runs)):
-            count += sum(metadata.row_group(group).total_byte_size for group in self._runs[later][2])
-            if count > _EXPECTED_BYTES and later > number:
-                return later
-        return len(self._runs)
+    def _expect(self, number: int, ahead: bool) -> int:
+        """Announce the columns of some stretches from ``number`` on. Returns the first one that is not announced."""
+        if not self._store.is_remote:
+            return len(self._runs)
+        metadata, end, size_bytes = self._parquet.metadata, number, 0
+        groups: list[int] = []
+        while end < len(self._runs) and (end == number or size_bytes < _EXPECTED_BYTES):
+            groups += self._runs[end][2]
+            size_bytes += sum(metadata.row_group(group).total_byte_size for group in self._runs[end][2])
+            end += 1
+        expect_columns(self._source, metadata, groups, self._assemble.stored_names, ahead=ahead)
+        return end
 
 
 def read_files(
@@ -215,29 +227,32 @@ def read_files(
     )
 
 
-@contextlib.contextmanager
-def _naming(store: LogStore, path: str) -> Iterator[None]:
-    """Converts errors of reading a file to one that names it."""
-    try:
-        yield
-    except ObjectNotFoundError as error:
-        raise InvalidDataFileError(
-            f"{store.url}: the data file {path} is missing, but the log names it. It was deleted by hand, or by "
-            "VACUUM if this is an old version; restore it, or read a version that does not need it.",
-            path=path,
-        ) from error
-    except InvalidDataFileError as error:
-        if error.path is not None:
-            raise
-        raise _unreadable(store, path, error) from error
-    except DeltaLogError:
-        raise
-    # Arrow raises many types of errors for damaged footers and pages.
-    except (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError) as error:
-        raise _unreadable(store, path, error) from error
+class _naming:
+    """Converts errors of reading a file to one that names it. A class, since a generator would cost more."""
+
+    __slots__ = ("_path", "_store")
+
+    def __init__(self, store: LogStore, path: str) -> None:
+        self._store = store
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ObjectNotFoundError):
+            raise InvalidDataFileError(
+                f"{self._store.url}: the data file {self._path} is missing, but the log names it. It was deleted by "
+                "hand, or by VACUUM if this is an old version; restore it, or read a version that does not need it.",
+                path=self._path,
+            ) from error
+        if isinstance(error, InvalidDataFileError) and error.path is None:
+            raise _unreadable(self._store, self._path, error) from error
+        if isinstance(error, _READ_ERRORS) and not isinstance(error, DeltaLogError):
+            raise _unreadable(self._store, self._path, error) from error
 
 
-def _unreadable(store: LogStore, path: str, error: Exception) -> InvalidDataFileError:
+def _unreadable(store: LogStore, path: str, error: BaseException) -> InvalidDataFileError:
     return InvalidDataFileError(
         f"{store.url}: the data file {path} cannot be read: {error} Restore it, or read a version without it.",
         path=path,

@@ -15,7 +15,8 @@ from deltalog.storage.wrapped import WrappedStore
 
 class RemoteStore(WrappedStore[LogStore]):
     """Reads of ``inner`` as an object store makes them. ``requests`` are the paths in the order of their requests,
-    ``most_at_once`` is the largest number of requests that were under way at one moment.
+    ``most_at_once`` is the largest number of requests that were under way at one moment, ``bytes_read``
+    how much was read of data files.
 
     ``before(path)`` is called within each request; it may wait or raise.
     """
@@ -25,7 +26,7 @@ class RemoteStore(WrappedStore[LogStore]):
         self.is_remote = True
         self.before = before
         self.requests: list[str] = []
-        self.at_once = self.most_at_once = 0
+        self.at_once = self.most_at_once = self.bytes_read = 0
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -41,6 +42,10 @@ class RemoteStore(WrappedStore[LogStore]):
             with self._lock:
                 self.at_once -= 1
 
+    def _count(self, size_bytes: int) -> None:
+        with self._lock:
+            self.bytes_read += size_bytes
+
     def get(self, path: str, length: int | None = None) -> bytes:
         with self._request(path):
             return super().get(path, length)
@@ -55,9 +60,11 @@ class RemoteStore(WrappedStore[LogStore]):
     def open_input(self, path: str) -> Any:
         with self._request(path), super().open_input(path) as file:
             data = bytes(file.read())
+        self._count(len(data[-TAIL_BYTES:]))
 
         def read(start: int, end: int) -> bytes:
             with self._request(path):
+                self._count(end - start)
                 return data[start:end]
 
         return RangeReader(path, data[-TAIL_BYTES:], len(data), read)

@@ -15,6 +15,7 @@ import pytest
 from deltalog import DeltaTable
 from deltalog.errors import InvalidDataFileError, StoreError
 from deltalog.parallel import opened_ahead
+from deltalog.parquet import column_ranges
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.ranges import TAIL_BYTES
 from deltalog.storage.remote import PARALLEL_GETS
@@ -203,3 +204,34 @@ def test_of_a_large_file_only_the_tail_and_the_columns_are_requested(files: int)
     )
     in_data = [path for path in store.requests if "deletion_vector" not in path]
     assert len(in_data) == files * 3 and no_thread_is_left()  # the tail, c1 and c5
+
+
+@pytest.fixture(scope="module")
+def large() -> MemoryStore:
+    """A table of 60 files of about 130 KiB, of which a column takes half."""
+    store = MemoryStore()
+    chance = random.Random(1)
+    rows = 60 * 8_000
+    numbers = pa.array([chance.random() for _ in range(rows)])
+    data = pa.table({"a": numbers, "b": numbers, "k": [row % 60 for row in range(rows)]})
+    DeltaTable.create(store, data.schema, partition_by=["k"], data=data)
+    return store
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_what_is_read_before_the_turn_of_a_file_is_bounded(
+    large: MemoryStore, monkeypatch: pytest.MonkeyPatch, ahead: bool
+) -> None:
+    """Columns of more than a number of bytes, and footers, wait for the turn of their file, however many files wait."""
+    monkeypatch.setattr(column_ranges, "FETCHED_AHEAD_BYTES", 70_000 if ahead else 1_000)
+    store = RemoteStore(large)
+    snapshot = DeltaTable.open(store).snapshot()
+    files = snapshot.files()
+    assert min(files["size"].to_pylist()) > 2 * 64_000
+    store.bytes_read = 0
+    batches = snapshot.scan(["b"]).batches()
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    opened, read = (PARALLEL_GETS + 2 * DECODED), (PARALLEL_GETS + 2 * DECODED if ahead else 2 * DECODED)
+    assert store.bytes_read <= opened * TAIL_BYTES + read * 70_000
+    assert snapshot.scan(["b"]).to_arrow().num_rows == 60 * 8_000
