@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks",
-        help="where the generated tables are kept (about 2.5 GB on disk without --quick; default: %(default)s)",
+        help="where the generated tables are kept (about 8 GB on disk without --quick; default: %(default)s)",
     )  # fmt: skip
     chosen = parser.parse_args(arguments)
     peers = [name.strip() for name in chosen.peers.split(",") if name.strip()]

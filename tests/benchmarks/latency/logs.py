@@ -72,7 +72,7 @@ def objects(log: Log) -> Iterator[tuple[str, bytes, int]]:
     from deltalog.log.table_totals import FileSizes, Totals
     from deltalog.protocol.actions import Metadata, Protocol
 
-    small = SmallActions(log.name, COLUMNS, "", log.ict)
+    small = SmallActions(log.name, COLUMNS, "", log.ict, checkpoint_interval=log.interval)
     state = State(Protocol.from_json(small.protocol()), Metadata.from_json(small.metadata()), {}, {})
     rows = _rows(log, small)
     sizes, total_bytes, last_ms = FileSizes(), 0, 0

@@ -64,8 +64,13 @@ class Deltalog:
             yield name, lambda: self.table.append(self.row()).version
 
     def scan(self, url: str) -> Phases:
+        def get_snapshot() -> int:
+            self.snapshot = self.table.snapshot()
+            return int(self.snapshot.version)
+
         yield "open", lambda: self._open(url)
-        yield "call", lambda: self.table.snapshot().scan().to_arrow().num_rows
+        yield "snapshot", get_snapshot
+        yield "call", lambda: self.snapshot.scan().to_arrow().num_rows
 
     def transaction(self, catalog: str, names: list[str]) -> Phases:
         def begin() -> int:
