@@ -363,14 +363,18 @@ class LogHistory:
     ) -> list[CommitEntry]:
         """Entries, newest first. ``versions`` are ascending; ``file_times``: monotonised, for those that they decide
         for."""
+        ict_from = next((at for at, version in enumerate(versions) if self._is_in_ict_era(version)), len(versions))
         entries = []
         with garbage_collection_paused():
-            for version, info in zip(reversed(versions), reversed(infos), strict=True):
-                in_ict_era = self._is_in_ict_era(version)
+            for at in range(len(versions) - 1, -1, -1):
+                version, info = versions[at], infos[at]
                 size_bytes, file_time_ms = self._file_meta(version)
-                ict_ms = None if info is None else info.in_commit_timestamp_ms
-                time_ms = ict_ms if in_ict_era else file_times[version]
-                clock: Clock = "in-commit" if in_ict_era else "file-modification"
+                time_ms: int | None
+                clock: Clock
+                if at >= ict_from:
+                    time_ms, clock = None if info is None else info.in_commit_timestamp_ms, "in-commit"
+                else:
+                    time_ms, clock = file_times[version], "file-modification"
                 body = {} if info is None else info.body
                 entries.append(CommitEntry(version, time_ms, clock, file_time_ms, size_bytes, body))
         return entries

@@ -24,7 +24,7 @@ from deltalog.log.table_totals import Totals
 from deltalog.parallel import both, mapped
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import CommitInfo
-from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info
+from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info, first_commit_infos
 from deltalog.protocol.paths import (
     LAST_CHECKPOINT,
     LOG_DIRECTORY,
@@ -273,9 +273,10 @@ class LogReader:
         infos: list[CommitInfo | None] = []
         for start in range(0, len(versions), _HEADS_AT_ONCE):
             some = versions[start : start + _HEADS_AT_ONCE]
-            for version, head in zip(some, self.commit_files(some, HEAD_BYTES), strict=True):
+            heads = self.commit_files(some, HEAD_BYTES)
+            for version, head, info in zip(some, heads, first_commit_infos(heads, HEAD_BYTES), strict=True):
                 try:
-                    infos.append(self._info_of(version, head))
+                    infos.append(info or self._info_of(version, head))
                 except InvalidCommitError:
                     infos.append(None)
         return infos

@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#delta-log-entries. One JSON object a line, one action an objec
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import operator
@@ -319,6 +320,18 @@ def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
     except _UNDECODABLE:
         return None
     return None if parsed.commitInfo == _ABSENT else _commit_info(parsed.commitInfo)
+
+
+def first_commit_infos(heads: Sequence[bytes], length: int) -> list[CommitInfo | None]:
+    """``first_commit_info`` of the first ``length`` bytes of several files, in one call of the decoder where the first
+    line of each holds commitInfo only."""
+    lines = [head[: head.find(b"\n")] for head in heads]
+    if all(line.startswith(_INFO) and line.endswith(b"}") for line in lines):
+        with contextlib.suppress(*_UNDECODABLE):
+            infos = _infos.decode_lines(b"\n".join(lines))
+            if len(infos) == len(lines):
+                return [CommitInfo(info.commitInfo) for info in infos]
+    return [first_commit_info(head, len(head) < length) for head in heads]
 
 
 def decode_actions(data: bytes) -> list[AnyAction | CommitInfo]:

@@ -23,8 +23,9 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, BinaryIO
+
+import msgspec
 
 from deltalog.errors import CallError, ObjectNotFoundError
 
@@ -41,8 +42,7 @@ class PutOutcome(enum.Enum):
     UNKNOWN = "unknown"  # the object may exist now, later, or never
 
 
-@dataclass(frozen=True, slots=True)
-class FileMeta:
+class FileMeta(msgspec.Struct, frozen=True, gc=False):
     """A listed object. Size and time are None if the listing left them out (``stat=False``)."""
 
     name: str

@@ -154,19 +154,22 @@ class LocalStore(LogStore):
         target = self._absolute(directory)
         with _store_errors("list", target):
             try:
-                found = []
                 with os.scandir(target) as entries:
-                    for entry in entries:
-                        if entry.name < start:
-                            continue
-                        try:
-                            if not entry.is_dir():
-                                found.append(_meta(entry.name, entry.stat()))
-                        except FileNotFoundError:
-                            continue  # removed between listing and stat
-                return sorted(found, key=lambda meta: meta.name)[:limit]
+                    by_name = sorted((entry.name, entry) for entry in entries if entry.name >= start)
             except (FileNotFoundError, NotADirectoryError):
                 return []
+            found: list[FileMeta] = []
+            for name, entry in by_name:
+                if len(found) == limit:
+                    break
+                try:
+                    if entry.is_dir():
+                        continue
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue  # removed between listing and stat
+                found.append(FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000))
+            return found
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         target = self._absolute(directory)

@@ -15,7 +15,7 @@ from deltalog.errors import InvalidCommitError
 from deltalog.log import commit_decoder
 from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, tail
-from deltalog.protocol.codec import CommitActions, decode_commit
+from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info, first_commit_infos
 from tests.support.core import metadata_action, protocol_action
 
 INFO = {"commitInfo": {"timestamp": 1, "operation": "WRITE"}}
@@ -299,6 +299,29 @@ def test_any_bytes_mean_what_they_mean_commit_by_commit(data: list[bytes]) -> No
 def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(InvalidCommitError, match="00000000000000000020"):
         decode_commits(range(41), log(lines(PLAIN).replace(b'"x"', b'"\xff"')))
+
+
+HEADS = {
+    "commitInfo": lines(add("x")),
+    "nothing else": b'{"commitInfo":{"a":1}}',
+    "empty": b"",
+    "an add": lines(add("x")).partition(b"\n")[2],
+    "null": b'{"commitInfo":null}\n',
+    "no object": b'{"commitInfo":[1]}\n',
+    "two": b'{"commitInfo":{"a":1}}{"commitInfo":{"a":2}}\n',
+    "with a transaction": b'{"commitInfo":{"a":1},"txn":{"appId":"a","version":1}}\n',
+    "spaces": b'{ "commitInfo": {"a": 1} }\n{}',
+    "torn": b'{"commitInfo":{"a":{}}',
+    "cut": b'{"commitInfo":{"a":"' + b"x" * 200,
+    "no text": b'{"commitInfo":{"a":"\xff"}}\n',
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_together_are_those_one_by_one(name: str) -> None:
+    heads = [HEADS["commitInfo"], HEADS[name][:100], HEADS["commitInfo"]]
+    expected = [first_commit_info(head, len(head) < 100) for head in heads]
+    assert first_commit_infos(heads, 100) == expected
 
 
 def test_the_collector_is_left_as_it_was() -> None:
