@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from deltalog.arrow_arrays import empty
-from deltalog.errors import CallError, InvalidCheckpointError
+from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError
 from deltalog.log.checkpoint.reader import FAST, LEAN, ReadParallelism
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checksum import check_against
@@ -86,6 +86,8 @@ class FileCache:
         self._loaded = loaded
         self._tombstones = tombstones
         self._unusable = unusable
+        #: Whether a commit of the segment was gone when it was to be read: the log was cleaned up since it was listed.
+        self.is_outdated = False
 
     # ------------------------------------------------------------------------------------------- live files
 
@@ -210,7 +212,11 @@ class FileCache:
         1 GET each, at the first call."""
         commits = self._commits
         if commits is None:
-            commits = self._reader.segment_commits(self.segment)
+            try:
+                commits = self._reader.segment_commits(self.segment)
+            except MissingVersionError:
+                self.is_outdated = True
+                raise
             check_against(self._state, commits.actions, self._reader.store.url, self.segment.version)
             self._commits = commits
         return commits

@@ -30,7 +30,7 @@ from deltalog.operations.transaction import Transaction
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
 from deltalog.read.origin import Read, decoded, origin_in
-from deltalog.read.snapshot import Snapshot
+from deltalog.read.snapshot import Snapshot, is_outdated
 from deltalog.storage.base import FileMeta, real_url
 
 T = TypeVar("T")
@@ -71,8 +71,10 @@ class TableHandle:
     def refresh(self) -> Snapshot:
         """The latest version. Cost: 2 HEADs, in one round, when there is no new version: versions are contiguous, so
         the absence of the next one proves it, unless the table was removed or replaced, which the HEAD of the known
-        version shows."""
+        version shows. A version of which clean-up has deleted commits is read again."""
         latest = self.latest
+        if is_outdated(latest):
+            return self._read_latest(latest)
         heads = self.reader.heads([commit_path(latest.version + 1), commit_path(latest.version)])
         if next(heads) is None:
             tip = next(heads)
@@ -80,6 +82,9 @@ class TableHandle:
                 self._tip = (latest.version, tip)
                 self._mark_fresh()
                 return latest
+        return self._read_latest(latest)
+
+    def _read_latest(self, latest: Snapshot) -> Snapshot:
         fresh = Snapshot(load_latest(self.reader))
         with _MOVING:
             self._shared = weakref.WeakValueDictionary()
@@ -116,9 +121,10 @@ class TableHandle:
         as ``LogHistory.snapshot``."""
         shared = self._shared
         found = shared.get(version)
-        if found is None:
-            found = shared.setdefault(version, history.snapshot(version))
-        return found
+        if found is not None and found.cache.is_outdated:
+            shared.pop(version, None)
+            found = None
+        return shared.setdefault(version, history.snapshot(version)) if found is None else found
 
     def history(self, *, stat: bool = False) -> LogHistory:
         """The commits up to the latest version. ``stat``: see LogHistory. Cost: as ``refresh``."""

@@ -233,5 +233,11 @@ def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
     return pa.table({**columns, **{name: groups.get(group, nothing) for group, name in names.items()}})
 
 
+def is_outdated(snapshot: Snapshot) -> bool:
+    """Whether log clean-up is known to have deleted commits that its files are read from. Cost: none."""
+    log = snapshot.__dict__.get("log", snapshot._version)
+    return isinstance(log, LogSnapshot) and log.cache.is_outdated
+
+
 def _loaded_again(reader: LogReader, version: int, is_time_travel: bool) -> Snapshot:
     return Snapshot(load(reader, reader.list_from(), version), is_time_travel=is_time_travel)

@@ -576,6 +576,26 @@ def test_a_log_that_is_cleaned_while_it_is_searched_is_searched_in_what_is_left(
             inner.put(commit_path(version), body)
 
 
+def test_versions_whose_commits_are_gone_are_read_again() -> None:
+    """Of a version with a ``.crc`` the commits are read when its files are: by then they may be cleaned up."""
+    clock = Clock()
+    inner = memory(clock)
+    writer = DeltaTable.create(inner, SCHEMA, properties=ICT, environment=environment(clock))
+    for version in range(1, 9):
+        writer.append(rows(version))
+    table = DeltaTable.open(inner)
+    held, latest = table.snapshot(version=7), table.snapshot()
+    write_checkpoint(writer.snapshot(version=6).log, NOW)
+    for version in range(6):
+        inner.delete(commit_path(version))
+        inner.delete(checksum_path(version))
+    for snapshot in (held, latest):
+        with pytest.raises(MissingVersionError, match="no longer exists"):
+            snapshot.files()
+    assert table.snapshot(version=7).files().num_rows == 7
+    assert table.snapshot().files().num_rows == 8
+
+
 @pytest.mark.parametrize("at_once", [100, 7])
 def test_a_time_is_not_resolved_in_a_gap_that_clean_up_makes(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that is cleaned while it is listed in parts, at once or some commits before each part."""
