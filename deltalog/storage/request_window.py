@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+# A refusal while few requests are under way is due to others, and says little about these.
+LEAST = 4
+
 
 @dataclass(frozen=True, slots=True)
 class RequestWindow:
-    """At most ``size`` requests are under way at once, and never more than ``most``.
+    """At most ``size`` requests are under way at once, never more than ``most``, and no fewer than LEAST are allowed.
 
     ``burst``: how often the window was halved. Requests that were sent before it was halved say nothing about the
     smaller one: of all that a store refuses together, one counts.
@@ -22,7 +25,7 @@ class RequestWindow:
 
     def admits(self, under_way: int) -> bool:
         """Whether one more request may begin beside those that are under way."""
-        return under_way < max(int(self.size), 1)
+        return under_way < int(self.size)
 
     def after_answer(self, burst: int) -> RequestWindow:
         """The window after an answer to a request that was sent in ``burst``. A whole window of answers makes it larger
@@ -36,4 +39,4 @@ class RequestWindow:
         ``under_way`` were: half of them."""
         if burst != self.burst:
             return self
-        return replace(self, size=max(min(self.size, under_way) / 2, 1), burst=self.burst + 1)
+        return replace(self, size=max(min(self.size, under_way) / 2, min(LEAST, self.most)), burst=self.burst + 1)

@@ -194,7 +194,7 @@ class S3Store(LogStore):
                 for worker in workers:
                     worker.cancel()
 
-        self._client.run(work_together)
+        self._client.run_read(work_together)
         return found
 
     def head(self, path: str) -> FileMeta | None:
@@ -281,7 +281,7 @@ class S3Store(LogStore):
         self, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
     ) -> tuple[bytes, Mapping[str, Any]]:
         try:
-            return self._client.run(self._client.read, self.bucket, key, byte_range, etag, size_bytes)
+            return self._client.run_read(self._client.read, self.bucket, key, byte_range, etag, size_bytes)
         except Exception as error:
             if status_of(error) == 416:  # no such bytes: the object is empty
                 return b"", {}

@@ -13,7 +13,7 @@ import functools
 import inspect
 import os
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar, cast
 
 import aiobotocore.httpsession
@@ -22,6 +22,7 @@ import aiohttp
 import botocore.exceptions as boto
 import botocore.utils
 import fsspec.asyn
+import fsspec.exceptions
 import s3fs
 
 from deltalog.errors import CallError
@@ -66,6 +67,17 @@ class S3Client:
         """Run a coroutine on the event loop that all of fsspec shares, and wait for it."""
         reading, _ = self._connect()
         return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
+
+    def run_read(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        """As ``run``, for what has no effect: if the caller is interrupted, its requests end, and no other begins."""
+        reading = self.start(function(*args, **kwargs))
+        try:
+            return cast(T, reading.result())
+        except asyncio.TimeoutError as error:
+            raise fsspec.exceptions.FSTimeoutError from error
+        except BaseException:
+            reading.cancel()
+            raise
 
     def start(self, awaitable: Any) -> concurrent.futures.Future[Any]:
         """Start a coroutine on that event loop, without waiting for it."""

@@ -87,10 +87,10 @@ def test_errors_that_ask_to_slow_down_make_the_window_smaller_and_others_do_not(
     assert limit.window.size == 16
     with pytest.raises(OSError, match="slow"), limit.request(0, lambda error: "slow" in str(error)):
         raise OSError("slow")
-    assert limit.window.size == 1
+    assert limit.window.size == 4
     with limit.request(0, never):
         pass
-    assert limit.window.size == 2
+    assert limit.window.size == 4.25
 
 
 def test_a_coroutine_that_is_cancelled_while_it_waits_leaves_its_place() -> None:

@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from deltalog.storage.request_window import RequestWindow
+from deltalog.storage.request_window import LEAST, RequestWindow
 
 
 def test_a_refusal_halves_what_was_under_way() -> None:
     assert RequestWindow(64, 64).after_slow_down(0, 64).size == 32
     assert RequestWindow(64, 64).after_slow_down(0, 10).size == 5
-    assert RequestWindow(64, 8).after_slow_down(0, 20).size == 4
+    assert RequestWindow(64, 10).after_slow_down(0, 20).size == 5
+    assert RequestWindow(64, 64).after_slow_down(0, 1).size == LEAST == RequestWindow(64, 5).after_slow_down(0, 5).size
 
 
 def test_of_the_requests_that_are_refused_together_one_counts() -> None:
@@ -37,7 +38,7 @@ def test_answers_to_requests_of_before_do_not_make_it_larger() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_one_request_is_always_admitted_and_never_more_than_the_most(seed: int) -> None:
+def test_some_requests_are_always_admitted_and_never_more_than_the_most(seed: int) -> None:
     chance = random.Random(seed)
     window = RequestWindow(32, 32)
     for _ in range(2_000):
@@ -46,7 +47,7 @@ def test_one_request_is_always_admitted_and_never_more_than_the_most(seed: int) 
             window = window.after_slow_down(burst, chance.randrange(1, 40))
         else:
             window = window.after_answer(burst)
-        assert window.admits(0) and not window.admits(32) and 1 <= window.size <= 32
+        assert window.admits(LEAST - 1) and not window.admits(32) and LEAST <= window.size <= 32
     for _ in range(32 * 32):
         window = window.after_answer(window.burst)
     assert window.size == 32

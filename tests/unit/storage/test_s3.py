@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import CallError, DeltaTable, ObjectNotFoundError, StoreError, UnsafeStoreError, open_store
+from deltalog import (
+    CallError,
+    DeltaTable,
+    InvalidDataFileError,
+    ObjectNotFoundError,
+    StoreError,
+    UnsafeStoreError,
+    open_store,
+)
 from deltalog.storage import ranges, s3, s3_client
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.s3 import S3Store
@@ -572,11 +582,14 @@ def test_siblings_are_other_places_of_the_same_service(ministack: Server) -> Non
 # ------------------------------------------------------------------------------------- a service that is overloaded
 
 
+def with_own_limit(store: S3Store) -> S3Store:
+    """The same place for a client that no test has slowed down."""
+    return S3Store(store.url, **store._client._options)
+
+
 def test_a_service_that_asks_to_slow_down_gets_fewer_requests_at_once(seen: tuple[Proxy, S3Store]) -> None:
     """32 reads are refused together. They are repeated, and all reads after them share half as many turns."""
-    proxy, _ = seen
-    url, options = seen[1].url, dict(seen[1]._client._options)
-    store = S3Store(url, **options)
+    proxy, store = seen[0], with_own_limit(seen[1])
     paths = [f"{n:03}" for n in range(132)]
     for path in paths:
         store.put(path, path.encode())
@@ -613,7 +626,7 @@ def test_a_service_that_asks_to_slow_down_gets_fewer_requests_at_once(seen: tupl
 
 
 def test_the_ranges_of_a_scan_wait_for_their_turns(seen: tuple[Proxy, S3Store]) -> None:
-    proxy, store = seen
+    proxy, store = seen[0], with_own_limit(seen[1])
     data = bytes(range(256)) * (1 << 16)
     store.put("large", data)
     file = store.open_input("large")
@@ -626,7 +639,60 @@ def test_the_ranges_of_a_scan_wait_for_their_turns(seen: tuple[Proxy, S3Store]) 
             return answered(503, "SlowDown")(proxy, request, forward)
         return forward()
 
-    burst = store._client.limit.window.burst
     proxy.rule = rule
     assert file.read() == data and refused
-    assert store._client.limit.window.burst == burst + 1
+    assert store._client.limit.window.burst == 1
+
+
+# --------------------------------------------------------------------------------------------- callers that stop
+
+
+def test_no_request_follows_an_interrupt(seen: tuple[Proxy, S3Store]) -> None:
+    proxy, store = seen[0], with_own_limit(seen[1])
+    paths = [f"{n:03}" for n in range(200)]
+    for path in paths:
+        store.put(path, b"data")
+    proxy.requests.clear()
+    together, released = threading.Barrier(32), threading.Event()
+
+    def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
+        if together.wait(30) == 0:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        released.wait(30)
+        return forward()
+
+    proxy.rule = rule
+    with pytest.raises(KeyboardInterrupt):
+        store.get_many(paths)
+    proxy.rule = pass_on
+    released.set()
+    assert store.get_many(paths[:3]) == [b"data"] * 3
+    assert len(proxy.requests) == 32 + 3
+    assert not store._client.limit._under_way
+
+
+@pytest.mark.parametrize("end", ["close", "drop", "error"])
+def test_no_request_follows_the_end_of_a_scan(seen: tuple[Proxy, S3Store], end: str) -> None:
+    proxy, store = seen
+    data = pa.table({"id": range(80), "k": range(80)})
+    DeltaTable.create(store, data.schema, partition_by=["k"], data=data)
+    snapshot = DeltaTable.open(store).snapshot()
+    files = snapshot.files()["path"].to_pylist()
+    if end == "error":
+        store.delete(files[3])
+    proxy.requests.clear()
+    batches = snapshot.scan().batches()
+    for _ in range(3):
+        next(batches)
+    if end == "close":
+        batches.close()  # type: ignore[attr-defined]
+    elif end == "error":
+        with pytest.raises(InvalidDataFileError, match="is missing"):
+            next(batches)
+    del batches
+    gc.collect()
+    made = len(proxy.requests)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("deltalog-")]
+    assert not store._client.limit._under_way and made < 80
+    store.get(files[0])
+    assert len(proxy.requests) == made + 1
