@@ -29,6 +29,7 @@ PARTS = 10
 TAIL = 3
 CHECKPOINT = 10  # the version of the checkpoint; the commits before it were cleaned up
 ADDS = 50  # of each commit where there is no checkpoint
+REPLACES = 3  # in a table of changes, each third commit removes the file of the one before, and records a transaction
 ROW_GROUP = 200_000  # about what Spark's 128 MiB come to
 COLUMNS = (("id", "long"), ("ts", "timestamp"), ("name", "string"), ("price", "double"), ("day", "date"))
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
@@ -38,7 +39,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @dataclass(frozen=True)
 class FilesTable:
     """``layout``: classic, parts or sidecars (checkpoints as delta-spark writes them, statistics as JSON), deltalog
-    (the checkpoint that DeltaTable.checkpoint writes), or commits (ADDS files each, no checkpoint)."""
+    (the checkpoint that DeltaTable.checkpoint writes), commits (ADDS files each, no checkpoint) or changes (``size``
+    commits that add a file each, some in the place of another, no checkpoint)."""
 
     name: str
     size: int
@@ -53,9 +55,10 @@ class FilesTable:
             "sidecars": f"a V2 checkpoint with {PARTS} sidecars",
             "deltalog": "the checkpoint that deltalog writes",
             "commits": f"{self.size // ADDS:,} commits of {ADDS} adds",
+            "changes": f"{self.size:,} commits of an add, each {REPLACES}rd with a remove and a transaction",
         }[self.layout]
-        tail = "no checkpoint" if self.layout == "commits" else f"{TAIL} commits after it"
-        return f"{self.size:,} live files in {form}, {tail}, {'with' if self.checksums else 'no'} .crc"
+        tail = "no checkpoint" if self.layout in ("commits", "changes") else f"{TAIL} commits after it"
+        return f"{len(self.live()):,} live files in {form}, {tail}, {'with' if self.checksums else 'no'} .crc"
 
     @property
     def fingerprint(self) -> str:
@@ -73,16 +76,19 @@ class FilesTable:
 
     @property
     def last_version(self) -> int:
+        if self.layout == "changes":
+            return self.size - 1
         return self.size // ADDS - 1 if self.layout == "commits" else CHECKPOINT + TAIL
 
-    def live(self) -> range:
+    def live(self) -> Sequence[int]:
         """The numbers of the live files: each commit after a checkpoint adds one and removes one."""
+        if self.layout == "changes":
+            return [number for number in range(self.size) if (number + 1) % REPLACES or number + 1 == self.size]
         return range(self.size) if self.layout == "commits" else range(TAIL, self.size + TAIL)
 
-    def totals(self, files: range | None = None) -> dict[str, int]:
+    def totals(self, files: Sequence[int] | None = None) -> dict[str, int]:
         """What is right of ``files`` (default: the live ones): how many, their bytes, their records."""
-        chosen = self.live() if files is None else files
-        numbers = np.arange(chosen.start, chosen.stop)
+        numbers = np.array(self.live() if files is None else files, np.int64)
         return {
             "files": len(numbers),
             "bytes": int(_sizes(numbers).sum()),
@@ -103,7 +109,8 @@ class FilesTable:
 
     def write(self, root: Path) -> None:
         log = root / "_delta_log"
-        writer = {"commits": _write_commits, "deltalog": _write_deltalog}.get(self.layout, _write_checkpointed)
+        writers = {"commits": _write_commits, "changes": _write_changes, "deltalog": _write_deltalog}
+        writer = writers.get(self.layout, _write_checkpointed)
         writer(self, log)
 
 
@@ -228,13 +235,31 @@ def _write_commits(table: FilesTable, log: Path) -> None:
         _write_commit(table, log, version, lines[end - ADDS : end], range(end))
 
 
+def _write_changes(table: FilesTable, log: Path) -> None:
+    lines, removes = add_lines(np.arange(table.size)), _remove_lines(np.arange(table.size))
+    for version in range(table.size):
+        actions = [lines[version]]
+        if version and version % REPLACES == 0:
+            transaction = {"txn": {"appId": "stream", "version": version, "lastUpdated": BEGIN_MS}}
+            actions = [to_json(transaction), removes[version - 1], *actions]
+        _write_commit(table, log, version, actions, range(0))
+
+
+def _remove_lines(numbers: Any) -> list[str]:
+    """The remove actions of files as lines of a commit."""
+    bodies = _removes(numbers).to_pylist()
+    return [
+        to_json({"remove": {**body, "partitionValues": dict(body["partitionValues"]), "dataChange": True}})
+        for body in bodies
+    ]
+
+
 def _write_tail(table: FilesTable, log: Path) -> None:
     new = add_lines(np.arange(table.size, table.size + TAIL))
-    old = _removes(np.arange(TAIL)).to_pylist()
+    old = _remove_lines(np.arange(TAIL))
     for number in range(TAIL):
-        body = {**old[number], "partitionValues": dict(old[number]["partitionValues"]), "dataChange": True}
         live = range(number + 1, table.size + number + 1)
-        _write_commit(table, log, CHECKPOINT + 1 + number, [to_json({"remove": body}), new[number]], live)
+        _write_commit(table, log, CHECKPOINT + 1 + number, [old[number], new[number]], live)
 
 
 # ------------------------------------------------------------------------------------------------ checkpoints

@@ -222,7 +222,8 @@ def _live_files(quick: bool) -> Iterator[Measurement]:
     layouts = [f"files{size}{layout}" for layout in ("", "-sidecars", "-parts", "-deltalog")]
     small = [] if quick else ["files100k"]
     grown = [key.removeprefix("files:") for keys in growth(quick) for key in keys]
-    for name in dict.fromkeys((*layouts, *small, *grown)):
+    changes = "changes100" if quick else "changes10k"
+    for name in dict.fromkeys((*layouts, *small, *grown, changes)):
         yield Measurement(f"files:{name}", f"snapshot, raw statistics, {name}", "files", _everyone(name), _FILES_NOTES)
     for name in (layouts[0], layouts[-1]):
         title = f"snapshot, all statistics parsed, {name}"

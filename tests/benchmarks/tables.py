@@ -200,6 +200,7 @@ TABLES: dict[str, LogTable | LongLog | FilesTable | NewTable] = {
         FilesTable("files2k-nocrc", 2_000, checksums=False),
         FilesTable("commits20", 20 * ADDS, "commits"),
         FilesTable("commits40", 40 * ADDS, "commits"),
+        FilesTable("changes100", 100, "changes", checksums=False),
         FilesTable("files100k", 100_000),
         FilesTable("files250k", 250_000),
         FilesTable("files500k", 500_000),
@@ -211,6 +212,7 @@ TABLES: dict[str, LogTable | LongLog | FilesTable | NewTable] = {
         FilesTable("commits1k", 1_000 * ADDS, "commits"),
         FilesTable("commits2k", 2_000 * ADDS, "commits"),
         FilesTable("commits4k", 4_000 * ADDS, "commits"),
+        FilesTable("changes10k", 10_000, "changes", checksums=False),
     )
 }
 

@@ -219,6 +219,19 @@ def test_a_table_of_files_holds_what_it_says(layout: str, tmp_path: Path) -> Non
     assert snapshot.scan(where=f"id >= {low} AND id < {high}").files().num_rows == prune["right"]["files"] == 10
 
 
+def test_a_table_of_changes_holds_what_it_says(tmp_path: Path) -> None:
+    from deltalog import DeltaTable
+
+    table = FilesTable("some", 100, "changes", checksums=False)
+    (tmp_path / "_delta_log").mkdir()
+    table.write(tmp_path)
+    snapshot = DeltaTable.open(tmp_path).snapshot()
+    files = snapshot.files()
+    assert {"files": files.num_rows, "bytes": sum(files["size"].to_pylist())}.items() <= table.totals().items()
+    assert files.num_rows == 67 and snapshot.version == table.last_version == 99
+    assert snapshot.transaction_version("stream") == 99
+
+
 @pytest.mark.parametrize(
     ("got", "right", "verdict"),
     [
