@@ -20,6 +20,7 @@ import re
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from stat import S_ISDIR
 from typing import Any, BinaryIO
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
@@ -154,22 +155,23 @@ class LocalStore(LogStore):
         target = self._absolute(directory)
         with _store_errors("list", target):
             try:
-                with os.scandir(target) as entries:
-                    by_name = sorted((entry.name, entry) for entry in entries if entry.name >= start)
+                above = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            found: list[FileMeta] = []
-            for name, entry in by_name:
-                if len(found) == limit:
-                    break
-                try:
-                    if entry.is_dir():
-                        continue
-                    status = entry.stat()
-                except FileNotFoundError:
-                    continue  # removed between listing and stat
-                found.append(FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000))
-            return found
+            try:
+                found: list[FileMeta] = []
+                for name in sorted(name for name in os.listdir(above) if name >= start):
+                    if len(found) == limit:
+                        break
+                    try:
+                        status = os.stat(name, dir_fd=above)
+                    except FileNotFoundError:
+                        continue  # removed between listing and stat
+                    if not S_ISDIR(status.st_mode):
+                        found.append(FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000))
+                return found
+            finally:
+                os.close(above)
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         target = self._absolute(directory)
