@@ -17,8 +17,8 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-# Characters that java.net.URI does not encode in a path.
-_URI_LITERAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*:@&=+$,;/")
+# Characters other than those that java.net.URI does not encode in a path.
+_URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
 
 
 def check_format(source: str) -> None:
@@ -96,13 +96,12 @@ def literal(path: str) -> str:
 
 def file_keys(local_path: str) -> tuple[str, str]:
     """The two spellings that ``_metadata.file_path`` can have for a file."""
-    encoded = "".join(_uri_char(char) for char in local_path)
+    encoded = _URI_SPECIAL.sub(_uri_char, local_path)
     return "file:" + encoded, "file://" + encoded
 
 
-def _uri_char(char: str) -> str:
-    if char in _URI_LITERAL:
-        return char
+def _uri_char(match: re.Match[str]) -> str:
+    char = match[0]
     plain = ord(char) >= 0x80 and unicodedata.category(char) not in ("Zs", "Zl", "Zp", "Cc")
     return char if plain else "".join(f"%{byte:02X}" for byte in char.encode())
 

@@ -66,7 +66,7 @@ def read_changes(
     ``_commit_timestamp``. ``starting_timestamp`` begins at the
     first commit at or after it, ``ending_timestamp`` ends at the last one at or before it; each is text, in the
     session time zone, or an aware datetime. ``allowed_paths``: as for ``DeltaTable.open``.
-    Raises as ``DeltaTable.changes``. Cost: as that, 1 GET for each commit, and Spark looks up each file once.
+    Raises as ``DeltaTable.changes``. Cost: as that, 1 GET for each commit, and each file is looked up once.
     """
     first, last = _version("startingVersion", starting_version), _version("endingVersion", ending_version)
     since = timestamp_ms(spark, starting_timestamp, "startingTimestamp", round_up=True)
@@ -117,7 +117,7 @@ class Reader:
         may also be ``catalog:<catalog>#<name>``, or a DeltaTable: one of a transaction includes its changes.
 
         The DataFrame is fixed to that version. Its columns, their order, types and nullability are the table's.
-        Cost: the log and the deletion vectors are read once, and Spark looks each data file up once; if
+        Cost: the log and the deletion vectors are read once, and each data file is looked up once; if
         columns are mapped by id or a type was widened, also the footer of each file.
         """
         if not self._reads_changes():

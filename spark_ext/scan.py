@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 import deltalog
-from spark_ext import hive, paths
+from spark_ext import file_lists, hive, paths
 from spark_ext.entries import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry
 from spark_ext.exact import exact, named
 from spark_ext.stored import Layout, read_schema, read_schemas
@@ -42,6 +42,8 @@ _SCAN_OPTIONS = {
 # Spark's Parquet by its class: its short name can mean another source in a session, which does not return file names
 # (spark.sql.sources.useV1SourceList).
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+# From this number of paths on, Spark lists them in a job with a task for each.
+_MAX_LISTED = 32
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.(?: SQLSTATE|$)", re.DOTALL)
 _CHANGE_FIELDS = (
     spark_types.StructField(CHANGE_TYPE, spark_types.StringType()),
@@ -136,13 +138,10 @@ class _Part:
 
     def _tree(self, tree: hive.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
         """Files under one Hive directory; keys that are not columns are read as text, and dropped."""
-        partitions = self._layout.partition_fields
+        shown = [*self._read.fields, *self._layout.partition_fields]
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
-        schema = spark_types.StructType([*self._read.fields, *partitions, *extra])
-        found = self._scan(schema, hive.read_options(tree), entries)
-        return found.select(
-            *[named(f.name) for f in (*self._read.fields, *partitions)], *(self._keys() if with_keys else ())
-        )
+        columns = [*[named(field.name) for field in shown], *(self._keys() if with_keys else ())]
+        return self._scan(spark_types.StructType([*shown, *extra]), tree, entries, columns)
 
     def _listed(self, hidden: Sequence[Entry], with_keys: bool) -> DataFrame:
         """Files in any layout."""
@@ -150,28 +149,38 @@ class _Part:
         visible = [entry for entry in self._entries if entry.path not in skipped]
         parts = []
         if visible:
-            found = self._scan(self._read, {}, visible)
-            parts.append(
-                found.select(*[named(f.name) for f in self._read.fields], *(self._keys() if with_keys else ()))
-            )
+            columns = [*[named(field.name) for field in self._read.fields], *(self._keys() if with_keys else ())]
+            parts.append(self._scan(self._read, None, visible, columns))
         if hidden:
             parts.append(_arrow_scan(self._spark, self._read, sorted(skipped), with_keys, self._by_row))
         return _union(parts)
 
-    def _scan(self, schema: spark_types.StructType, options: Mapping[str, str], entries: Sequence[Entry]) -> DataFrame:
-        reader = self._spark.read.schema(schema).options(**{**_SCAN_OPTIONS, **options})
+    def _scan(
+        self,
+        schema: spark_types.StructType,
+        tree: hive.Tree | None,
+        entries: Sequence[Entry],
+        columns: Sequence[Column],
+    ) -> DataFrame:
+        """Columns of the files of entries; partition values are discovered where a tree is given."""
+        files = _paths(entries)
+
+        def reader(options: Mapping[str, str]) -> DataFrameReader:
+            return self._spark.read.schema(schema).options(**{**_SCAN_OPTIONS, **options}).format(_FORMAT)
+
+        if len(files) > _MAX_LISTED:
+            found = file_lists.scan(self._spark, reader, files, columns, discovers=tree is not None)
+            if found is not None:
+                return found
+        options = {} if tree is None else hive.read_options(tree)
         try:
-            return reader.format(_FORMAT).load([paths.literal(paths.uri(path)) for path in _paths(entries)])
+            found = reader(options).load([paths.literal(paths.uri(path)) for path in files])
         except AnalysisException as error:
             missing = _MISSING.search(str(error))
             if missing is None:
                 raise
-            path = missing[1]
-            raise deltalog.InvalidDataFileError(
-                f"The data file {path} is missing, but the log names it. It was deleted by hand, or by VACUUM if "
-                "this is an old version; restore it, or read a version that does not need it.",
-                path=path,
-            ) from error
+            raise file_lists.missing_file(missing[1]) from error
+        return found.select(*columns)
 
     def _keys(self) -> list[Column]:
         # A column called _metadata hides Spark's own one.

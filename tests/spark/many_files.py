@@ -1,0 +1,122 @@
+"""Tables of more files than Spark lists without a job; the cases run on classic Spark and again on Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import deltalog
+import spark_ext
+from tests.spark.settings import session_of
+from tests.spark.tables import DataFiles, field, make, make_raw, rows, schema, vector
+
+COUNT = 40
+IGNORED = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
+_NAMES = ("a b", "100%", "50%25", "é😀", "[x]{y}*?", "a#b", "a&b=c", "plus+", 'quo"te', "semi;colon,")
+
+
+def one(number: int) -> pa.Table:
+    return pa.table({"id": pa.array([number], pa.int64())})
+
+
+def flat() -> DataFiles:
+    return [(f"{_NAMES[i % len(_NAMES)]}/{_NAMES[-1 - i % 7]}-{i}.parquet", {}, one(i)) for i in range(COUNT)]
+
+
+def make_flat(table: str) -> None:
+    make(table, schema(id="long"), flat())
+
+
+def make_hive(table: str) -> None:
+    files = [(f"p={i % 4}/s=a%2Fb {i % 2}/{i}.parquet", {"p": str(i % 4), "s": f"a/b {i % 2}"}) for i in range(COUNT)]
+    columns = schema(id="long", p="integer", s="string")
+    make(table, columns, [(path, values, one(i)) for i, (path, values) in enumerate(files)], ["p", "s"])
+
+
+HIVE_ROWS = [(i, i % 4, f"a/b {i % 2}") for i in range(COUNT)]
+
+
+def lists() -> list[str]:
+    """The directories that are there."""
+    return sorted(os.listdir(tempfile.gettempdir()))
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty place for temporary files of this process."""
+    path = tmp_path / "scratch"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+class ManyFiles:
+    """Needs the fixtures ``spark``, ``table`` and ``scratch``."""
+
+    def test_files_of_any_name(self, spark: Any, table: str, scratch: Path) -> None:
+        make_flat(table)
+        df = spark_ext.read(spark).load(table)
+        assert rows(df) == [(i,) for i in range(COUNT)]
+        assert df.schema.simpleString() == "struct<id:bigint>"
+        assert rows(df.where("id in (3, 7)")) == [(3,), (7,)] and df.count() == COUNT
+
+    def test_partitions_are_discovered_and_pruned(self, spark: Any, table: str, scratch: Path, capsys: Any) -> None:
+        make_hive(table)
+        df = spark_ext.read(spark).load(table)
+        assert rows(df) == HIVE_ROWS
+        assert rows(df.where("p = 2 and s = 'a/b 0'")) == [row for row in HIVE_ROWS if row[1:] == (2, "a/b 0")]
+        df.where("p = 2").explain()
+        plan = capsys.readouterr().out
+        assert "PartitionFilters: [isnotnull" in plan and "MetadataLogFileIndex" in plan and "Union" not in plan
+
+    @pytest.mark.parametrize("above", ["k=1/n=x y/t", "k=/t"])
+    def test_tables_below_directories_that_look_like_partitions(
+        self, spark: Any, table: str, scratch: Path, above: str
+    ) -> None:
+        make_hive(f"{table}/{above}")
+        assert rows(spark_ext.read(spark).load(f"{table}/{above}")) == HIVE_ROWS
+
+    def test_values_of_the_log_and_deletion_vectors(self, spark: Any, table: str, scratch: Path) -> None:
+        data = pa.table({"id": pa.array(range(10), pa.int64())})
+        kept = [(f"k {i}.parquet", {"p": str(i % 3)}, data, vector("", [i % 10])) for i in range(COUNT)]
+        whole = [(f"w {i}.parquet", {"p": None}, data) for i in range(COUNT)]
+        make_raw(table, [field("id", "long"), field("p", "integer")], [*kept, *whole], ["p"])
+        expected = [(r, i % 3) for i in range(COUNT) for r in range(10) if r != i % 10]
+        df = spark_ext.read(spark).load(table)
+        assert rows(df.where("p is not null")) == sorted(expected)
+        assert rows(df.where("p is null")) == [(r, None) for r in range(10) for _ in range(COUNT)]
+
+    def test_a_missing_file_is_named(self, spark: Any, table: str, scratch: Path) -> None:
+        make_flat(table)
+        gone = Path(table) / flat()[5][0]
+        gone.unlink()
+        with pytest.raises(deltalog.InvalidDataFileError, match="is missing") as error:
+            spark_ext.read(spark).load(table)
+        assert error.value.path == str(gone) and lists() == []
+
+    def test_a_table_with_itself(self, spark: Any, table: str, scratch: Path) -> None:
+        make_flat(table)
+        one, two = (spark_ext.read(spark).load(table) for _ in range(2))
+        assert one.join(two, one.id == two.id + 1).count() == COUNT - 1
+        assert one.union(two).distinct().count() == COUNT
+
+    @pytest.mark.parametrize("place", ["has blank", "per%20cent", "missing/one"])
+    def test_odd_temporary_directories(
+        self, spark: Any, table: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    ) -> None:
+        make_flat(table)
+        if "missing" not in place:
+            (scratch / place).mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(scratch / place))
+        assert spark_ext.read(spark).load(table).count() == COUNT
+        assert "missing" in place or lists() == []
+
+    def test_a_session_that_ignores_logs_of_files(self, spark: Any, table: str, scratch: Path) -> None:
+        make_hive(table)
+        with session_of(spark, {IGNORED: "true"}):
+            assert rows(spark_ext.read(spark).load(table)) == HIVE_ROWS and lists() == []
