@@ -157,7 +157,8 @@ class RowWriter:
         return layout
 
     def _write(self, rows: Iterable[Any], layout: WriteLayout) -> tuple[list[AddFile], int]:
-        environment = self._environment
+        environment, base = self._environment, self._changes.base
+        self._reader.store.prepare_commit(0 if base is None else base.version + 1)
         adds, count = write_rows(self._reader.store, rows, layout, environment.new_uuid, environment.clock_ms())
         self._written_paths.extend(add.path for add in adds)
         return adds, count

@@ -51,7 +51,10 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogStore(ABC):
-    """See the module for the guarantees. All methods raise StoreError when the store fails."""
+    """See the module for the guarantees. All methods raise StoreError when the store fails.
+
+    Members: one for each kind of request, and for each fact about a store that others decide by.
+    """
 
     url: str
     #: Whether each call is a request over a network, so that fewer calls save time.
@@ -79,6 +82,10 @@ class LogStore(ABC):
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Create ``path``. Cost: 1 PUT."""
+
+    def prepare_commit(self, version: int) -> None:  # noqa: B027 - most stores check nothing
+        """Begin what the first commit through this store checks, without waiting for it; the commit of ``version``, or
+        of a later one, waits, and raises what it finds. Raises nothing. Cost: none that a commit would not have."""
 
     def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
         """As ``put_if_absent`` with the bytes that ``write`` writes to its argument; nothing is created if it raises.

@@ -134,6 +134,9 @@ class DynamoStore(WrappedStore["S3Store"]):
             self.inner.check_nothing_staged(version)
         return self._write(path, data, ABSENT)
 
+    def prepare_commit(self, version: int) -> None:
+        """Nothing: what S3 alone needs is not needed here."""
+
     def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
         """Replace the object that has this ETag (as ``etag`` returns it). EXISTS: it has another one, or was deleted.
         Cost and errors: as ``put_if_absent``."""

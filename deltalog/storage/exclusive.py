@@ -3,17 +3,23 @@
 Two creations in turn show that the second is refused and has no effect. They cannot show a race: a store that checks
 first and then writes refuses the second one too. So if nothing else is known about a store, several threads create one
 object concurrently, in several rounds. Two winners prove it unsafe; no second winner is evidence, but no proof.
+
+A passed test is remembered as long as the process lives, a failed one is not.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
-from deltalog.errors import StoreError, UnsafeStoreError
+from deltalog.errors import CallError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import log_path
 from deltalog.storage.base import PutOutcome
 
@@ -24,24 +30,64 @@ Create = Callable[[str, bytes], PutOutcome]
 Read = Callable[[str], bytes]
 Delete = Callable[[str], None]
 
+_guard = threading.Lock()
+_passed: set[str] = set()
+_locks: dict[str, threading.Lock] = {}
 
-def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, race: bool) -> None:
+
+def place_of(*names: str, options: Mapping[str, Any]) -> str:
+    """What a passed test is remembered by: ``names``, such as endpoint and bucket, and a hash of all options, so that
+    other credentials are another place."""
+    text = repr([names, sorted(options.items(), key=lambda item: item[0])])
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
+
+
+def check_answer(exclusive_create: object) -> bool:
+    """The storage option ``exclusive_create``. Raises CallError."""
+    if not isinstance(exclusive_create, bool):
+        raise CallError("exclusive_create must be True or False: the safety of commits depends on it.")
+    return exclusive_create
+
+
+def verify_once(place: str, test: Callable[[], Callable[[], None]]) -> None:
+    """Make the test unless it has passed in this process; while another thread makes it, wait for that. Raises what
+    ``test`` raises. What it returns is called when others need not wait any more."""
+    if place in _passed:
+        return
+    with _guard:
+        lock = _locks.setdefault(place, threading.Lock())
+    with lock:
+        if place in _passed:
+            return
+        clean_up = test()
+        _passed.add(place)
+    clean_up()
+
+
+def is_verified(place: str) -> bool:
+    """Whether the test has passed. Cost: none."""
+    return place in _passed
+
+
+def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, race: bool) -> Callable[[], None]:
     """Raises UnsafeStoreError when two creations of one object can both succeed or the second one's bytes stay, and
-    StoreError when that could not be determined. The scratch objects are deleted.
+    StoreError when that could not be determined. Returns what deletes the scratch objects; an error has deleted them.
 
     Cost: 2 PUTs, 1 GET and 1 DELETE; with ``race`` 64 PUTs, 8 GETs and 8 DELETEs more.
     """
     stem = log_path(f".probe-{uuid.uuid4()}")
-    with _scratch(stem, delete):
+    with scratch(delete) as paths:
+        paths.append(stem)
         first = create(stem, b"first")
         _judge(url, stem, [first, create(stem, b"second")], [b"first"], read)
-    for number in range(ROUNDS if race else 0):
-        path = f"{stem}-{number}"
-        with _scratch(path, delete):
+        for number in range(ROUNDS if race else 0):
+            path = f"{stem}-{number}"
+            paths.append(path)
             bodies = [b"racer %d" % who for who in range(RACERS)]
             outcomes = _together(create, path, bodies)
             winners = [body for body, outcome in zip(bodies, outcomes, strict=True) if outcome is PutOutcome.COMMITTED]
             _judge(url, path, outcomes, winners, read)
+    return partial(remove, paths, delete)
 
 
 def _judge(url: str, path: str, outcomes: list[PutOutcome], winners: list[bytes], read: Read) -> None:
@@ -78,9 +124,22 @@ def _together(create: Create, path: str, bodies: list[bytes]) -> list[PutOutcome
 
 
 @contextlib.contextmanager
-def _scratch(path: str, delete: Delete) -> Iterator[None]:
+def scratch(delete: Delete) -> Iterator[list[str]]:
+    """The paths of scratch objects that the block creates, to be added to. They are deleted if the block raises."""
+    paths: list[str] = []
     try:
-        yield
-    finally:
+        yield paths
+    except BaseException:
+        remove(paths, delete)
+        raise
+
+
+def remove(paths: Iterable[str], delete: Delete) -> None:
+    """Delete scratch objects, best effort."""
+    for path in paths:
         with contextlib.suppress(StoreError):
             delete(path)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_locks.clear)  # the threads that held them are not in the child

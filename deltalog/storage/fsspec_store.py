@@ -33,9 +33,10 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
-from deltalog.storage.exclusive import check_exclusive
+from deltalog.storage.exclusive import check_answer, check_exclusive
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import get_together, is_below_root, outcome_of_status, spooled
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
@@ -54,6 +55,7 @@ _MODIFIED = ("mtime", "LastModified", "last_modified", "modified", "updated", "c
 log = logging.getLogger(__name__)
 
 _proven: weakref.WeakSet[Any] = weakref.WeakSet()
+_locks: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
 _one_at_a_time = threading.RLock()
 _warned: set[str] = set()
 
@@ -61,6 +63,7 @@ _warned: set[str] = set()
 class FsspecStore(LogStore):
     """The objects below ``path`` of an fsspec file system.
 
+    ``exclusive_create``: the caller knows that the service creates exclusively, so no test is made.
     ``unsafe_single_writer``: write also if exclusive creation is not verified, by a check before the write; the caller
     asserts that, at any time, one process writes. Modification times are the backend's. Cost: no request.
     """
@@ -74,6 +77,7 @@ class FsspecStore(LogStore):
         *,
         url: str | None = None,
         unsafe_single_writer: bool = False,
+        exclusive_create: bool = False,
         secrets: Secrets | None = None,
         limit: RequestLimit | None = None,
     ) -> None:
@@ -81,6 +85,8 @@ class FsspecStore(LogStore):
         self._root = filesystem._strip_protocol(path).rstrip("/")
         self.url = url.rstrip("/") if url else f"{_protocols(type(filesystem))[0]}://{self._root}"
         self._unsafe_single_writer = unsafe_single_writer
+        self._exclusive_create = check_answer(exclusive_create)
+        self._is_prepared = False
         self._secrets = secrets or Secrets(filesystem.storage_options)
         self._limit = limit or RequestLimit()
 
@@ -100,6 +106,17 @@ class FsspecStore(LogStore):
                 return PutOutcome.EXISTS
             return self._create(full, data, mode=None)
 
+    def prepare_commit(self, version: int) -> None:
+        # Other backends cannot be shared by threads, and a warning belongs to the caller's thread.
+        shared = isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem) and not self._unsafe_single_writer
+        if shared and not self._is_prepared and self._filesystem not in _proven:
+            self._is_prepared = True
+            in_background(f"{self.url}: exclusive creation", self._try_exclusive)
+
+    def _try_exclusive(self) -> None:
+        with contextlib.suppress(Exception):  # the commit repeats it
+            self._exclusive()
+
     def _exclusive(self) -> bool:
         """Whether creation is exclusive here; False when it is not, and the caller is the only writer.
 
@@ -116,15 +133,23 @@ class FsspecStore(LogStore):
                     "writers could both commit one version. Nothing was committed. Write through another store, or "
                     "give unsafe_single_writer=True if there is, at any time, one writer only."
                 )
-            race = not (_is_memory(filesystem) or _is_known(filesystem))
-            check_exclusive(self.url, self._create_below, self.get, self.delete, race=race)
+            self._test_once()
         except UnsafeStoreError:
             if not self._unsafe_single_writer:
                 raise
             self._warn()
             return False
-        _proven.add(filesystem)
         return True
+
+    def _test_once(self) -> None:
+        filesystem, clean_up = self._filesystem, None
+        with _lock_of(filesystem):
+            if not self._exclusive_create and filesystem not in _proven:
+                race = not (_is_memory(filesystem) or _is_known(filesystem))
+                clean_up = check_exclusive(self.url, self._create_below, self.get, self.delete, race=race)
+            _proven.add(filesystem)
+        if clean_up is not None:
+            clean_up()
 
     def _warn(self) -> None:
         if self.url not in _warned:
@@ -281,6 +306,7 @@ class FsspecStore(LogStore):
             url,
             url=url,
             unsafe_single_writer=self._unsafe_single_writer,
+            exclusive_create=self._exclusive_create,
             secrets=self._secrets,
             limit=self._limit,
         )
@@ -312,6 +338,12 @@ class FsspecStore(LogStore):
 
     def _absent(self, verb: str, full: str) -> ObjectNotFoundError:
         return ObjectNotFoundError(f"{self.url}: cannot {verb} {full}: there is no such object.", path=full)
+
+
+def _lock_of(filesystem: Any) -> threading.Lock:
+    """Held while its exclusive creation is tested."""
+    with _one_at_a_time:
+        return _locks.setdefault(filesystem, threading.Lock())
 
 
 # ------------------------------------------------------------------------------------------- opening a location

@@ -12,16 +12,19 @@ import datetime
 import logging
 import os
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO
 
 import obstore
 import obstore.store
 from obstore import exceptions
 
+from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
-from deltalog.storage.exclusive import check_exclusive
+from deltalog.storage.exclusive import check_answer, check_exclusive, is_verified, place_of, verify_once
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, get_together, is_below_root, outcome_of_status, spooled
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
@@ -43,7 +46,8 @@ _NO_EFFECT = (
 )
 # The status of the last response is in the message only.
 _STATUS = re.compile(r"status code: (\d{3})")
-_PLAIN_SETTINGS = {"bucket", "region", "container_name", "account_name"}
+_BUCKETS = {"bucket", "container_name"}
+_PLAIN_SETTINGS = {*_BUCKETS, "region", "account_name"}
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +63,16 @@ class ObstoreStore(LogStore):
 
     is_remote = True
 
-    def __init__(self, store: Any, *, url: str | None = None) -> None:
+    def __init__(self, store: Any, *, url: str | None = None, exclusive_create: bool = False) -> None:
         self._store = store
         self.url = (url or _url_of(store)).rstrip("/")
         self._secrets = Secrets({k: v for k, v in _settings(store).items() if k not in _PLAIN_SETTINGS})
-        self._is_exclusive = isinstance(store, obstore.store.MemoryStore)
+        self._is_exclusive = check_answer(exclusive_create) or isinstance(store, obstore.store.MemoryStore)
+        self._is_prepared = False
+        settings = _settings(store)
+        # Settings that name no bucket do not tell one service from another: what is verified is this object's.
+        name = type(store).__name__ if settings.keys() & _BUCKETS else str(uuid.uuid4())
+        self._place = place_of("obstore", name, options=settings)
         self._limit = RequestLimit()
         self.lists_in_pages = isinstance(store, _IN_PAGES)
 
@@ -73,13 +82,26 @@ class ObstoreStore(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT; before the first one 2 PUTs, 1 GET and 1 DELETE, to verify that the service honours the
-        condition. Raises UnsafeStoreError when it does not."""
+        """Cost: 1 PUT; before the first one of the process 2 PUTs, 1 GET and 1 DELETE, to verify that the service
+        honours the condition. Raises UnsafeStoreError when it does not."""
         self._check_path(path)
-        if not self._is_exclusive:
-            check_exclusive(self.url, self._create, self.get, self.delete, race=False)
-            self._is_exclusive = True
+        self._check_exclusive()
         return self._create(path, data)
+
+    def prepare_commit(self, version: int) -> None:
+        if not (self._is_prepared or self._is_exclusive or is_verified(self._place)):
+            self._is_prepared = True
+            in_background(f"{self.url}: exclusive creation", self._try_exclusive)
+
+    def _try_exclusive(self) -> None:
+        with contextlib.suppress(Exception):  # the commit repeats it
+            self._check_exclusive()
+
+    def _check_exclusive(self) -> None:
+        if not self._is_exclusive:
+            test = partial(check_exclusive, self.url, self._create, self.get, self.delete, race=False)
+            verify_once(self._place, test)
+            self._is_exclusive = True
 
     def _create(self, path: str, data: bytes) -> PutOutcome:
         self._check_process()
@@ -258,7 +280,9 @@ class ObstoreStore(LogStore):
 
 def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
     """The store of a URL. For s3:// the options are those of s3fs that obstore has an equivalent of; for other schemes
-    they are obstore's own. Raises CallError for an unknown option."""
+    they are obstore's own; ``exclusive_create`` goes with both. Raises CallError for an unknown option."""
+    options = dict(options)
+    exclusive_create = check_answer(options.pop("exclusive_create", False))
     secrets = Secrets(options)
     scheme, _, rest = url.partition("://")
     if scheme in ("s3", "s3a", "gs"):
@@ -283,7 +307,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
         raise CallError(
             f"{url} cannot be opened by obstore with the options {sorted(options)}: {secrets.reason(error)}"
         ) from secrets.cause(error)
-    return ObstoreStore(store, url=url)
+    return ObstoreStore(store, url=url, exclusive_create=exclusive_create)
 
 
 def local_path(store: Any) -> str | None:

@@ -33,10 +33,11 @@ def open_store(url: Location, **options: Any) -> LogStore:
     ``options`` are those of s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
     config_kwargs, ...), for other schemes those of its fsspec file system; local paths and ``memory://`` take none.
     ``filesystem=`` is an open fsspec file system in which ``url`` is a path, ``driver="obstore"`` uses that library,
-    and ``unsafe_single_writer=True`` asserts a single writer if fsspec cannot create exclusively
-    (docs/stores.md). On S3 ``commit=`` selects commits through DynamoDB: a DynamoCommit or an
-    S3DynamoDBCommit, or short ``"dynamo:<table>"``, ``"s3-dynamodb:<table>"``; DynamoDB is accessed with the options of
-    S3, except the endpoint if ``dynamodb_endpoint_url`` is given.
+    and ``unsafe_single_writer=True`` asserts a single writer if fsspec cannot create exclusively (docs/stores.md).
+    ``exclusive_create=True`` asserts that the service creates exclusively, so that no test is made. On S3 ``commit=``
+    selects commits through DynamoDB: a DynamoCommit or an S3DynamoDBCommit, or short ``"dynamo:<table>"``,
+    ``"s3-dynamodb:<table>"``; DynamoDB is accessed with the options of S3, except the endpoint if
+    ``dynamodb_endpoint_url`` is given.
 
     A LogStore is returned as it is, and a store of obstore is wrapped. ``memory://`` stores exist as long as the
     process. Raises CallError for an unknown scheme or option, and when a package is not installed.
@@ -92,6 +93,7 @@ def _open_s3(
     *,
     commit: str | DynamoCommit | S3DynamoDBCommit | None = None,
     dynamodb_endpoint_url: str | None = None,
+    exclusive_create: bool = False,
     **options: Any,
 ) -> LogStore:
     try:
@@ -100,12 +102,13 @@ def _open_s3(
         raise CallError(f"{url} needs the extra 's3' ({error}): pip install 'deltalog[s3]'.") from error
     from deltalog.storage.s3 import S3Store
 
-    store = S3Store(url, **options)
+    store = S3Store(url, exclusive_create=exclusive_create, **options)
     if commit is None:
         _refuse({"dynamodb_endpoint_url": ...} if dynamodb_endpoint_url else {}, "S3 without commit=")
         return store
     from deltalog.storage.dynamodb_client import DynamoTable
 
+    _refuse({"exclusive_create": ...} if exclusive_create else {}, "S3 with commit=")
     protocol = _commit_protocol(commit)
     table = DynamoTable(protocol.table_name, options, endpoint_url=dynamodb_endpoint_url, timing=protocol.timing)
     return protocol.guard(store, table)
@@ -125,7 +128,9 @@ def _commit_protocol(commit: str | DynamoCommit | S3DynamoDBCommit) -> DynamoCom
     raise CallError(f"There is no commit protocol {commit!r}. Give 'dynamo:<table>' or 's3-dynamodb:<table>'.")
 
 
-def _open_fsspec(url: str, *, unsafe_single_writer: bool = False, **options: Any) -> LogStore:
+def _open_fsspec(
+    url: str, *, unsafe_single_writer: bool = False, exclusive_create: bool = False, **options: Any
+) -> LogStore:
     if url.startswith("file:"):
         raise CallError(f"{url} names another host. Give a path, or a URL such as file:///data/events.")
     _check_word(unsafe_single_writer)
@@ -138,11 +143,18 @@ def _open_fsspec(url: str, *, unsafe_single_writer: bool = False, **options: Any
     if (local := fsspec_store.local_path(filesystem, path)) is not None:
         return LocalStore(local)
     return fsspec_store.FsspecStore(
-        filesystem, path, url=url, unsafe_single_writer=unsafe_single_writer, secrets=Secrets(options)
+        filesystem,
+        path,
+        url=url,
+        unsafe_single_writer=unsafe_single_writer,
+        exclusive_create=exclusive_create,
+        secrets=Secrets(options),
     )
 
 
-def _open_filesystem(path: str, *, filesystem: Any, unsafe_single_writer: bool = False, **options: Any) -> LogStore:
+def _open_filesystem(
+    path: str, *, filesystem: Any, unsafe_single_writer: bool = False, exclusive_create: bool = False, **options: Any
+) -> LogStore:
     """A path in an fsspec file system that the caller opened; local disk and S3 use deltalog's own stores."""
     _check_word(unsafe_single_writer)
     _need_fsspec(path)
@@ -150,11 +162,13 @@ def _open_filesystem(path: str, *, filesystem: Any, unsafe_single_writer: bool =
 
     filesystem, path = fsspec_store.unwrapped(filesystem, path)
     if (s3 := fsspec_store.s3_location(filesystem, path)) is not None:
-        return open_store(s3[0], **s3[1], **options)
+        return open_store(s3[0], **s3[1], exclusive_create=exclusive_create, **options)
     _refuse(options, "an open file system")
     if (local := fsspec_store.local_path(filesystem, path)) is not None:
         return LocalStore(local)
-    return fsspec_store.FsspecStore(filesystem, path, unsafe_single_writer=unsafe_single_writer)
+    return fsspec_store.FsspecStore(
+        filesystem, path, unsafe_single_writer=unsafe_single_writer, exclusive_create=exclusive_create
+    )
 
 
 def _check_word(unsafe_single_writer: object) -> None:

@@ -16,13 +16,17 @@ import contextlib
 import datetime
 import io
 import logging
+import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO, cast
 
+from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.exclusive import remove, scratch, verify_once
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
 from deltalog.storage.s3_client import S3Client, code_of, outcome_of, status_of
@@ -52,7 +56,8 @@ class S3Store(LogStore):
         self.url = "/".join([f"{scheme}://{self.bucket}", *([prefix] if prefix else [])])
         self._prefix = f"{prefix}/" if prefix else ""
         self._client = client or S3Client(options)
-        self._nothing_staged = False
+        self._nothing_staged = self._is_prepared = False
+        self._staged_lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"S3Store({self.url!r})"
@@ -60,15 +65,24 @@ class S3Store(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT; before the first one to a bucket of a service other than AWS 2 PUTs and 1 DELETE, to verify
-        that it honours the condition; before the first commit of this store object 1 LIST, to detect whether Spark
-        commits through DynamoDB. Raises UnsafeStoreError if it does not, or Spark does."""
+        """Cost: 1 PUT; before the first one of the process to a bucket of a service other than AWS 2 PUTs, to verify
+        that it honours the condition, and 1 DELETE; before the first commit of this store object
+        1 LIST, to detect whether Spark commits through DynamoDB. Raises UnsafeStoreError if it does not, or Spark
+        does."""
         key = self.key(path)
         self._check_exclusive()
         version = commit_version(path)
         if version:
             self.check_nothing_staged(version)
         return self._put_once("create", key, data)
+
+    def prepare_commit(self, version: int) -> None:
+        if self._is_prepared:
+            return
+        self._is_prepared = True
+        in_background(f"{self.url}: exclusive creation", partial(_tried, self._check_exclusive))
+        if version:
+            in_background(f"{self.url}: staged commits", partial(_tried, partial(self.check_nothing_staged, version)))
 
     def put_once(self, path: str, data: bytes, expected: str | None, seconds: float | None = None) -> PutOutcome:
         """For protocols that guard ``path`` themselves: create it (``expected="*"``), replace the object that has
@@ -96,17 +110,23 @@ class S3Store(LogStore):
         return PutOutcome.COMMITTED
 
     def _check_exclusive(self) -> None:
-        key = self.key(log_path(f".probe-{uuid.uuid4()}"))
         try:
-            if self._client.honours_conditions(self.bucket):
-                return
+            place = self._client.unverified_place(self.bucket)
         except Exception as error:
+            key = self.key(LOG_DIRECTORY)
             raise self._failure("create", key, error) from self._client.secrets.cause(error)
-        try:
-            outcomes = [self._put_once("create", key, b"probe") for _ in range(2)]
-        finally:
-            with contextlib.suppress(StoreError):
-                self._call("delete", key, "delete_object")
+        if place is not None:
+            verify_once(place, self._probe)
+
+    def _probe(self) -> Callable[[], None]:
+        path = log_path(f".probe-{uuid.uuid4()}")
+        key = self.key(path)
+        with scratch(self.delete) as paths:
+            paths.append(path)
+            self._judge(key, [self._put_once("create", key, b"probe") for _ in range(2)])
+        return partial(remove, paths, self.delete)
+
+    def _judge(self, key: str, outcomes: list[PutOutcome]) -> None:
         if outcomes == [PutOutcome.COMMITTED, PutOutcome.COMMITTED]:
             raise UnsafeStoreError(
                 f"{self.url}: this service ignores If-None-Match, so two writers could both commit one version. "
@@ -118,7 +138,6 @@ class S3Store(LogStore):
                 f"({outcomes[0].value}, {outcomes[1].value}). Nothing was committed; try again.",
                 path=key,
             )
-        self._client.exclusive_buckets.add(self.bucket)
 
     def check_nothing_staged(self, version: int) -> None:
         """Raises UnsafeStoreError where Spark's S3DynamoDBLogStore staged one of the versions before ``version``.
@@ -126,8 +145,12 @@ class S3Store(LogStore):
         It copies its staged commits without a condition and assumes that any existing commit file is its own, so a
         commit made without it can be lost, or cause the loss of one of Spark. Cost: 1 LIST, once for each store object.
         """
-        if self._nothing_staged:
-            return
+        with self._staged_lock:
+            if not self._nothing_staged:
+                self._refuse_staged(version)
+                self._nothing_staged = True
+
+    def _refuse_staged(self, version: int) -> None:
         staged = self.list_from(STAGED_DIRECTORY, version_prefix(max(version - _RECENT_VERSIONS, 0)))
         if staged:
             raise UnsafeStoreError(
@@ -136,7 +159,6 @@ class S3Store(LogStore):
                 "with commit='s3-dynamodb:<its DynamoDB table>'; or, when no writer uses that log store any more, "
                 f"delete {STAGED_DIRECTORY}/."
             )
-        self._nothing_staged = True
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self._call("write", self.key(path), "put_object", Body=data)
@@ -302,6 +324,12 @@ class S3Store(LogStore):
             f"Cannot {verb} {where}{answer}: {reason} Check the bucket, the credentials, the region and the endpoint.",
             path=key,
         )
+
+
+def _tried(check: Callable[[], None]) -> None:
+    """Make a check ahead of the commit, which makes it again if it fails."""
+    with contextlib.suppress(Exception):
+        check()
 
 
 class _Upload(io.BufferedIOBase):

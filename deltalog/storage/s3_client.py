@@ -27,6 +27,7 @@ import s3fs
 
 from deltalog.errors import CallError
 from deltalog.storage.base import PutOutcome
+from deltalog.storage.exclusive import check_answer, is_verified, place_of
 from deltalog.storage.remote import PARALLEL_GETS, outcome_of_status
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
@@ -51,16 +52,20 @@ class S3Client:
     """Connections with one set of options, shared by the stores of one table and of its allowed places."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
+        options = dict(options)
+        self._is_exclusive = check_answer(options.pop("exclusive_create", False))
         unknown = sorted(set(options) - _known_options())
         if unknown:
-            raise CallError(f"Unknown storage options {unknown}. S3 takes {sorted(_known_options())}.")
+            raise CallError(
+                f"Unknown storage options {unknown}. S3 takes {sorted({*_known_options(), 'exclusive_create'})}."
+            )
         check_dictionaries(options)
-        self._options = dict(options)
+        self._options = options
         for endpoint in (options.get("endpoint_url"), (options.get("client_kwargs") or {}).get("endpoint_url")):
             check_endpoint(endpoint)
         self.secrets = Secrets(options)
         self._filesystems: tuple[int, Any, Any] | None = None
-        self.exclusive_buckets: set[str] = set()
+        self._places: dict[str, str | None] = {}  # by bucket
         self.limit = RequestLimit()
 
     def run(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
@@ -123,14 +128,20 @@ class S3Client:
         limit = _limit_seconds(data) if seconds is None else min(seconds, _limit_seconds(data))
         await asyncio.wait_for(client.put_object(**arguments, **conditions), limit)
 
-    def honours_conditions(self, bucket: str) -> bool:
-        """Whether exclusive creation is known to work there: on AWS, and if it was verified. Cost: no request."""
-        if bucket in self.exclusive_buckets:
-            return True
-        _, creating = self._connect()
-        client: Any = self.run(creating.set_session)
-        host = urllib.parse.urlsplit(client.meta.endpoint_url).hostname or ""
-        return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+    def unverified_place(self, bucket: str) -> str | None:
+        """Where exclusive creation is to be verified; None if it is known to work there: on AWS, if the options say so,
+        and if it was verified in this process. Cost: no request."""
+        if self._is_exclusive:
+            return None
+        if bucket not in self._places:
+            _, creating = self._connect()
+            client: Any = self.run(creating.set_session)
+            endpoint = str(client.meta.endpoint_url)
+            host = urllib.parse.urlsplit(endpoint).hostname or ""
+            is_aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+            self._places[bucket] = None if is_aws else place_of("s3", endpoint, bucket, options=self._options)
+        place = self._places[bucket]
+        return None if place is None or is_verified(place) else place
 
     def _connect(self) -> tuple[Any, Any]:
         """Two file systems, recreated after a fork: for requests that may be repeated, and for those that may not."""

@@ -144,6 +144,9 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             return outcome
         return self._publish_own(entry, path, data)
 
+    def prepare_commit(self, version: int) -> None:
+        """Nothing: what S3 alone needs is not needed here."""
+
     def _check_previous(self, version: int) -> None:
         entry = self._entry(version)
         if entry is not None and not entry.is_complete:

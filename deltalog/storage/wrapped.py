@@ -29,6 +29,9 @@ class WrappedStore(LogStore, Generic[S]):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         return self.inner.put_if_absent(path, data)
 
+    def prepare_commit(self, version: int) -> None:
+        self.inner.prepare_commit(version)
+
     def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
         return self.inner.link_if_absent(names)
 

@@ -160,8 +160,9 @@ def test_another_writers_object_is_told_from_both_servers_answers(ministack: Ser
 def test_nothing_was_written_when_no_connection_was_made(ministack: Server) -> None:
     store = ministack.store()
     store.put_if_absent("before", b"")
-    away = S3Store(store.url, **ministack.options(endpoint_url=f"http://127.0.0.1:{free_port()}"))
-    away._client.exclusive_buckets.add(store.bucket)
+    away = S3Store(
+        store.url, exclusive_create=True, **ministack.options(endpoint_url=f"http://127.0.0.1:{free_port()}")
+    )
     with pytest.raises(StoreError, match="Could not connect"):
         away.put_if_absent(COMMIT, b"")
 
@@ -170,8 +171,7 @@ def test_a_server_that_never_takes_the_body_is_not_waited_for_for_ever(monkeypat
     monkeypatch.setattr(s3_client, "REQUEST_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # connections are made, and nobody reads from them
         endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        store = S3Store("s3://bucket/t", key="k", secret="s", endpoint_url=endpoint)
-        store._client.exclusive_buckets.add("bucket")
+        store = S3Store("s3://bucket/t", key="k", secret="s", endpoint_url=endpoint, exclusive_create=True)
         assert store.put_if_absent(COMMIT, b"x") is UNKNOWN
         with pytest.raises(StoreError):
             store.put("a", b"x")
@@ -232,18 +232,100 @@ def test_conditions_are_probed_once_for_a_bucket(ministack: Server) -> None:
         store = S3Store(f"s3://{server.bucket()}/table", **server.options())
         proxy.requests.clear()
         store.put_if_absent(COMMIT, b"")
-        assert [request.method for request in proxy.requests] == ["PUT", "PUT", "DELETE", "PUT"]
+        methods = [request.method for request in proxy.requests]
+        assert methods == ["PUT", "PUT", "DELETE", "PUT"]
         store.put_if_absent(COMMIT, b"")
         store.sibling(f"s3://{store.bucket}/other").put_if_absent(COMMIT, b"")
-        assert len(proxy.requests) == 6
+        S3Store(f"s3://{store.bucket}/third", **server.options()).put_if_absent(COMMIT, b"")  # opened by itself
+        assert len(proxy.requests) == 7
+        S3Store(f"s3://{store.bucket}/4th", **server.options(key="another")).put_if_absent(COMMIT, b"")
+        S3Store(f"s3://{server.bucket()}/5th", **server.options()).put_if_absent(COMMIT, b"")
+        assert sum(request.method == "DELETE" for request in proxy.requests) == 3  # other credentials, another bucket
     assert [meta.name for meta in S3Store(store.url, **ministack.options()).list_from("_delta_log")] == [COMMIT[-25:]]
 
 
 def test_aws_is_not_probed() -> None:
     store = S3Store("s3://bucket/table", key="testing", secret="testing", client_kwargs={"region_name": "eu-west-1"})
-    assert store._client.honours_conditions("bucket")
+    assert store._client.unverified_place("bucket") is None
     elsewhere = S3Store("s3://b", key="k", secret="s", endpoint_url="http://s3.amazonaws.com.example:1")
-    assert not elsewhere._client.honours_conditions("b")
+    assert elsewhere._client.unverified_place("b") is not None
+    told = S3Store("s3://b", key="k", secret="s", endpoint_url="http://127.0.0.1:1", exclusive_create=True)
+    assert told._client.unverified_place("b") is None
+    with pytest.raises(CallError, match="exclusive_create must be True or False"):
+        S3Store("s3://b", exclusive_create="yes")
+
+
+def _join_background() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "deltalog-background":
+            thread.join(30)
+
+
+class Gate:
+    """Holds the requests of a proxy that ``holds`` says, until it is opened."""
+
+    def __init__(self, holds: Callable[[Request], bool]) -> None:
+        self.opened, self.reached = threading.Event(), threading.Event()
+        self._holds = holds
+
+    def __call__(self, request: Request, forward: Callable[[], Answer]) -> Answer:
+        if self._holds(request):
+            self.reached.set()
+            assert self.opened.wait(30)
+        return forward()
+
+
+def test_the_probe_goes_beside_the_data_of_the_first_append_and_before_its_commit(ministack: Server) -> None:
+    url = ministack.store().url
+    DeltaTable.create(S3Store(url, **ministack.options()), rows(1).schema)
+    with proxied(ministack) as (proxy, server):
+        table = DeltaTable.open(S3Store(url, **server.options()))
+        proxy.rule = gate = Gate(lambda request: ".probe-" in request.target and request.method == "PUT")
+        appended = threading.Thread(target=table.append, args=(rows(1),))
+        appended.start()
+        assert gate.reached.wait(30)
+        while not any(request.target.endswith(".parquet") for request in proxy.requests):
+            appended.join(0.01)
+        appended.join(0.2)  # time to commit, if it did not wait
+        assert not any(request.target.endswith("1.json") and request.method == "PUT" for request in proxy.requests)
+        gate.opened.set()
+        appended.join(30)
+        table.flush()
+        _join_background()
+        assert ids(table) == [1]
+        made = [request for request in proxy.requests if ".probe-" in request.target]
+        assert [request.method for request in made] == ["PUT", "PUT", "DELETE"]
+        assert sum("_delta_log%2F.tmp" in request.target for request in proxy.requests) == 1  # listed beside it too
+
+
+def test_the_first_append_does_not_wait_for_the_deletion_of_the_scratch_object(ministack: Server) -> None:
+    url = ministack.store().url
+    DeltaTable.create(S3Store(url, **ministack.options()), rows(1).schema)
+    with proxied(ministack) as (proxy, server):
+        table = DeltaTable.open(S3Store(url, **server.options()))
+        proxy.rule = gate = Gate(lambda request: request.method == "DELETE")
+        assert table.append(rows(1)).version == 1
+        gate.opened.set()
+        _join_background()
+    assert not [
+        meta.name for meta in S3Store(url, **ministack.options()).list_from("_delta_log") if "probe" in meta.name
+    ]
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_probe_that_failed_is_made_again(ministack: Server, prepared: bool) -> None:
+    with proxied(ministack) as (proxy, server):
+        store = S3Store(f"s3://{server.bucket()}/table", **server.options())
+        refuse = refused(503, "SlowDown")
+        proxy.rule = lambda request, forward: refuse(request, forward) if request.method == "PUT" else forward()
+        if prepared:
+            store.prepare_commit(0)
+            _join_background()
+            assert proxy.requests
+        with pytest.raises(StoreError, match="could not be determined"):
+            store.put_if_absent(COMMIT, b"")
+        proxy.rule = pass_on
+        assert store.put_if_absent(COMMIT, b"") is COMMITTED
 
 
 # ---------------------------------------------------------------------------------------------------- requests
