@@ -10,9 +10,10 @@ response is read from there, and a proposal that is repeated takes effect once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from deltalog.catalog.committer import discard_commits, publish, stage
 from deltalog.catalog.coordinator import Coordinator
@@ -41,6 +42,9 @@ from deltalog.errors import (
 )
 from deltalog.log.reader import LogReader
 from deltalog.transactions.branch import Branch
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _NO_HEAD = Head(-1)
 _THREADS = 16
@@ -122,14 +126,17 @@ def commit(
 def at_once(work: Callable[[CommitTarget], object], targets: Sequence[CommitTarget]) -> None:
     """Call ``work`` for each target, in threads if a store is remote. All calls have ended when this returns or
     raises."""
-    if len(targets) < 2 or not any(target.store.is_remote for target in targets):
-        for target in targets:
-            work(target)
-        return
-    with ThreadPoolExecutor(min(len(targets), _THREADS), thread_name_prefix="deltalog-commit") as pool:
-        started = [pool.submit(work, target) for target in targets]
-    for each in started:
-        each.result()
+    side_by_side(work, targets, any(target.store.is_remote for target in targets))
+
+
+def side_by_side(work: Callable[[T], R], items: Sequence[T], is_remote: bool) -> list[R]:
+    """``work`` of each item, in their order; in threads if ``is_remote``, and then all calls have ended when this
+    returns or raises."""
+    if len(items) < 2 or not is_remote:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), _THREADS), thread_name_prefix="deltalog-commit") as pool:
+        started = [pool.submit(work, item) for item in items]
+    return [each.result() for each in started]
 
 
 def _stage(
@@ -208,6 +215,5 @@ def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
     )
 
 
-def _discard(targets: Iterable[CommitTarget]) -> None:
-    for target in targets:
-        target.discard()
+def _discard(targets: Sequence[CommitTarget]) -> None:
+    at_once(CommitTarget.discard, targets)

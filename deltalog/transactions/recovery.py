@@ -31,6 +31,7 @@ from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, enc
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
+from deltalog.transactions.commit import side_by_side
 from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.prepared_codec import added_files, written_files
@@ -174,19 +175,9 @@ class _Cleaner:
         is_due = self._record.looks < passes
         if is_due:
             self._check_known(filter(None, tables.values()))
-        for table_id, some in _by_table(parts).items() if is_due else ():
-            table = tables[table_id]
-            if table is None:
-                continue  # it was dropped: the catalog no longer manages its files
-            try:
-                deleted, kept_keys = self._delete_orphans(table, some)
-                count += deleted
-                remaining |= kept_keys
-            except DeltaLogError as error:  # a table that cannot be reached must not block the others
-                log.warning(
-                    "%s: the leftovers of transaction %s are kept for now: %s", table.url, self._record.id, error
-                )
-                remaining.update(some)
+        for deleted, kept_keys in self._of_tables(parts, tables) if is_due else ():
+            count += deleted
+            remaining |= kept_keys
         is_last = passes > len(LATE_PASSES_MS) and not any(map(self._has_markings, tables))
         kept = {key for key in parts if key.startswith(f"{OBJECTS}/") and tables[key.split("/", 2)[1]] is not None}
         finished = parts.keys() - remaining - (set[str]() if is_last else kept)
@@ -199,6 +190,27 @@ class _Cleaner:
             self._coordinator.replace(cleaned(self._record, passes))
         return count, bool(remaining)
 
+    def _of_tables(
+        self, parts: Mapping[str, bytes], tables: Mapping[str, TableRecord | None]
+    ) -> list[tuple[int, set[str]]]:
+        """As ``_delete_orphans`` for each table."""
+
+        def delete(table: TableRecord, some: Mapping[str, bytes]) -> tuple[int, set[str]]:
+            try:
+                return self._delete_orphans(table, some)
+            except DeltaLogError as error:  # a table that cannot be reached must not block the others
+                log.warning(
+                    "%s: the leftovers of transaction %s are kept for now: %s", table.url, self._record.id, error
+                )
+                return 0, set(some)
+
+        # A table that was dropped has none here: the catalog no longer manages its files.
+        known = [(table, some) for table_id, some in _by_table(parts).items() if (table := tables[table_id])]
+        return side_by_side(lambda each: delete(*each), known, self._is_remote(table for table, _ in known))
+
+    def _is_remote(self, tables: Iterable[TableRecord]) -> bool:
+        return any(self._tables.plain_store(table.url).is_remote for table in tables)
+
     def _has_markings(self, table_id: str) -> bool:
         """Whether the catalog has a marking of this transaction whose clean-up may not be over."""
         markings = self._coordinator.marks(table_id).markings.values()
@@ -208,11 +220,15 @@ class _Cleaner:
         """Check that the logs of some tables have no commits that the catalog lacks: a restored catalog treats
         transactions that committed after its backup as aborted, and their files must stay. Raises
         CatalogBehindLogError. Cost: 1 call of the coordinator and 1 HEAD for each table."""
-        for table in tables:
+
+        def check(table: TableRecord) -> None:
             head = self._coordinator.head(table.table_id)
             if head is not None:
                 store = self._tables.plain_store(table.url)
                 check_next(store, self._coordinator, table.table_id, head.version + 1)
+
+        some = list(tables)
+        side_by_side(check, some, self._is_remote(some))
 
     def _delete_orphans(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
         """Delete the unused files of a table; returns their number, and the keys of parts of which files remain."""

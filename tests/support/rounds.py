@@ -32,8 +32,10 @@ class RoundStore(WrappedStore[LogStore]):
     each read outside of the bytes read before, and ``get_many`` sends 32 requests at a time, as the store of S3 does.
     """
 
-    def __init__(self, inner: LogStore) -> None:
+    def __init__(self, inner: LogStore, beside: RoundStore | None = None) -> None:
+        """``beside``: the store that counts the requests of this one too."""
         super().__init__(inner)
+        self._beside = beside
         self.is_remote = self.lists_in_pages = True
         self.requests = self.rounds = 0
         self._changed = threading.Condition()
@@ -54,6 +56,9 @@ class RoundStore(WrappedStore[LogStore]):
             clock.join()
 
     def _request(self) -> None:
+        if self._beside is not None:
+            self._beside._request()
+            return
         with self._changed:
             if not self._is_counting:
                 return

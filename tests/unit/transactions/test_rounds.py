@@ -1,0 +1,83 @@
+"""A transaction over several tables waits for no more requests in a row than one over a single table."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from deltalog import TransactionCanceledError
+from deltalog.storage.memory import MemoryStore
+from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.transactions.manager import TransactionManager
+from deltalog.transactions.transaction import ManagedTransaction
+from tests.support.core import SCHEMA, environment, rows
+from tests.support.rounds import RoundStore
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are watched in /proc")
+
+
+class Bank:
+    """Tables of a catalog on object stores, whose requests are counted together."""
+
+    def __init__(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.manager = TransactionManager(MemoryCoordinator(), environment=environment())
+        self.rounds = RoundStore(MemoryStore(f"memory://rounds-{id(self)}-0"))
+        others = [RoundStore(MemoryStore(f"memory://rounds-{id(self)}-{n}"), self.rounds) for n in range(1, count)]
+        stores = {store.url: store for store in (self.rounds, *others)}
+        monkeypatch.setattr(self.manager._tables, "plain_store", stores.__getitem__)
+        self.names = [f"bank.t{number}" for number in range(count)]
+        for name, url in zip(self.names, stores, strict=True):
+            self.manager.create_table(name, url, SCHEMA)
+        self.flush()
+
+    def flush(self) -> None:
+        for name in self.names:
+            self.manager.table(name).flush()
+
+    def changed(self) -> ManagedTransaction:
+        transaction = self.manager.transaction()
+        for name in self.names:
+            transaction.table(name).append(rows(1))
+        return transaction
+
+
+def commit(bank: Bank) -> None:
+    transaction = bank.changed()
+    with bank.rounds.counted():
+        transaction.commit()
+
+
+def rebase(bank: Bank) -> None:
+    transaction = bank.changed()
+    for name in bank.names:
+        bank.manager.table(name).append(rows(2))
+    bank.flush()
+    with bank.rounds.counted():
+        transaction.commit()
+
+
+def refuse(bank: Bank) -> None:
+    transaction = bank.manager.transaction()
+    for name in bank.names:
+        transaction.table(name).overwrite(rows(1))
+    for name in bank.names:
+        bank.manager.table(name).overwrite(rows(2))
+    bank.flush()
+    with bank.rounds.counted(), pytest.raises(TransactionCanceledError):
+        transaction.commit()
+
+
+def cancel(bank: Bank) -> None:
+    transaction = bank.changed()
+    with bank.rounds.counted():
+        transaction.cancel()
+
+
+@pytest.mark.parametrize(("act", "most"), [(commit, 4), (rebase, 5), (refuse, 6), (cancel, 4)])
+def test_several_tables_take_no_more_rounds_than_one(act, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, three = Bank(1, monkeypatch), Bank(3, monkeypatch)
+    act(one)
+    act(three)
+    assert 0 < one.rounds.rounds <= most and 0 < three.rounds.rounds <= most
+    assert three.rounds.requests >= 3 * one.rounds.requests - 2  # all of them are counted
