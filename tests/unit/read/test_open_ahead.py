@@ -235,3 +235,36 @@ def test_what_is_read_before_the_turn_of_a_file_is_bounded(
     opened, read = (PARALLEL_GETS + 2 * DECODED), (PARALLEL_GETS + 2 * DECODED if ahead else 2 * DECODED)
     assert store.bytes_read <= opened * TAIL_BYTES + read * 70_000
     assert snapshot.scan(["b"]).to_arrow().num_rows == 60 * 8_000
+
+
+@pytest.mark.parametrize("kind", ["footer", "anywhere", "begin cut off", "end cut off", "length of the footer"])
+def test_a_damaged_file_is_read_or_is_an_error_that_names_it(kind: str) -> None:
+    inner = MemoryStore()
+    chance = random.Random(kind)
+    data = pa.table({name: [chance.random() for _ in range(20_000)] for name in "ab"})
+    DeltaTable.create(inner, data.schema, data=data)
+    snapshot = DeltaTable.open(RemoteStore(inner)).snapshot()
+    path = snapshot.files()["path"][0].as_py()
+    good = inner.get(path)
+    footer_bytes = int.from_bytes(good[-8:-4], "little")
+    refused = 0
+    for _ in range(60):
+        bad = bytearray(good)
+        if kind == "footer":
+            bad[len(bad) - 8 - chance.randrange(1, footer_bytes)] = chance.randrange(256)
+        elif kind == "anywhere":
+            bad[chance.randrange(len(bad))] ^= 1 << chance.randrange(8)
+        elif kind == "begin cut off":
+            del bad[: chance.randrange(1, len(bad))]
+        elif kind == "end cut off":
+            del bad[chance.randrange(len(bad)) :]
+        else:
+            bad[-8:-4] = chance.choice([0, 1, footer_bytes + 1, len(bad), 2**31, 2**32 - 1]).to_bytes(4, "little")
+        inner.put(path, bytes(bad))
+        try:
+            snapshot.scan(chance.choice([None, ["a"], ["b"]])).to_arrow()
+        except InvalidDataFileError as error:
+            assert error.path == path
+            refused += 1
+    assert refused > (0 if kind == "anywhere" else 5)
+    assert no_thread_is_left()
