@@ -47,12 +47,14 @@ class Lazy(Generic[T]):
 
 
 class _Source(Generic[T]):
-    """An iterator, and what was taken from it in advance. ``busy`` while a thread advances it."""
+    """An iterator, and what was taken from it in advance. ``busy`` while a thread advances it, ``left`` when the caller
+    has stopped reading."""
 
     def __init__(self, iterator: Iterator[T]) -> None:
         self.iterator = iterator
         self.ready: deque[T] = deque()
         self.busy = False
+        self.left = False
         self.done = False
         self.error: BaseException | None = None
 
@@ -246,7 +248,8 @@ class _Prefetcher(Generic[T]):
             _close(others)  # first, since threads of this pool may wait for what they begin
             if pool.close():
                 for source in opened:
-                    _close(source.iterator)
+                    source.left = True
+                    self._end(source)
 
     def _items(self, source: _Source[T], pool: _Pool) -> Iterator[T]:
         while True:
@@ -273,7 +276,7 @@ class _Prefetcher(Generic[T]):
         item, error = None, None
         while True:
             try:
-                item = next(source.iterator, None)
+                item = None if self._closed else next(source.iterator, None)
             except BaseException as raised:  # raised again in the caller's thread
                 error = raised
             with self._changed:
@@ -284,7 +287,15 @@ class _Prefetcher(Generic[T]):
                 self._changed.notify_all()
                 if source.done or self._closed or len(source.ready) >= self._ahead:
                     source.busy = False
-                    return
+                    break
+        if source.left:
+            self._end(source)
+
+    def _end(self, source: _Source[T]) -> None:
+        """Close a source that the caller has left. An interrupt while a thread is started leaves one that the pool does
+        not know: while that one is still in the source, it is the one that closes it."""
+        with contextlib.suppress(ValueError):
+            _close(source.iterator)
 
 
 def _raise(error: Exception) -> Iterator[Any]:
