@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltalog.arrow_arrays import STRINGS_MAP, booleans, kept, nulls
@@ -23,6 +23,7 @@ VALUES: dict[pa.DataType, Any] = {
 
 @pytest.mark.parametrize("kind", VALUES, ids=str)
 @pytest.mark.parametrize("left_out", ["null", "anything"])
+@settings(deadline=None)
 @given(data=st.data())
 def test_kept_is_a_filter(kind: pa.DataType, left_out: str, data: st.DataObject) -> None:
     """Also of slices, and whether the rows that are left out are null, empty or full."""

@@ -283,7 +283,7 @@ def _mutated(draw: st.DrawFn) -> list[bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_mutated())
 def test_any_bytes_mean_what_they_mean_commit_by_commit(data: list[bytes]) -> None:
     try:

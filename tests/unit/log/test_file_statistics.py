@@ -145,7 +145,7 @@ def _texts(draw: st.DrawFn) -> tuple[str, list[str | None]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(_texts())
 def test_bounds_alone_are_those_among_all_statistics(case: tuple[str, list[str | None]]) -> None:
     kind, texts = case
