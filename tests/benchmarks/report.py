@@ -256,13 +256,18 @@ def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> 
     return float((times[1] / times[0]) ** (1 / (len(keys) - 1)))
 
 
+def most_reads(commits: int) -> int:
+    """Of commits, to find one by its time: 8 a round, each of which leaves a fifth at most."""
+    return 8 * math.ceil(math.log(commits, 5))
+
+
 def _reads(figures: Figures, key: str) -> list[Reach]:
     row = figures.get(key)
     if row is None or row.requests is None:
         return []
     table = TABLES[row.table]
     assert isinstance(table, LogTable)
-    bound = math.ceil(math.log2(table.size)) + 2
+    bound = most_reads(table.size)
     goal = f"{key}: at most {bound} commit reads for {table.size:,} commits"
     if not table.checksums:
         tail = table.size - 1 - max(table.checkpoint_versions())
@@ -272,7 +277,7 @@ def _reads(figures: Figures, key: str) -> list[Reach]:
     reads, listings = counts.get("GET commit", 0), counts.get("LIST", 0)
     return [
         Reach(goal, f"{reads}", reads <= bound, False),
-        Reach(f"{key}: one listing", f"{listings}", listings == 1, False),
+        Reach(f"{key}: no listing", f"{listings}", listings == 0, False),
     ]
 
 
