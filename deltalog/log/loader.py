@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from deltalog.errors import InvalidCheckpointError
-from deltalog.log.file_cache import FileCache
+from deltalog.errors import InvalidCheckpointError, InvalidCommitError, MissingVersionError
+from deltalog.log.file_cache import FileCache, NewCheckpoint
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint, Listing, Segment
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import features
+from deltalog.protocol.properties import checkpoint_interval
+from deltalog.storage.base import FileMeta
+
+# ``load_after`` reads at most this number of commits, and of bytes of them; and leaves at most this number of commits
+# after the checkpoint.
+MAX_NEW_COMMITS, MAX_NEW_BYTES, MAX_TAIL = 100, 8 << 20, 1_000
 
 
 def load_latest(reader: LogReader) -> LogSnapshot:
@@ -17,6 +23,35 @@ def load_latest(reader: LogReader) -> LogSnapshot:
     usable ``.crc``, else the small columns of the checkpoint and 1 GET for each commit after it.
     """
     return load(reader, reader.list_latest())
+
+
+def load_after(reader: LogReader, snapshot: LogSnapshot) -> tuple[LogSnapshot, FileMeta] | None:
+    """The latest version, from an earlier one and the commits since, with the size and time of its commit; the files
+    that are in memory stay there. None where that reads more than loading the latest version does, or cannot be done:
+    there are many commits since, or large ones, or one cannot be read.
+
+    Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk 1 HEAD or 2 for each commit
+    instead), and 1 GET for each commit.
+    """
+    listing = reader.list_after(snapshot.version, MAX_NEW_COMMITS, checkpoint_interval(snapshot.metadata.configuration))
+    versions = listing.commits
+    size_bytes = sum(meta.size_bytes or 0 for meta in listing.metas.values())
+    is_tail = versions == tuple(range(snapshot.version + 1, snapshot.version + 1 + len(versions)))
+    tail = len(snapshot.segment.commits) + len(versions)
+    if not versions or not is_tail or len(versions) > MAX_NEW_COMMITS or tail > MAX_TAIL or size_bytes > MAX_NEW_BYTES:
+        return None
+    try:
+        commits = reader.commits(versions)
+    except (InvalidCommitError, MissingVersionError):
+        return None
+    checkpoints = {checkpoint.version: checkpoint for checkpoint in listing.checkpoints}
+    for commit in commits:
+        info = commit.commit_info
+        snapshot = snapshot.after(commit, None if info is None else info.in_commit_timestamp_ms)
+        if commit.version in checkpoints:
+            snapshot = snapshot.on_checkpoint(NewCheckpoint(checkpoints[commit.version], None))
+    features.check_reached(snapshot.protocol, reader.store.url, reader.store.catalog)
+    return snapshot, listing.metas[snapshot.version]
 
 
 def load(reader: LogReader, listing: Listing, version: int | None = None) -> LogSnapshot:

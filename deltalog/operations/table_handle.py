@@ -23,7 +23,7 @@ from deltalog.errors import (
 )
 from deltalog.expressions.tree import Predicate
 from deltalog.log.history import LogHistory
-from deltalog.log.loader import load_latest
+from deltalog.log.loader import load, load_after
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.transaction import Transaction
@@ -71,28 +71,37 @@ class TableHandle:
     def refresh(self) -> Snapshot:
         """The latest version. Cost: 2 HEADs, in one round, when there is no new version: versions are contiguous, so
         the absence of the next one proves it, unless the table was removed or replaced, which the HEAD of the known
-        version shows. A version of which clean-up has deleted commits is read again."""
-        latest = self.latest
-        if is_outdated(latest):
-            return self._read_latest(latest)
-        heads = self.reader.heads([commit_path(latest.version + 1), commit_path(latest.version)])
-        if next(heads) is None:
-            tip = next(heads)
-            if tip is not None and self._tip in (None, (latest.version, tip)):
+        version shows. A version of which clean-up has deleted commits is read again. Else as ``load_after`` more, or as
+        ``load_latest``."""
+        latest, known = self.latest, self._tip
+        newer: tuple[LogSnapshot, FileMeta] | None = None
+        if not is_outdated(latest):
+            after, tip = self.reader.heads([commit_path(latest.version + 1), commit_path(latest.version)])
+            if after is None and tip is not None and known in (None, (latest.version, tip)):
                 self._tip = (latest.version, tip)
                 self._mark_fresh()
                 return latest
-        return self._read_latest(latest)
-
-    def _read_latest(self, latest: Snapshot) -> Snapshot:
-        fresh = Snapshot(load_latest(self.reader))
+            if tip is not None and known == (latest.version, tip):  # still the same table
+                newer = load_after(self.reader, latest.log)
+        fresh, new_tip = self._loaded() if newer is None else newer
+        snapshot = Snapshot(fresh)
         with _MOVING:
-            self._shared = weakref.WeakValueDictionary()
+            if newer is None:
+                self._shared = weakref.WeakValueDictionary()
             # Where another thread has moved the handle meanwhile, only a later version moves it on.
             if self.latest is latest or fresh.version > self.latest.version:
-                self.latest, self._tip = fresh, None
+                self.latest, self._tip = snapshot, None if new_tip is None else (fresh.version, new_tip)
         self._mark_fresh()
-        return fresh
+        return snapshot
+
+    def _loaded(self) -> tuple[LogSnapshot, FileMeta | None]:
+        """The latest version, and the size and time of its commit where they cost no request. Cost: as
+        ``load_latest``; on a local disk 1 HEAD more."""
+        listing = self.reader.list_latest()
+        fresh = load(self.reader, listing)
+        if self.reader.store.is_remote:
+            return fresh, listing.metas.get(fresh.version)
+        return fresh, self.reader.store.head(commit_path(fresh.version))
 
     def recent(self) -> Snapshot:
         """The latest version; on a remote store possibly up to _WARM_MS old. Cost: none then, else as ``refresh``."""

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from deltalog import DeltaTable, InvalidCheckpointError, Snapshot, StoreError
+from deltalog import (
+    DeltaTable,
+    InvalidCheckpointError,
+    InvalidCommitError,
+    Snapshot,
+    StoreError,
+    UnsupportedFeatureError,
+)
 from deltalog.log.loader import UnreadSnapshot, load, load_latest
 from deltalog.log.reader import LogReader
-from deltalog.protocol.paths import checkpoint_path, commit_path
+from deltalog.protocol.paths import checkpoint_path, checksum_path, commit_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore
-from tests.support.core import ICT, SCHEMA, environment, memory, rows
+from tests.support.core import ICT, NOW, SCHEMA, Clock, environment, info_action, memory, put_commit, rows
 
 
 def table_of(store: MemoryStore, versions: int, **properties: str) -> DeltaTable:
@@ -55,6 +62,79 @@ def test_a_listing_from_a_hint_is_widened_where_its_checkpoint_cannot_be_read() 
     store.delete(commit_path(0))
     with pytest.raises(InvalidCheckpointError, match=r"5\.checkpoint"):
         load_latest(reader)
+
+
+def opened_twice(count: int, properties: dict[str, str] | None = None) -> tuple[CountingStore, DeltaTable, DeltaTable]:
+    """A table of ``count`` versions by a writer, and a reader's handle on it that knows the tip and the files."""
+    store = CountingStore(memory())
+    writer = DeltaTable.create(store, SCHEMA, properties=properties or {}, environment=environment())
+    for version in range(1, count):
+        writer.append(rows(version))
+    reader = DeltaTable.open(store)
+    assert reader.snapshot().files().num_rows == count - 1
+    return store, writer, reader
+
+
+def test_versions_of_other_writers_are_read_from_their_commits_alone() -> None:
+    store, writer, reader = opened_twice(4, {"delta.checkpointInterval": "3"})
+    for version in range(4, 9):
+        writer.append(rows(version))
+        removed = writer.delete(f"id = {version - 3}").version
+    with store.counted() as calls:
+        snapshot = reader.snapshot()
+        assert snapshot.version == removed
+    assert calls.of("list_from") == calls.of("open_input") == calls.of("get", "*.crc") == 0
+    assert calls.of("get") == 10
+    fresh = DeltaTable.open(store).snapshot()
+    assert snapshot.log.segment.checkpoint == fresh.log.segment.checkpoint
+    with store.counted() as calls:
+        assert sorted(snapshot.files()["path"].to_pylist()) == sorted(fresh.files()["path"].to_pylist())
+    assert calls.of("open_input") == 1  # of the fresh one
+    assert (snapshot.num_files, snapshot.size_bytes) == (fresh.num_files, fresh.size_bytes)
+    assert snapshot.in_commit_timestamp_ms == fresh.in_commit_timestamp_ms
+
+
+@pytest.mark.parametrize("limits", [{"MAX_NEW_COMMITS": 2}, {"MAX_NEW_BYTES": 100}, {"MAX_TAIL": 5}])
+def test_many_or_large_commits_are_not_read_one_by_one(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"deltalog.log.loader.{name}", limit)
+    store, writer, reader = opened_twice(4)
+    for version in range(4, 8):
+        writer.append(rows(version))
+    with store.counted() as calls:
+        assert reader.snapshot().version == 7
+    assert calls.of("list_from") == calls.of("get", "*.crc") == 1
+
+
+def test_a_table_that_was_replaced_is_read_whole() -> None:
+    store, _, reader = opened_twice(4)
+    inner = store.inner
+    for meta in inner.list_from("_delta_log"):
+        inner.delete(f"_delta_log/{meta.name}")
+    other = DeltaTable.create(store, SCHEMA, environment=environment(Clock(NOW + 10**6)))
+    for version in range(1, 7):
+        other.append(rows(version + 100))
+    assert reader.snapshot().metadata.id == other.snapshot().metadata.id
+    assert reader.snapshot().version == 6
+
+
+def test_a_commit_that_cannot_be_read_is_refused_as_when_the_table_is_opened() -> None:
+    store, writer, reader = opened_twice(4)
+    writer.append(rows(4))
+    store.inner.put(commit_path(4), b"{broken")
+    store.inner.delete(checksum_path(4))
+    with pytest.raises(InvalidCommitError):
+        reader.snapshot()
+    with pytest.raises(InvalidCommitError):
+        DeltaTable.open(store)
+
+
+def test_a_feature_that_a_new_version_needs_is_refused() -> None:
+    store, _, reader = opened_twice(4)
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]}
+    put_commit(store.inner, 4, info_action(NOW + 10**6), {"protocol": protocol})
+    with pytest.raises(UnsupportedFeatureError):
+        reader.snapshot()
 
 
 def test_an_unread_version_is_read_at_its_first_use_and_fails_as_reading_does() -> None:
