@@ -8,6 +8,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from deltalog.commit import attempt as attempts_module
 from deltalog.commit import conflicts, hooks
 from deltalog.commit import loop as commit_module
@@ -92,7 +94,7 @@ def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         if isinstance(outcome, Unknown):
             version = attempt.actions.version
-            return dataclasses.replace(
+            return msgspec.structs.replace(
                 attempt.actions, commit_info=None, protocol=None, metadata=None, adds=[], removes=[], transactions=[]
             ) if version else REAL_SETTLE(self, attempt, outcome)  # fmt: skip
         return REAL_SETTLE(self, attempt, outcome)
@@ -266,7 +268,7 @@ def catches_up_without_looking(patch: Patch) -> None:
     def catch_up(self: Any) -> Any:
         listed = self._reader.list_from(self._base.version + 1).commits
         for winner in self._reader.commits(listed):
-            blind = dataclasses.replace(winner, adds=[], removes=[], transactions=[])
+            blind = msgspec.structs.replace(winner, adds=[], removes=[], transactions=[])
             self._rebase_on(blind)
 
     patch.setattr(CommitLoop, "_catch_up", catch_up)

@@ -6,6 +6,8 @@ import dataclasses
 import functools
 from typing import Any
 
+import msgspec
+
 from deltalog import table as table_module
 from deltalog.commit import conflicts
 from deltalog.commit import loop as commit_module
@@ -65,7 +67,7 @@ def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
     def unmasked(winner: Any) -> Any:
         masked = {add.path for add in winner.adds if add.deletion_vector is not None}
         adds, removes = ([a for a in some if a.path not in masked] for some in (winner.adds, winner.removes))
-        return dataclasses.replace(winner, adds=adds, removes=removes)
+        return msgspec.structs.replace(winner, adds=adds, removes=removes)
 
     patch.setattr(conflicts, "_check_added", lambda ours, won, *rest: REAL_CHECK_ADDED(ours, unmasked(won), *rest))
     patch.setattr(conflicts, "_check_removed", lambda ours, won, url: REAL_CHECK_REMOVED(ours, unmasked(won), url))
@@ -75,7 +77,7 @@ def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
 def lets_moved_files_be_removed(patch: Patch) -> None:
     def check(prepared: Any, winner: Any, table: Any) -> Any:
         removes = [remove for remove in winner.removes if remove.data_change]
-        REAL_CHECK_REMOVED(prepared, dataclasses.replace(winner, removes=removes), table)
+        REAL_CHECK_REMOVED(prepared, msgspec.structs.replace(winner, removes=removes), table)
 
     patch.setattr(conflicts, "_check_removed", check)
 
