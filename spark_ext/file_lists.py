@@ -7,6 +7,7 @@ taken from that log, wherever the files are. Such a directory is made for a scan
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -46,6 +47,22 @@ def missing_file(path: str) -> deltalog.InvalidDataFileError:
     )
 
 
+def check_not_empty(files: Iterable[str]) -> None:
+    """Raises InvalidDataFileError for a file without a byte, which Spark skips. Cost: 1 stat for each file."""
+    for file in files:
+        with contextlib.suppress(OSError):  # Spark has the say on it
+            _check_size(file, os.stat(file).st_size)
+
+
+def _check_size(file: str, size: int) -> None:
+    if not size:
+        raise deltalog.InvalidDataFileError(
+            f"The data file {file} is empty, but the log names it. Restore it, or read a version that does not "
+            "need it.",
+            path=file,
+        )
+
+
 def scan(
     spark: SparkSession,
     reader: Callable[[Mapping[str, str]], DataFrameReader],
@@ -57,7 +74,7 @@ def scan(
     partition values from the directories above the files.
 
     None where Spark cannot read what this process writes to its temporary directory, or ignores such logs. Raises
-    InvalidDataFileError for a file that is missing. Cost: 1 stat for each file; no Spark job.
+    InvalidDataFileError for a file that is missing or empty. Cost: 1 stat for each file; no Spark job.
     """
     if str(spark.conf.get(_IGNORED, "false")).lower() != "false":
         return None
@@ -104,6 +121,7 @@ def _stated(files: Sequence[str]) -> list[str | None]:
             seen = os.stat(file)
         except FileNotFoundError:
             raise missing_file(file) from None
+        _check_size(file, seen.st_size)
         key = paths.file_keys(file)[1]
         regular = stat.S_ISREG(seen.st_mode)
         found.append(_LINE % (json.dumps(key), seen.st_size, seen.st_mtime_ns // 1_000_000) if regular else None)

@@ -114,8 +114,9 @@ def hive_unescape(text: str) -> str:
 def hidden_from_spark(name: str) -> bool:
     """Whether Spark's listing silently skips a file of this name, or cannot open it at all.
 
-    Spark skips names that begin with ``_`` or ``.``; on a local disk a colon makes an invalid checksum name.
+    Spark skips names that begin with ``_`` or ``.`` (``_metadata`` is listed, but not scanned); on a local disk a colon
+    makes an invalid checksum name.
     """
-    if name.startswith("_") and "=" not in name and not name.startswith(("_metadata", "_common_metadata")):
+    if name.startswith("_") and "=" not in name:
         return True
     return name.startswith(".") or name.endswith("._COPYING_") or ":" in name

@@ -172,6 +172,7 @@ class _Part:
             found = file_lists.scan(self._spark, reader, files, columns, discovers=tree is not None)
             if found is not None:
                 return found
+        file_lists.check_not_empty(files)
         options = {} if tree is None else hive.read_options(tree)
         try:
             found = reader(options).load([paths.literal(paths.uri(path)) for path in files])

@@ -120,3 +120,15 @@ class ManyFiles:
         make_hive(table)
         with session_of(spark, {IGNORED: "true"}):
             assert rows(spark_ext.read(spark).load(table)) == HIVE_ROWS and lists() == []
+
+    def test_names_that_spark_skips_and_files_without_bytes(self, spark: Any, table: str, scratch: Path) -> None:
+        for count in (2, COUNT):
+            path = f"{table}-{count}"
+            names = [f"{('_metadata', '_common_metadata-', 'f')[i % 3]}{i}.parquet" for i in range(count)]
+            make(path, schema(id="long"), [(name, {}, one(i)) for i, name in enumerate(names)])
+            assert rows(spark_ext.read(spark).load(path)) == [(i,) for i in range(count)]
+            make(path + "-empty", schema(id="long"), [(f"{i}.parquet", {}, one(i)) for i in range(count)])
+            (Path(path + "-empty") / "1.parquet").write_bytes(b"")
+            with pytest.raises(deltalog.InvalidDataFileError, match="is empty") as error:
+                spark_ext.read(spark).load(path + "-empty")
+            assert error.value.path == path + "-empty/1.parquet"
