@@ -45,10 +45,10 @@ def of_snapshot(snapshot: deltalog.Snapshot) -> list[Entry]:
     table = snapshot.files().select(["path", "partition_values", "deletion_vector"])
     scan = snapshot.scan()
     seen: dict[str, tuple[Mapping[str, str | None], deltalog.DeletionVector | None]] = {}
-    for row in table.to_pylist():
-        vector = row["deletion_vector"]
-        state = (_values(row["partition_values"]), None if vector is None else deltalog.DeletionVector(**vector))
-        path = snapshot.file_path(row["path"])
+    columns = (table[name].to_pylist() for name in ("path", "partition_values", "deletion_vector"))
+    for named, pairs, vector in zip(*columns, strict=True):
+        state = (_values(pairs), None if vector is None else deltalog.DeletionVector(**vector))
+        path = snapshot.file_path(named)
         # Two spellings of one path: Spark would return its rows twice.
         if seen.setdefault(path, state) != state:
             raise deltalog.CorruptTableError(

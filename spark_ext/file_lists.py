@@ -89,8 +89,8 @@ def scan(
         exists = reader({}).load(paths.uri(os.path.join(directory, _LOG)))
         lookup = {"recursiveFileLookup": "false" if discovers else "true"}
         found = reader(lookup).load(paths.uri(directory)).select(*columns)
-        if "_jdf" in vars(found):
-            return found  # classic Spark: the list is in the JVM now
+        if not type(found).__module__.startswith("pyspark.sql.connect"):
+            return found  # classic Spark has the list now
         # Spark Connect may take it again for each query, which so fails without the log, instead of having no rows.
         guarded = found.union(exists.where(F.lit(False)).select(*[F.lit(None)] * len(columns)))
         guarded.schema  # noqa: B018 # the server reads the list
