@@ -55,9 +55,9 @@ class RoundStore(WrappedStore[LogStore]):
             self._is_counting = False
             clock.join()
 
-    def _request(self) -> None:
+    def request(self) -> None:
         if self._beside is not None:
-            self._beside._request()
+            self._beside.request()
             return
         with self._changed:
             if not self._is_counting:
@@ -87,15 +87,15 @@ class RoundStore(WrappedStore[LogStore]):
     # ------------------------------------------------------------------------------------------- requests
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        self._request()
+        self.request()
         return super().put_if_absent(path, data)
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._request()
+        self.request()
         super().put(path, data, durable=durable)
 
     def get(self, path: str, length: int | None = None) -> bytes:
-        self._request()
+        self.request()
         return super().get(path, length)
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
@@ -106,27 +106,27 @@ class RoundStore(WrappedStore[LogStore]):
     ) -> list[FileMeta]:
         found = super().list_from(directory, start, stat=stat, limit=limit)
         for _ in range(0, max(len(found), 1), LIST_PAGE):
-            self._request()
+            self.request()
         return found
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         return [meta.name for meta in self.list_from(directory, start, stat=False, limit=limit)]
 
     def head(self, path: str) -> FileMeta | None:
-        self._request()
+        self.request()
         return super().head(path)
 
     def delete(self, path: str) -> None:
-        self._request()
+        self.request()
         super().delete(path)
 
     def open_input(self, path: str) -> Any:
-        self._request()
+        self.request()
         with super().open_input(path) as file:
             data = file.read()
 
         def read(start: int, end: int) -> bytes:
-            self._request()
+            self.request()
             return bytes(data[start:end])
 
         return RangeReader(path, bytes(data[-TAIL_BYTES:]), len(data), read)
@@ -135,7 +135,7 @@ class RoundStore(WrappedStore[LogStore]):
     def open_output(self, path: str) -> Iterator[BinaryIO]:
         with super().open_output(path) as file:
             yield file
-            self._request()
+            self.request()
 
     def link_target(self, path: str) -> str | None:
         return None

@@ -122,10 +122,12 @@ def _transaction(count: int) -> Operation:
     tables = "1 table" if count == 1 else f"{count} tables"
     phases = (
         Phase("open", f"open {tables} of a catalog", faster=False),
-        Phase("call", f"first transaction over {tables}", faster=False),
-        Phase("again", f"second transaction over {tables}", faster=False),
+        Phase("change", f"begin a transaction, append to {tables}", faster=False),
+        Phase("commit", f"commit it, {tables}", faster=False),
+        Phase("change again", f"begin another one, append to {tables}", faster=False),
+        Phase("commit again", f"commit that, {tables}", faster=False),
     )
     arguments = {OURS: {"catalog": CATALOG, "names": list(MANAGED[:count])}}
     return Operation(
-        f"latency:transaction:{count}", "", "transaction", arguments, phases, {"call": count, "again": count}
+        f"latency:transaction:{count}", "", "transaction", arguments, phases, {"commit": count, "commit again": count}
     )

@@ -96,9 +96,9 @@ def reach(plan: Sequence[Operation], found: Sequence[Line], quick: bool) -> list
             line = table.get(operation.key, phase.name)
             if line is not None:
                 goals += _of_phase(operation, phase, line, table)
-    single, several = (table.get(f"latency:transaction:{count}", "again") for count in (1, 3))
+    single, several = (table.get(f"latency:transaction:{count}", "commit again") for count in (1, 3))
     if single is not None and several is not None:
-        goal = "latency:transaction: no more rounds over 3 tables than over 1"
+        goal = "latency:transaction: the commit takes no more rounds over 3 tables than over 1"
         text = f"{several.rounds} and {single.rounds}"
         goals.append(Reach(goal, text, several.rounds <= single.rounds, True))
     return [replace(goal, met=None) if quick and goal.timed else goal for goal in goals]

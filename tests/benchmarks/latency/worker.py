@@ -77,16 +77,20 @@ class Deltalog:
             self.manager = self.deltalog.TransactionManager(catalog, **self.options)
             return len([self.manager.table(name) for name in names])
 
+        def change() -> int:
+            self.transaction_now = self.manager.transaction()
+            for name in names:
+                self.transaction_now.table(name).append(self.row())
+            return len(names)
+
         def commit() -> int:
-            with self.manager.transaction() as transaction:
-                for name in names:
-                    transaction.table(name).append(self.row())
-                transaction.commit()
+            self.transaction_now.commit()
             return len(names)
 
         yield "open", begin
-        yield "call", commit
-        yield "again", commit
+        for again in ("", " again"):
+            yield f"change{again}", change
+            yield f"commit{again}", commit
 
     # ------------------------------------------------------------------------ what the measurements need
 
