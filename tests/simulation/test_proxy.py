@@ -37,6 +37,7 @@ def new_table(store):
     table = DeltaTable.create(store, rows(1).schema, properties={"delta.checkpointInterval": "3"}, data=rows(1))
     table.append(rows(2))
     table.append(rows(3))
+    table.flush()
 
 
 def run_cell(server: Server, url: str, fault: str, kind: str) -> str:
@@ -60,6 +61,7 @@ def run_cell(server: Server, url: str, fault: str, kind: str) -> str:
             table.snapshot()
             result = table.append(rows(*MINE), user_metadata=record.token)
             record.outcome, record.version, record.txn_id = "ok", result.version, result.txn_id
+            table.flush()
         except CommitStateUnknownError as error:
             record.outcome, record.error = "unknown", str(error)
         except DeltaLogError as error:
