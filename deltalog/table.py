@@ -203,8 +203,8 @@ class DeltaTable:
         """The latest version, a given one, or the one that was current at a point in time.
 
         Raises VersionNotFoundError, TimestampOutOfRangeError, InvalidTimestampError. Cost: latest: 2 HEADs, and
-        1 LIST and the new commits when there are any; a version: 1 LIST and as ``open``; a point in time: as
-        ``version_at`` and the version's log files, with the same listing.
+        1 LIST and the new commits when there are any; a version: 1 LIST and its log files, none while it is in use; a
+        point in time: as ``version_at``, and as a version.
         """
         return self._handle.at(version, _epoch_ms(timestamp))
 
@@ -213,22 +213,22 @@ class DeltaTable:
 
         ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise
         TimestampOutOfRangeError has the bounds. Raises InvalidEnablementError and
-        MissingInCommitTimestampError when the log lacks the data. Cost: 1 LIST, the latest version's ``.crc``, and
-        at most ceil(log2 n) + 2 GETs of 4 KiB for n commits.
+        MissingInCommitTimestampError when the log lacks the data. Cost: 2 HEADs, and up to 8 GETs of 4 KiB in each of
+        3 to 6 rounds; where file times decide, or the log has gaps, that of listing it whole.
         """
         return self._handle.history().version_at(to_epoch_ms(timestamp), before, after)
 
     def explain_timestamp(self, timestamp: PointInTime) -> TimestampExplanation:
         """How a point in time is resolved: the clock, the candidates, the answer, its neighbours, the bounds.
 
-        print() it, or take to_json(). Cost: as ``version_at`` and a few GETs.
+        print() it, or take to_json(). Cost: as ``version_at``, and that of listing the log whole.
         """
         return self._handle.history().explain(to_epoch_ms(timestamp))
 
     def history(self, limit: int | None = None) -> list[CommitEntry]:
         """The commits, newest first, each with the time that time travel uses.
 
-        Cost: 1 LIST and 1 GET of 4 KiB for each commit returned.
+        Cost: 2 HEADs, and for each commit returned 1 GET of 4 KiB and 1 HEAD; 1 LIST instead of many HEADs.
         """
         return self._handle.history(stat=limit is None).entries(limit)
 
