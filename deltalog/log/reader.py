@@ -177,9 +177,11 @@ class LogReader:
             if start > 0 and not exists(checkpoint_path(start)):
                 continue
             commits = tuple(each for each in range(max(start, 0), version + 1) if exists(commit_path(each)))
-            checksums = {each for each in [version] if exists(checksum_path(each))}
             checkpoints = (_classic(start),) if start > 0 else ()
-            return Listing(commits, checkpoints, frozenset(checksums)) if start > 0 or commits[:1] == (0,) else None
+            if not checkpoints and commits[:1] != (0,):
+                return None
+            checksums = [version] if exists(checksum_path(version)) else []
+            return Listing(commits, checkpoints, frozenset(checksums))
         return None
 
     def list_latest(self) -> Listing:
