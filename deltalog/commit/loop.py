@@ -67,10 +67,8 @@ class CommittedAttempt:
     @property
     def commits(self) -> list[tuple[CommitActions, int | None]]:
         """The winners and the commit itself, each with its in-commit timestamp."""
-        infos = [winner.commit_info for winner in self.winners]
-        times_ms = [None if info is None else info.in_commit_timestamp_ms for info in infos]
         own = (self.attempt.actions, self.attempt.in_commit_timestamp_ms)
-        return [*zip(self.winners, times_ms, strict=True), own]
+        return [*((winner, winner.in_commit_timestamp_ms) for winner in self.winners), own]
 
 
 def base_of(snapshot: LogSnapshot, file_time_ms: int | None = None) -> Base:

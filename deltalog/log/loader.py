@@ -46,8 +46,7 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> tuple[LogSnapshot, F
         return None
     checkpoints = {checkpoint.version: checkpoint for checkpoint in listing.checkpoints}
     for commit in commits:
-        info = commit.commit_info
-        snapshot = snapshot.after(commit, None if info is None else info.in_commit_timestamp_ms)
+        snapshot = snapshot.after(commit, commit.in_commit_timestamp_ms)
         if commit.version in checkpoints:
             snapshot = snapshot.on_checkpoint(NewCheckpoint(checkpoints[commit.version], None))
     features.check_reached(snapshot.protocol, reader.store.url, reader.store.catalog)

@@ -85,6 +85,11 @@ class CommitActions(msgspec.Struct, frozen=True, gc=False):
     cdc: list[AddCDCFile] = msgspec.field(default_factory=list)
     sidecars: list[Sidecar] = msgspec.field(default_factory=list)
 
+    @property
+    def in_commit_timestamp_ms(self) -> int | None:
+        """The in-commit timestamp, in milliseconds since 1970; None where the commit has none."""
+        return None if self.commit_info is None else self.commit_info.in_commit_timestamp_ms
+
 
 _lines, _infos = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_InfoLine)
 
