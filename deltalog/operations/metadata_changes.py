@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from deltalog.commit.validate import as_read_back
-from deltalog.errors import CallError, InvalidPropertyError
+from deltalog.errors import CallError, CorruptTableError, InvalidPropertyError, SchemaMismatchError
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import column_mapping, features, metadata_update
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, check_assignment
 from deltalog.protocol.schema import StructType
@@ -79,6 +80,16 @@ class MetadataChanges:
         """The domainMetadata actions, one for each domain that is changed."""
         return tuple(self._domains)
 
+    @property
+    def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that the table is clustered by, as ``Snapshot.clustering_columns``. Raises CorruptTableError."""
+        existing = None if self.base is None else self.base.state.domains.get(column_mapping.CLUSTERING_DOMAIN)
+        domain = next((each for each in self._domains if each.domain == column_mapping.CLUSTERING_DOMAIN), existing)
+        if domain is None or domain.removed:
+            return ()
+        mapping = column_mapping.mode_of(self.metadata.configuration)
+        return column_mapping.clustering_columns(domain.configuration, self.metadata.schema, mapping)
+
     # -------------------------------------------------------------------------------------------------- changes
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
@@ -86,7 +97,10 @@ class MetadataChanges:
         schema_string = schema.to_json()
         check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
         columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
+        clustered_by = self.clustering_columns
         self._replace(schema_string=schema_string, partition_columns=check_partition_columns(schema, columns))
+        if clustered_by:
+            self._check_clustering(clustered_by)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set table properties. As ``Transaction.set_properties``."""
@@ -157,6 +171,23 @@ class MetadataChanges:
 
     def _replace_configuration(self, configuration: Mapping[str, str]) -> None:
         self._replace(configuration=self.metadata.with_configuration(configuration).configuration)
+
+    def _check_clustering(self, columns: Sequence[tuple[str, ...]]) -> None:
+        """Raise SchemaMismatchError if the table can no longer be clustered by its columns."""
+        names = ", ".join(path_text(column) for column in columns)
+        if self.metadata.partition_columns:
+            raise SchemaMismatchError(
+                f"The table is clustered by {names}, and a clustered table has no partition columns. Leave them out."
+            )
+        try:
+            kept = self.clustering_columns == tuple(columns)
+        except CorruptTableError:
+            kept = False
+        if not kept:
+            raise SchemaMismatchError(
+                f"The table is clustered by {names}, and the new schema lacks that, or has it as another column. Keep "
+                "these columns, or end the clustering with delta-spark (ALTER TABLE … CLUSTER BY NONE)."
+            )
 
     def _check_row_ids(self, base: LogSnapshot) -> None:
         """Refuse to turn row tracking on while files have no row ids. A file that another writer adds before the commit

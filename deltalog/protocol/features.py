@@ -54,7 +54,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("deletionVectors", True, True, Writes.YES),
     Feature("rowTracking", False, True, Writes.YES, requires=("domainMetadata",)),
     Feature("domainMetadata", False, True, Writes.YES),
-    Feature("clustering", False, True, Writes.NO, requires=("domainMetadata",)),
+    Feature("clustering", False, True, Writes.YES, requires=("domainMetadata",)),
     Feature("timestampNtz", True, True, Writes.YES),
     Feature("typeWidening", True, True, Writes.YES),
     Feature("typeWidening-preview", True, True, Writes.YES),

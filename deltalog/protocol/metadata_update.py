@@ -9,8 +9,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from deltalog.errors import SchemaMismatchError
 from deltalog.protocol import column_mapping, features, row_tracking
 from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.properties import ENABLE_CHANGE_DATA_FEED
+
+_FEED_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 
 
 def complete(
@@ -21,9 +25,29 @@ def complete(
     ``before``: the metadata as it was; None for a table that is created. New columns of a mapped table get ids and
     physical names, row tracking its columns' names, and the protocol the features that the result needs.
 
-    Raises InvalidPropertyError, CorruptTableError.
+    Raises InvalidPropertyError, CorruptTableError, and SchemaMismatchError for a column that the change data feed would
+    have twice.
     """
+    _check_feed_columns(before, after)
     mapped = column_mapping.with_mapping(before, after, new_uuid)
     configuration = row_tracking.with_materialized_names(mapped.configuration, new_uuid)
     result = msgspec.structs.replace(mapped, configuration=configuration)
     return features.with_features(protocol, features.features_for(result, result.schema)), result
+
+
+def _check_feed_columns(before: Metadata | None, after: Metadata) -> None:
+    """Tables that have such a column already keep it."""
+    taken = _taken_feed_columns(after)
+    if before is not None:
+        taken -= _taken_feed_columns(before)
+    if taken:
+        raise SchemaMismatchError(
+            f"The change data feed has columns called {', '.join(sorted(taken))}, and so would the table. Rename the "
+            f"table's, or set {ENABLE_CHANGE_DATA_FEED.key} to false."
+        )
+
+
+def _taken_feed_columns(metadata: Metadata) -> frozenset[str]:
+    if metadata.configuration.get(ENABLE_CHANGE_DATA_FEED.key, "").lower() != "true":
+        return frozenset()
+    return _FEED_COLUMNS & {name.lower() for name in metadata.schema.names}

@@ -110,7 +110,7 @@ def test_row_tracking_later_only_where_no_file_lacks_ids(store: Any) -> None:
 def test_every_feature_that_is_written_can_be_dropped_or_says_why() -> None:
     written = {f.name for f in features.FEATURES if f.writes is not features.Writes.NO}
     assert set(_REMOVALS) <= written
-    assert written - set(_REMOVALS) == {"variantShredding", "variantShredding-preview", "catalogManaged"}
+    assert written - set(_REMOVALS) == {"variantShredding", "variantShredding-preview", "catalogManaged", "clustering"}
 
 
 @pytest.mark.parametrize(

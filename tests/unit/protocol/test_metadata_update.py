@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 
-from deltalog import InvalidPropertyError, Metadata, PrimitiveType, Protocol, StructField, StructType
+from deltalog import (
+    InvalidPropertyError,
+    Metadata,
+    PrimitiveType,
+    Protocol,
+    SchemaMismatchError,
+    StructField,
+    StructType,
+)
 from deltalog.protocol import metadata_update, row_tracking
 from deltalog.protocol.actions import Format
 from deltalog.protocol.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY
@@ -53,3 +62,15 @@ def test_a_type_of_a_new_column_brings_its_feature() -> None:
 def test_a_change_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(InvalidPropertyError, match="from name to none"):
         complete(metadata({MODE_KEY: "name"}, "long"), metadata({}, "long"))
+
+
+def test_the_columns_of_the_change_data_feed_cannot_be_the_tables() -> None:
+    feed = {"delta.enableChangeDataFeed": "true"}
+    with_column = StructType((StructField("_Change_Type", PrimitiveType("string")),)).to_json()
+    plain, taken = metadata(feed, "long"), msgspec.structs.replace(metadata(feed), schema_string=with_column)
+    unwatched = msgspec.structs.replace(taken, configuration={})
+    for before in (None, plain, unwatched):
+        with pytest.raises(SchemaMismatchError, match="_change_type"):
+            complete(before, taken)
+    assert complete(plain, unwatched)[1] == unwatched
+    assert complete(taken, taken)[1] == taken, "a table that has it already keeps it"
