@@ -96,7 +96,7 @@ def describe_files(
 
     with ThreadPoolExecutor(parallel_gets(store) or _FOOTER_THREADS) as threads:
         described = list(threads.map(describe, listed))
-    _check_rows(store.url, num_rows, [rows for _, rows in described])
+    check_rows(store.url, num_rows, [rows for _, rows in described])
     store.sync([path for path, _ in listed])
     return [add for add, _ in described]
 
@@ -109,7 +109,8 @@ def _check_readable(source: Any, footer: Any) -> None:
         raise OSError("it has encrypted columns: its footer is signed")
 
 
-def _check_rows(url: str, written: int | None, found: list[int]) -> None:
+def check_rows(url: str, written: int | None, found: list[int]) -> None:
+    """Raises RowCountError unless files with these numbers of rows hold as many as were written; None: not known."""
     if written is None or written == sum(found):
         return
     fault = "Rows are missing" if written > sum(found) else "Rows are duplicated"

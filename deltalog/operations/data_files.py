@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
-from deltalog.protocol.schema import ArrayType, MapType, StructField, StructType
+from deltalog.protocol.schema import ArrayType, MapType, StructField, StructType, leaves
 from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.storage.base import LogStore, keep_cleanup_errors
 
@@ -58,16 +58,21 @@ class WriteLayout:
     checksum: Checksum | None = None
 
     @classmethod
-    def of(cls, metadata: Metadata) -> WriteLayout:
-        """The layout of a table. Raises CorruptTableError, InvalidPropertyError."""
+    def of(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
+        """The layout of a table. ``clustered_by``: the paths of columns that always have statistics. Raises
+        CorruptTableError, InvalidPropertyError."""
         configuration = metadata.configuration
         mapping = column_mapping.mode_of(configuration)
         # After a column is renamed, the name in a Hive directory would mean no column, or another one.
         prefixed = mapping != "none" or RANDOMIZE_FILE_PREFIXES.read(configuration)
+        indexed = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)
+        if clustered_by and indexed >= 0:
+            wanted = (number for number, (path, _) in enumerate(leaves(metadata.schema), 1) if path in clustered_by)
+            indexed = max(indexed, *wanted)
         return cls(
             metadata.schema,
             metadata.partition_columns,
-            DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration),
+            indexed,
             mapping,
             RANDOM_PREFIX_LENGTH.read(configuration) if prefixed else 0,
         )
@@ -83,12 +88,12 @@ class WriteLayout:
         columns = StructType(tuple(f for f in self.schema if f.name not in self.partition_columns))
         return FileColumns(columns, self.indexed_columns, self.mapping, self.extra_columns)
 
-    def path(self, values: Mapping[str, str | None], unique: str) -> str:
+    def path(self, values: Mapping[str, str | None], unique: str, codec: str = "snappy") -> str:
         """The relative path of a new file: below a random prefix, or in the Hive directory of its partition values. All
-        change files are in one directory."""
+        change files are in one directory. ``unique``: ends in random letters and digits."""
         if self.as_changes:
-            return f"{CHANGES_DIRECTORY}/cdc-{unique}.snappy.parquet"
-        name = f"part-{unique}.snappy.parquet"
+            return f"{CHANGES_DIRECTORY}/cdc-{unique}.{codec}.parquet"
+        name = f"part-{unique}.{codec}.parquet"
         if self.prefix_length:
             return f"{unique.replace('-', '')[-self.prefix_length :]}/{name}"
         directory = partitions.directory(values)
@@ -108,7 +113,7 @@ def write_rows(
     try:
         for table in _buffered(reader, layout):
             rows += table.num_rows
-            for values, part in _by_partition(table, layout):
+            for values, part in by_partition(table, layout):
                 adds.append(_write_file(store, part, values, layout, new_uuid(), clock_ms))
     except BaseException as error:
         keep_cleanup_errors(error, discard(store, [add.path for add in adds]))
@@ -201,7 +206,9 @@ def check_not_null(values: Any, column: StructField, name: str) -> None:
         check_not_null(pa.concat_arrays([entries.items]), value, f"{name}.value")
 
 
-def _by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """The rows of each partition without the partition columns, with its values as the log has them, in the order in
+    which they first occur. Raises SchemaMismatchError."""
     if not layout.partition_columns:
         yield {}, table
         return

@@ -13,8 +13,9 @@ import msgspec
 from pyroaring import BitMap64
 
 from deltalog.environment import Environment
+from deltalog.errors import RowCountError
 from deltalog.log.reader import LogReader
-from deltalog.operations.added_files import Examine, check_files, describe_files
+from deltalog.operations.added_files import Examine, check_files, check_rows, describe_files
 from deltalog.operations.data_files import (
     WriteLayout,
     change_file,
@@ -25,6 +26,7 @@ from deltalog.operations.data_files import (
 from deltalog.operations.deletion_vector_writer import write_deletion_vectors
 from deltalog.operations.metadata_changes import MetadataChanges
 from deltalog.operations.table_rules import TableRules, rules_of
+from deltalog.operations.task_files import TaskFiles, storage_of
 from deltalog.parquet.file_writer import Checksum
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, Protocol
@@ -108,12 +110,20 @@ class RowWriter:
         layout = replace(self._layout_of_new_rows(), extra_columns=(CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
-    def write_copies(self, rows: Iterable[Any]) -> list[AddFile]:
+    def write_copies(self, rows: Iterable[Any], num_rows: int) -> list[AddFile]:
         """Write existing rows that are moved: batches with the columns of ``row_tracking.kept_columns`` after those of
-        the table, so that rows keep their ids."""
+        the table, so that rows keep their ids. Raises RowCountError if these are not ``num_rows`` rows."""
         kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
         extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
-        return self._write(rows, replace(self._layout(), extra_columns=extra))[0]
+        adds, written = self._write(rows, replace(self._layout(), extra_columns=extra))
+        if written != num_rows:
+            raise RowCountError(
+                f"{self._reader.store.url}: {num_rows} rows of files that are rewritten must be kept, and {written} "
+                "were read and written again. Nothing was committed; check that no other program changes data files.",
+                written=num_rows,
+                found=written,
+            )
+        return adds
 
     def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
         """Write change files: pairs of a change type (insert, delete, update_preimage, update_postimage) and a batch
@@ -132,6 +142,30 @@ class RowWriter:
         length = self._layout().prefix_length
         return write_deletion_vectors(self._reader.store, vectors, self.new_uuid, length, self._written_paths.append)
 
+    def task_files(
+        self,
+        job: str,
+        *,
+        compression: str = "snappy",
+        max_rows: int = 0,
+        target_bytes: int = 1 << 30,
+        as_inserts: bool = False,
+    ) -> TaskFiles:
+        """How the tasks of a distributed job write rows that fulfil the rules of the table; ``take_over`` what they
+        return. ``as_inserts``: as ``write_inserts``, with the change type in the rows. Cost: none; it begins the
+        checks of the commit, as ``LogStore.prepare_commit``."""
+        base = self._changes.base
+        self._reader.store.prepare_commit(0 if base is None else base.version + 1)
+        layout = replace(self._layout(), extra_columns=(CHANGE_TYPE_FIELD,) if as_inserts else ())
+        return TaskFiles(storage_of(self._reader.store), layout, job, compression, max_rows, target_bytes)
+
+    def take_over(self, files: Sequence[AddFile], num_rows: Iterable[int], written: int | None) -> None:
+        """Own the files that the tasks of a job have written, for ``Transaction.add(known=True)``. ``num_rows``: of
+        each file. ``written``: the number of rows of the job, counted in another way; RowCountError where the files
+        hold another number. Cost: none."""
+        self.own(add.path for add in files)
+        check_rows(self._reader.store.url, written, list(num_rows))
+
     def describe(
         self,
         files: Sequence[tuple[str, Mapping[str, str | None]]],
@@ -149,7 +183,7 @@ class RowWriter:
     # ---------------------------------------------------------------------------------------------- helpers
 
     def _layout(self) -> WriteLayout:
-        return WriteLayout.of(self._changes.metadata)
+        return WriteLayout.of(self._changes.metadata, self._changes.clustering_columns)
 
     def _layout_of_new_rows(self) -> WriteLayout:
         layout = replace(self._layout(), rules=self.rules())

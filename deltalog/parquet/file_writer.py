@@ -22,7 +22,7 @@ from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, 
 from deltalog.storage.base import LogStore
 
 Checksum = Literal["sha256"]
-_ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,12 @@ class FileColumns:
             ]
         )
 
+    def stored_rows(self, rows: pa.Table) -> pa.Table:
+        """Rows, in the columns' order and Arrow types, as files hold them."""
+        schema = self.arrow_schema
+        stored = [_retyped(values, field.type) for values, field in zip(rows.columns, schema, strict=True)]
+        return pa.Table.from_arrays(stored, schema=schema)
+
     @functools.cached_property
     def has_shared_paths(self) -> bool:
         """Whether two leaves of the files have one dotted path."""
@@ -73,25 +79,68 @@ def write_file(
 
     Raises SchemaMismatchError, StoreError. Cost: 1 PUT.
     """
-    schema = columns.arrow_schema
-    stored = [_retyped(values, field.type) for values, field in zip(rows.columns, schema, strict=True)]
-    table = pa.Table.from_arrays(stored, schema=schema)
+    stored = columns.stored_rows(rows)
     with store.open_output(path) as file:
-        sink = file if checksum is None else HashedFile(file)
-        writer = pq.ParquetWriter(
-            sink,
-            schema,
-            compression="snappy",
-            use_dictionary=not columns.has_shared_paths,
-            write_statistics=stats.statistics_columns(table),
-        )
+        growing = GrowingFile(file, stored, columns, checksum=checksum)
         try:
-            writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
+            growing.write(stored)
         finally:
-            writer.close()
-        size_bytes = sink.tell()
-    _, text = stats.from_footer(writer.writer.metadata, columns.stored, columns.indexed_columns)
-    return WrittenFile(size_bytes, text, sink.hexdigest() if isinstance(sink, HashedFile) else None)
+            growing.close()
+    return growing.written()
+
+
+class GrowingFile:
+    """A data file that is written piece by piece into ``file``. Its rows come from ``FileColumns.stored_rows``.
+
+    ``first``: its first rows. ``compression``: a codec as pyarrow names it.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        first: pa.Table,
+        columns: FileColumns,
+        *,
+        checksum: Checksum | None = None,
+        compression: str = "snappy",
+    ) -> None:
+        self._columns = columns
+        self._size_bytes = 0
+        self._sink = file if checksum is None else HashedFile(file)
+        self._with_statistics = stats.statistics_columns(first)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            columns.arrow_schema,
+            compression=compression,
+            use_dictionary=not columns.has_shared_paths,
+            write_statistics=self._with_statistics,
+        )
+
+    def tell(self) -> int:
+        """The bytes written so far, without the footer."""
+        return self._sink.tell()
+
+    def takes(self, rows: pa.Table) -> bool:
+        """Whether rows can follow those in the file: not if they have a NaN in a column whose bounds the file has."""
+        wanted, have = stats.statistics_columns(rows), self._with_statistics
+        if isinstance(wanted, bool):
+            return True
+        return not isinstance(have, bool) and set(have) <= set(wanted)
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows, as row groups of their own. Raises StoreError."""
+        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+
+    def close(self) -> None:
+        """Write the footer. ``file`` stays open."""
+        self._writer.close()
+        self._size_bytes = self._sink.tell()
+
+    def written(self) -> WrittenFile:
+        """What the file is, when it is closed."""
+        columns, sink = self._columns, self._sink
+        _, text = stats.from_footer(self._writer.writer.metadata, columns.stored, columns.indexed_columns)
+        return WrittenFile(self._size_bytes, text, sink.hexdigest() if isinstance(sink, HashedFile) else None)
 
 
 class HashedFile:

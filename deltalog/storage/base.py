@@ -160,6 +160,12 @@ class LogStore(ABC):
         """
         return []
 
+    def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
+        """Paths at any depth that begin with ``start`` and contain a text, among the first ``most`` objects that begin
+        so: for a clean-up, best effort. Stores that cannot list all depths together return none. Cost: 1 LIST for each
+        1,000 objects."""
+        return []
+
     @abstractmethod
     def open_input(self, path: str) -> Any:
         """A seekable binary file that pyarrow can read. Raises ObjectNotFoundError. Cost: 1 GET for each read."""

@@ -258,6 +258,18 @@ class S3Store(LogStore):
             arguments["ContinuationToken"] = page["NextContinuationToken"]
         return sorted(found, key=lambda meta: meta.name)[:limit]
 
+    def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
+        arguments: dict[str, Any] = {"Prefix": self._prefix + start}
+        found: list[str] = []
+        for _ in range(0, most, LIST_PAGE):
+            page = self._call("list", self._prefix, "list_objects_v2", with_key=False, **arguments)
+            names = (each["Key"][len(self._prefix) :] for each in page.get("Contents", ()))
+            found += [name for name in names if containing in name]
+            if not page.get("IsTruncated"):
+                break
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
+        return found
+
     def open_input(self, path: str) -> Any:
         """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for each
         read outside the bytes read before."""

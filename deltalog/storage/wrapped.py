@@ -64,6 +64,9 @@ class WrappedStore(LogStore, Generic[S]):
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
         return self.inner.remove_orphans(directory, before_ms)
 
+    def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
+        return self.inner.find_names(start, containing, most=most)
+
     def open_input(self, path: str) -> Any:
         return self.inner.open_input(path)
 
