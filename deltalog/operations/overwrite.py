@@ -7,15 +7,12 @@ from typing import Any, Literal
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
-from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import rewrite, writes
-from deltalog.operations.data_files import change_file
 from deltalog.operations.input_streams import as_reader
+from deltalog.operations.replacement import Replacement
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol.schema import StructType
-
-_REPLACE_METRICS = ("numRemovedFiles", "numRemovedBytes", "numCopiedRows", "numDeletedRows")
 
 
 def replacing(
@@ -70,25 +67,17 @@ def replace_where(
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
     reader = writes.fitting(transaction, data)
-    deletion = rewrite.plan(transaction, where)
+    replacement = Replacement(transaction, where)
     matching = rewrite.matching(transaction, reader, where)
-    if deletion.as_changes:
+    if replacement.change_column:
         adds, rows = transaction.row_writer.write_inserts(matching)
         transaction.staged.add_written(adds)
-        transaction.staged.add_change_files(map(change_file, adds))
     else:
         rows = transaction.write(matching)
-    if not rows and deletion.is_empty and txn is None:
+    if not rows and replacement.is_empty and txn is None:
         return skipped(transaction)
-    inserted = len(transaction.staged.cdc)
-    effect = rewrite.stage(transaction, deletion)
-    metrics = {
-        **transaction.staged.metrics(),
-        "numOutputRows": rows + effect["numCopiedRows"],
-        "numAddedChangeFiles": effect["numAddedChangeFiles"] + inserted,
-        **{name: effect[name] for name in _REPLACE_METRICS if name in effect},
-    }
-    return writes.commit_write(transaction, "Overwrite", metrics, user_metadata, txn, predicate=shown(where))
+    metrics = replacement.stage(rows)
+    return writes.commit_write(transaction, "Overwrite", metrics, user_metadata, txn, predicate=replacement.where)
 
 
 def replace_partitions(

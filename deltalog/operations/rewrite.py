@@ -142,10 +142,11 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
     if deletion.matches and deletion.by_vectors:
         _stage_vectors(transaction, deletion, metrics)
     elif deletion.matches:
-        adds = transaction.row_writer.write_copies(_kept_rows(snapshot, deletion.matches))
+        copied = sum(len(each.kept) for each in deletion.matches)
+        adds = transaction.row_writer.write_copies(_kept_rows(snapshot, deletion.matches), copied)
         transaction.staged.add_written(adds)
         metrics["numAddedFiles"], metrics["numAddedBytes"] = len(adds), sum(add.size for add in adds)
-        metrics["numCopiedRows"] = sum(len(each.kept) for each in deletion.matches)
+        metrics["numCopiedRows"] = copied
     if deletion.as_changes:
         change_files = transaction.row_writer.write_changes(_deleted_rows(snapshot, deletion))
         transaction.staged.add_change_files(change_files)

@@ -30,15 +30,9 @@ from deltalog.errors import (
     MissingVersionError,
     Outcome,
     ProtocolChangedError,
-    SchemaMismatchError,
     TransactionCommittedError,
 )
-from deltalog.expressions.bind import bind
-from deltalog.expressions.bound import columns_of
-from deltalog.expressions.sql import as_predicate
-from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
-from deltalog.log.file_tables import files_table
 from deltalog.log.loader import UnreadSnapshot
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
@@ -48,7 +42,7 @@ from deltalog.operations.metadata_changes import MetadataChanges
 from deltalog.operations.row_writer import RowWriter
 from deltalog.operations.staged_actions import StagedActions
 from deltalog.parquet.file_writer import Checksum
-from deltalog.protocol import column_mapping, features
+from deltalog.protocol import column_mapping, features, widening
 from deltalog.protocol.actions import (
     AddCDCFile,
     AddFile,
@@ -57,9 +51,10 @@ from deltalog.protocol.actions import (
     plain,
 )
 from deltalog.protocol.codec import CommitActions, canonical_json, json_text
-from deltalog.protocol.properties import ISOLATION_LEVEL
+from deltalog.protocol.properties import ENABLE_TYPE_WIDENING, ISOLATION_LEVEL
 from deltalog.protocol.schema import StructType
-from deltalog.read.data_skipping import in_partitions, split
+from deltalog.protocol.schema_enforcement import merge_schemas
+from deltalog.read.data_skipping import in_partitions
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import keep_cleanup_errors
 
@@ -303,33 +298,6 @@ class Transaction:
         values = dict.fromkeys(tuple(add.partition_values[key] for key in keys) for add in self._staged.adds)
         return self.remove_files(self.find_files(in_partitions(list(values), columns)))
 
-    def replace_where(self, where: Predicate | str) -> int:
-        """Stage the removal of the live files in the partitions for which ``where`` is true. Returns their number.
-
-        For files that are staged already: ``DeltaTable.overwrite`` takes rows, and conditions on any columns. Raises
-        CallError for a condition on other columns than partition columns, SchemaMismatchError when a staged file
-        belongs to another partition. Cost: as ``find_files``.
-        """
-        snapshot = self._existing("replace partitions")
-        predicate = as_predicate(where)
-        assert predicate is not None
-        bound = bind(predicate, snapshot.schema)
-        others = {column.path[0] for column in columns_of(bound)}.difference(snapshot.partition_columns)
-        if others:
-            raise CallError(
-                f"{snapshot.url}: files are replaced by partition columns only, but the condition uses "
-                f"{', '.join(sorted(others))}. DeltaTable.overwrite(data, where=...) replaces rows by any columns."
-            )
-        mapping = column_mapping.mode_of(snapshot.metadata.configuration)
-        _, outside = split(files_table(self._staged.adds), bound, snapshot.schema, snapshot.partition_columns, mapping)
-        if outside.num_rows:
-            example = dict(outside["partition_values"][0].as_py())
-            raise SchemaMismatchError(
-                f"{snapshot.url}: {outside.num_rows} of the new files lie outside of the replaced rows, "
-                f"{shown(predicate)}: for example in the partition {example}. Filter the rows, or replace more."
-            )
-        return self.remove_files(self.find_files(predicate))
-
     def read_whole_table(self) -> None:
         """Declare that the staged actions depend on every row of the snapshot."""
         self._existing("declare a read")
@@ -351,6 +319,17 @@ class Transaction:
         type; any other is new and gets an id. Raises SchemaMismatchError.
         """
         self.metadata_changes.set_schema(schema, partition_by)
+
+    def merge_schema(self, data: StructType) -> None:
+        """Stage the columns that ``data`` has and the table lacks, at the end and nullable, also in structs.
+
+        A column without a type (void) gets that of the data. With ``delta.enableTypeWidening`` a column becomes as wide
+        as the data's, where a whole number stays one. Raises SchemaMismatchError for other types that do not fit.
+        """
+        widens = ENABLE_TYPE_WIDENING.read(self.metadata.configuration)
+        merged = merge_schemas(self.schema, data, widening.is_widening_of_its_kind if widens else None)
+        if merged != self.schema:
+            self.set_schema(widening.recorded(self.schema, merged))
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Stage table properties, also those that enable and disable in-commit timestamps.

@@ -11,11 +11,9 @@ from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
 from deltalog.operations.input_streams import as_reader
 from deltalog.operations.transaction import Transaction, UserMetadata
-from deltalog.protocol import widening
 from deltalog.protocol.codec import canonical_json
-from deltalog.protocol.properties import ENABLE_TYPE_WIDENING
 from deltalog.protocol.schema import StructType
-from deltalog.protocol.schema_enforcement import check_writable, merge_schemas
+from deltalog.protocol.schema_enforcement import check_writable
 
 
 def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
@@ -33,14 +31,10 @@ def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.Reco
     """The rows as a stream whose columns fit the table's; with ``merge``, columns not in the table are added to it.
     Raises CallError, SchemaMismatchError."""
     reader = as_reader(data)
-    given, table = StructType.from_arrow(reader.schema), transaction.schema
+    given = StructType.from_arrow(reader.schema)
     if merge:
-        widens = ENABLE_TYPE_WIDENING.read(transaction.metadata.configuration)
-        merged = merge_schemas(table, given, widening.is_widening_of_its_kind if widens else None)
-        if merged != table:
-            transaction.set_schema(widening.recorded(table, merged))
-            table = merged
-    check_writable(table, given)
+        transaction.merge_schema(given)
+    check_writable(transaction.schema, given)
     return reader
 
 

@@ -320,7 +320,8 @@ def _move(turn: Turn, table: DeltaTable) -> Operate:
             if not matches:
                 return None
             transaction.remove_files(files, data_change=False)
-            moved = transaction.row_writer.write_copies(rewrite._kept_rows(snapshot, matches))
+            kept = sum(len(each.kept) for each in matches)
+            moved = transaction.row_writer.write_copies(rewrite._kept_rows(snapshot, matches), kept)
             transaction.staged.add_written(msgspec.structs.replace(add, data_change=False) for add in moved)
             return transaction.commit("OPTIMIZE", user_metadata=token)
 

@@ -44,6 +44,7 @@ from deltalog.expressions.tree import (
     Predicate,
     StartsWith,
 )
+from deltalog.operations.replacement import Replacement
 from deltalog.protocol import deletion_vectors, row_tracking
 from deltalog.testing import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import action, environment, info, lines, memory, objects, overtaken
@@ -581,27 +582,41 @@ def test_writers_of_other_partitions_do_not_conflict(partition: str | None, erro
 
 
 @pytest.mark.parametrize(
-    ("where", "new", "left"),
+    ("where", "properties", "left", "copied", "change_column"),
     [
-        ("p = 'a'", "a", [3, 4, 7, 8, 10]),
-        ("p IN ('a', 'zzz')", "zzz", [3, 4, 7, 8, 10]),
-        ("p IS NULL", None, [1, 2, 3, 5, 6, 7, 8, 10]),
-        ("p = 'a'", "b", "1 of the new files lie outside"),
-        ("p = 'a'", None, "1 of the new files lie outside"),
-        ("p = 'a' AND id > 1", "a", "uses id"),
+        ("p = 'a'", {}, [3, 4, 7, 8, 10], 0, None),
+        ("p IS NULL", {}, [1, 2, 3, 5, 6, 7, 8, 10], 0, None),
+        ("id IN (1, 5)", {}, [2, 3, 4, 6, 7, 8, 10], 2, None),
+        ("id IN (1, 5)", {"delta.enableChangeDataFeed": "true"}, [2, 3, 4, 6, 7, 8, 10], 2, "_change_type"),
+        ("id IN (1, 5)", {"delta.enableDeletionVectors": "true"}, [2, 3, 4, 6, 7, 8, 10], 0, None),
+        ("id > 99", {}, [1, 2, 3, 4, 5, 6, 7, 8, 10], 0, None),
     ],
 )
-def test_staged_files_replace_partitions(where: str, new: str | None, left: list[int] | str) -> None:
-    table = table_of(memory(), FILES, {}, partition_by=["p"])
+def test_staged_files_replace_rows(
+    where: str, properties: dict[str, str], left: list[int], copied: int, change_column: str | None
+) -> None:
+    table = table_of(memory(), FILES, properties, partition_by=["p"])
     with table.transaction() as transaction:
-        transaction.write(arrow([(10, new, 1, None, None)]).to_reader())
-        if isinstance(left, str):
-            with pytest.raises(CallError, match=left):
-                transaction.replace_where(where)
-            return
-        transaction.replace_where(where)
+        replacement = Replacement(transaction, where)
+        new = arrow([(10, "a", 1, None, None)])
+        if replacement.change_column:
+            adds, rows = transaction.row_writer.write_inserts(new.to_reader())
+            transaction.staged.add_written(adds)
+        else:
+            rows = transaction.write(new.to_reader())
+        metrics = replacement.stage(rows)
         transaction.commit()
-    assert ids(table) == left
+    assert ids(table) == left and replacement.change_column == change_column
+    deleted = 9 - len(left)
+    assert replacement.num_deleted_rows == metrics["numDeletedRows"] == deleted
+    assert replacement.is_empty == (deleted == 0) and set(replacement.columns) <= {"p", "id"}
+    assert replacement.num_copied_rows == metrics["numCopiedRows"] == copied
+    assert metrics["numOutputRows"] == 1 + copied
+    if properties.get("delta.enableChangeDataFeed"):
+        changes = table.changes(table.version).to_arrow()
+        assert sorted(zip(changes["_change_type"].to_pylist(), changes["id"].to_pylist(), strict=True)) == [
+            ("delete", 1), ("delete", 5), ("insert", 10)
+        ]  # fmt: skip
 
 
 def test_no_new_rows_replace_no_partition() -> None:
