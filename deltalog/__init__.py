@@ -84,10 +84,12 @@ if typing.TYPE_CHECKING:
     from deltalog.log.history_entries import CommitEntry, TimestampExplanation
     from deltalog.operations.contract.staging import StagedFiles, WriteOptions
     from deltalog.operations.contract.stream import StreamWriter
+    from deltalog.operations.replacement import Replacement
     from deltalog.operations.restore import RestoreResult
     from deltalog.operations.transaction import Transaction
     from deltalog.parquet.variant import variant_to_python
     from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
+    from deltalog.protocol.leftovers import LeftoverKind, job_directory_name, leftover_kind
     from deltalog.protocol.schema import (
         ArrayType,
         DataType,
@@ -171,6 +173,7 @@ __all__ = [
     "InvalidTimestampError",
     "Isolation",
     "IsolationLevel",
+    "LeftoverKind",
     "LogStore",
     "ManagedTransaction",
     "MapType",
@@ -191,6 +194,7 @@ __all__ = [
     "Protocol",
     "ProtocolChangedError",
     "PutOutcome",
+    "Replacement",
     "ResourceNotReadyError",
     "RestoreResult",
     "Resync",
@@ -242,6 +246,8 @@ __all__ = [
     "create_commit_table",
     "describe_commit_table",
     "holds_all",
+    "job_directory_name",
+    "leftover_kind",
     "merge_schemas",
     "open_store",
     "variant_to_python",
@@ -278,6 +284,7 @@ _MODULES = {
     "FileMeta": "deltalog.storage.base",
     "Isolation": "deltalog.catalog.records",
     "IsolationLevel": "deltalog.commit.prepared",
+    "LeftoverKind": "deltalog.protocol.leftovers",
     "LogStore": "deltalog.storage.base",
     "ManagedTransaction": "deltalog.transactions.transaction",
     "MapType": "deltalog.protocol.schema",
@@ -287,6 +294,7 @@ _MODULES = {
     "PrimitiveType": "deltalog.protocol.schema",
     "Protocol": "deltalog.protocol.actions",
     "PutOutcome": "deltalog.storage.base",
+    "Replacement": "deltalog.operations.replacement",
     "RestoreResult": "deltalog.operations.restore",
     "Resync": "deltalog.transactions.resync",
     "RetryPolicy": "deltalog.environment",
@@ -315,6 +323,8 @@ _MODULES = {
     "create_commit_table": "deltalog.storage.commit_tables",
     "describe_commit_table": "deltalog.storage.commit_tables",
     "holds_all": "deltalog.protocol.schema_enforcement",
+    "job_directory_name": "deltalog.protocol.leftovers",
+    "leftover_kind": "deltalog.protocol.leftovers",
     "merge_schemas": "deltalog.protocol.schema_enforcement",
     "open_store": "deltalog.storage.registry",
     "variant_to_python": "deltalog.parquet.variant",

@@ -239,21 +239,19 @@ class DeltaTable:
         *,
         from_timestamp: PointInTime | None = None,
         to_timestamp: PointInTime | None = None,
+        allow_out_of_range: bool = False,
     ) -> Changes:
         """The change data feed of a range of versions, both ends included; to the latest by default.
 
         ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last one at or
-        before it, by the in-commit timestamp rules; two times between the same two commits give no changes. The
-        table property delta.enableChangeDataFeed must have been true in the whole range. Raises VersionNotFoundError,
-        TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
+        before it, by the in-commit timestamp rules; two times between the same two commits give no changes.
+        ``allow_out_of_range``: no changes instead of an error where the range begins after the latest version, and a
+        range that ends after it ends with it. The table property delta.enableChangeDataFeed must have been true in the
+        whole range. Raises VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two
+        snapshots.
         """
-        return changes_between(
-            self._handle.history(),
-            from_version,
-            to_version,
-            _epoch_ms(from_timestamp),
-            _epoch_ms(to_timestamp),
-        )
+        since, until = _epoch_ms(from_timestamp), _epoch_ms(to_timestamp)
+        return changes_between(self._handle.history(), from_version, to_version, since, until, allow_out_of_range)
 
     # ------------------------------------------------------------------------------------------- writing
 

@@ -14,7 +14,13 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from deltalog.arguments import checked
-from deltalog.errors import CallError, CorruptTableError, InvalidCommitError, SchemaMismatchError
+from deltalog.errors import (
+    CallError,
+    CorruptTableError,
+    InvalidCommitError,
+    SchemaMismatchError,
+    TimestampOutOfRangeError,
+)
 from deltalog.log.history import LogHistory
 from deltalog.parallel import mapped, opened_ahead
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_vector
@@ -95,8 +101,11 @@ def changes_between(
     to_version: int | None,
     from_timestamp_ms: int | None,
     to_timestamp_ms: int | None,
+    allow_out_of_range: bool = False,
 ) -> Changes:
     """The changes of a range, both ends included, each given as a version or in milliseconds since 1970.
+    ``allow_out_of_range``: a range that begins after the latest version has no changes, and one that ends after it ends
+    with it.
 
     Raises CallError, TimestampOutOfRangeError, VersionNotFoundError, MissingVersionError. Cost: as
     ``LogHistory.version_at`` for each time, and as ``LogHistory.snapshot`` of the first and the last version. See
@@ -105,17 +114,27 @@ def changes_between(
     both_from = (from_version is None) == (from_timestamp_ms is None)
     if both_from or not (to_version is None or to_timestamp_ms is None):
         raise CallError("Give from_version or from_timestamp, and at most one of to_version and to_timestamp.")
+    latest = Snapshot(history.latest)
     if from_timestamp_ms is not None:
-        from_version = history.first_version_from(from_timestamp_ms)
+        try:
+            from_version = history.first_version_from(from_timestamp_ms)
+        except TimestampOutOfRangeError:  # after the last commit
+            if not allow_out_of_range:
+                raise
+            from_version = latest.version + 1
+    if allow_out_of_range and from_version is not None and from_version > latest.version:
+        return Changes(latest, latest, latest, history.commit_at, is_after_latest=True)
     if to_timestamp_ms is not None:
         to_version = history.version_at(to_timestamp_ms, after="latest").version
+    elif allow_out_of_range and to_version is not None:
+        to_version = min(to_version, latest.version)
     last = history.latest if to_version is None else history.snapshot(to_version)
     assert from_version is not None
     is_between_commits = None not in (from_timestamp_ms, to_timestamp_ms) and from_version == last.version + 1
     if from_version > last.version and not is_between_commits:
         raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
     first = history.snapshot(from_version)
-    return Changes(Snapshot(first), Snapshot(last), Snapshot(history.latest), history.commit_at)
+    return Changes(Snapshot(first), Snapshot(last), latest, history.commit_at)
 
 
 @checked
@@ -134,7 +153,11 @@ class Changes:
         last: Snapshot,
         latest: Snapshot,
         commit_at: Callable[[int], CommitAt],
+        *,
+        is_after_latest: bool = False,
     ) -> None:
+        """``is_after_latest``: there are none, since the range begins after the latest version."""
+        self._is_after_latest = is_after_latest
         self._first = first
         self._last = last
         mapped = any(column_mapping.mode_of(s.metadata.configuration) != "none" for s in (first, last, latest))
@@ -146,7 +169,8 @@ class Changes:
     @property
     def versions(self) -> range:
         """The versions whose changes are read."""
-        return range(self._first.version, self._last.version + 1)
+        after = self._last.version + 1
+        return range(after if self._is_after_latest else self._first.version, after)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -159,7 +183,7 @@ class Changes:
         Raises CallError, SchemaMismatchError, InvalidCommitError as ``batches``. Cost: 1 GET for each commit, and that
         of ``LogHistory.commit_at``.
         """
-        if not self.versions:
+        if not self.versions and not self._is_after_latest:
             return
         self._check_metadata(self._first.metadata, self._first.version)
         for commit in self._commits():

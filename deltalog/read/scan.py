@@ -103,6 +103,12 @@ class Scan:
             base_version=store.base_version if is_pinned else None,
         ).as_text()
 
+    @property
+    def where_text(self) -> str | None:
+        """``where`` as SQL text in Spark's dialect that means the same; None without ``where``, and for one that such
+        text cannot express or that has more than 1000 values. Cost: none."""
+        return text_of(self.where, self._snapshot.schema)
+
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The schema of the batches."""

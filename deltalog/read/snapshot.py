@@ -19,7 +19,7 @@ from deltalog.log.loader import UnreadSnapshot, load
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parallel import Lazy
-from deltalog.protocol import column_mapping
+from deltalog.protocol import column_mapping, features
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.schema import StructType
@@ -91,6 +91,11 @@ class Snapshot:
     @property
     def partition_columns(self) -> tuple[str, ...]:
         return self.metadata.partition_columns
+
+    @property
+    def table_features(self) -> tuple[str, ...]:
+        """The names of the table features, sorted, with those that legacy versions imply. Cost: none."""
+        return tuple(sorted({*features.reader_features(self.protocol), *features.writer_features(self.protocol)}))
 
     @property
     def in_commit_timestamps_enabled(self) -> bool:

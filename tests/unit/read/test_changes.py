@@ -13,6 +13,8 @@ from deltalog import (
     InvalidCommitError,
     InvalidDataFileError,
     SchemaMismatchError,
+    TimestampOutOfRangeError,
+    VersionNotFoundError,
 )
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import checksum_path, commit_path
@@ -111,6 +113,31 @@ def test_two_times_between_the_same_two_commits_have_no_changes() -> None:
     assert made.changes(from_timestamp=start + 100, to_timestamp=start + 1000).to_arrow()["id"].to_pylist() == [1]
     with pytest.raises(CallError, match="empty"):
         made.changes(1, 0)
+
+
+def test_a_range_that_begins_after_the_latest_version() -> None:
+    clock = Clock()
+    made = table(clock)
+    made.append(rows(1))
+    later = made.history()[0].timestamp_ms
+    assert later is not None
+    ends: Any
+    begin: Any
+    for ends in ({}, {"to_version": 9}, {"to_timestamp": later + 5}):
+        assert made.changes(0, **ends, allow_out_of_range=True).to_arrow()["_commit_version"].to_pylist() == [1]
+        for begin in ({"from_version": 2}, {"from_version": 7}, {"from_timestamp": later + 1}):
+            nothing = made.changes(**begin, **ends, allow_out_of_range=True)
+            assert list(nothing.versions) == [] and nothing.to_arrow().num_rows == 0
+            assert nothing.arrow_schema == made.changes(0).arrow_schema
+            with pytest.raises((VersionNotFoundError, TimestampOutOfRangeError, CallError)):
+                made.changes(**begin, **ends)
+    with pytest.raises(CallError, match="range of changes is empty"):
+        made.changes(1, 0, allow_out_of_range=True)
+    with pytest.raises(VersionNotFoundError):
+        made.changes(-1, allow_out_of_range=True)
+    without = DeltaTable.create(memory(), SCHEMA)
+    with pytest.raises(CallError, match="feed was off at version 0"):
+        without.changes(1, allow_out_of_range=True).to_arrow()
 
 
 def test_columns_are_those_of_the_latest_version() -> None:

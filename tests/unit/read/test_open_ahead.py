@@ -130,14 +130,12 @@ def test_an_interrupt_while_requests_wait_ends_them_all(written: MemoryStore) ->
     def hold(path: str) -> None:
         if ready.wait() == 0:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            threading.Timer(1.0, interrupted.set).start()  # by then the interrupt has reached the scan
         interrupted.wait(60)
 
     store.before = hold
-    timer = threading.Timer(0.2, interrupted.set)
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
         scan.to_arrow()
-    timer.join()
     gc.collect()
     for thread in threading.enumerate():
         if thread.name.startswith("deltalog-"):

@@ -57,6 +57,16 @@ def test_a_scan_is_pickled_with_its_condition(tmp_path: Path, where: Predicate |
     assert copy.to_arrow() == scan.to_arrow() and copy.to_arrow().num_rows == (2 if where is None else 1)
 
 
+def test_the_condition_as_text(tmp_path: Path) -> None:
+    snapshot = DeltaTable.create(tmp_path / "t", SCHEMA, environment=environment()).snapshot()
+    assert snapshot.scan().where_text is None
+    assert snapshot.scan(where="ID = 2 and name like 'a%'").where_text == "((id = 2) AND (name LIKE 'a%'))"
+    assert (
+        snapshot.scan(where=~(col("name") == "it's")).where_text == snapshot.scan(where="name <> 'it\\'s'").where_text
+    )
+    assert snapshot.scan(where=col("id").isin(range(1001))).where_text is None
+
+
 def test_columns_in_the_order_asked_for() -> None:
     table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
     assert table.snapshot().scan(["name", "ID"]).to_arrow().to_pylist() == [{"name": "n1", "id": 1}]
