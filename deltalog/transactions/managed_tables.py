@@ -27,6 +27,7 @@ from deltalog.errors import (
 from deltalog.log.loader import UnreadSnapshot, load_latest
 from deltalog.log.reader import LogReader
 from deltalog.operations.table_handle import TableHandle
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import canonical_url
@@ -63,17 +64,38 @@ class ManagedTables:
         options: Mapping[str, Any],
     ) -> DeltaTable:
         """See ``TransactionManager.create_table``."""
+        full, store = self._place(name, url)
+        marks = self._marked(properties)
+        made = DeltaTable.create(store, schema, properties=marks, environment=self._environment, **options)
+        return self._take_over(full, made)
+
+    def creation(
+        self,
+        name: str,
+        url: str,
+        schema: StructType | pa.Schema,
+        properties: Mapping[str, str],
+        options: Mapping[str, Any],
+    ) -> Transaction:
+        """See ``TransactionManager.create_transaction``."""
+        _, store = self._place(name, url)
+        marks = self._marked(properties)
+        return DeltaTable.create_transaction(store, schema, properties=marks, environment=self._environment, **options)
+
+    def _place(self, name: str, url: str) -> tuple[str, AdoptedStore]:
+        """The full name and the store of a new table. Raises TableExistsError."""
         full, root = records.check_table_name(name), self._root(url)
         self._check_free(full, root)
-        marks = {
+        return full, AdoptedStore(self.plain_store(root), self.coordinator.url)
+
+    def _marked(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties of a new table, with those by which this catalog manages it."""
+        return {
             **properties,
             f"{FEATURE_PREFIX}{CATALOG_MANAGED}": "supported",
             ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
             CATALOG_ID_KEY: self.coordinator.catalog_id,
         }
-        store = AdoptedStore(self.plain_store(root), self.coordinator.url)
-        made = DeltaTable.create(store, schema, properties=marks, environment=self._environment, **options)
-        return self._take_over(full, made)
 
     def register(self, name: str, url: str) -> DeltaTable:
         """See ``TransactionManager.register_table``."""

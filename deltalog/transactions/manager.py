@@ -46,6 +46,7 @@ from deltalog.errors import (
     TransactionStateError,
 )
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.table import DeltaTable, PointInTime
@@ -98,6 +99,8 @@ class TransactionManager:
     ``idle_timeout``: how long a transaction that is started here may be idle before any process may abort it.
     ``most_ahead``: how far ahead of the clock an in-commit timestamp may be for the coordinator to ratify it; by
     default one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``.
+
+    Members: one for each call of AWS Lake Formation's transactions, and those by which tables come and go.
     """
 
     @checked
@@ -141,6 +144,23 @@ class TransactionManager:
         each 1,000 tables.
         """
         return self._tables.create(name, url, schema, properties or {}, options)
+
+    def create_transaction(
+        self,
+        name: str,
+        url: str,
+        schema: StructType | pa.Schema,
+        *,
+        properties: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Transaction:
+        """A transaction whose commit is version 0 of a table that this catalog manages, for a table that is created
+        with files. ``options``: as for ``DeltaTable.create_transaction``.
+
+        ``register_table`` with the same name and location has to follow the commit: until then the catalog does not
+        have the table, and nothing else can write it. Raises TableExistsError as ``create_table``.
+        """
+        return self._tables.creation(name, url, schema, properties or {}, options)
 
     def register_table(self, name: str, url: str) -> DeltaTable:
         """Make this catalog manage an existing table, with a commit that enables ``catalogManaged``. From then on it

@@ -237,6 +237,21 @@ def test_a_creation_that_broke_off_is_finished_by_registering(coordinator, manag
     assert content(manager.register_table(C, url)) == [(1, 1)]
 
 
+def test_a_table_is_created_with_files_of_the_caller(manager, url):
+    with manager.create_transaction(C, url, SCHEMA, properties={"delta.checkpointInterval": "7"}) as transaction:
+        transaction.write(rows((1, 1)).to_reader())
+        assert transaction.commit().version == 0
+    assert C not in [table.name for table in manager.list_tables()]
+    with pytest.raises(TableExistsError):
+        manager.create_transaction(C, url, SCHEMA)
+    assert manager.register_table(C, url).version == 0
+    manager.table(C).append(rows((2, 2)))
+    assert content(manager.table(C)) == [(1, 1), (2, 2)]
+    for name, place in ((C, f"{url}-2"), ("bank.other", url)):
+        with pytest.raises(TableExistsError):
+            manager.create_transaction(name, place, SCHEMA)
+
+
 def test_a_table_of_another_catalog_is_refused(manager):
     other = manager_of(MemoryCoordinator())
     with pytest.raises(ResourceNotReadyError, match="another catalog"):
