@@ -6,11 +6,11 @@ Nothing is read or written here: Spark evaluates the columns when it writes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
 
 import deltalog
 from spark_ext import paths, rules
@@ -65,6 +65,20 @@ def check_unique(schema: deltalog.StructType) -> None:
         seen.add(name.lower())
 
 
+def has_void(df: DataFrame) -> bool:
+    """Whether there are columns of NULLs without a type."""
+    return any(isinstance(field.dataType, spark_types.NullType) for field in df.schema.fields)
+
+
+def typed(df: DataFrame, table: deltalog.StructType) -> DataFrame:
+    """The rows with columns of NULLs without a type in the type of the table's column, where it has one."""
+    for field in df.schema.fields:
+        column = table.find(field.name)
+        if isinstance(field.dataType, spark_types.NullType) and column is not None and str(column.data_type) != "void":
+            df = df.withColumn(field.name, _null(column.data_type))
+    return df
+
+
 def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
     """A sentence for each reason why ``data`` cannot be written as ``table``."""
     if isinstance(table, deltalog.StructType) and isinstance(data, deltalog.StructType):
@@ -96,33 +110,18 @@ def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
         )
 
 
-def as_table(table: Any, data: Any) -> Any:
-    """The data's type with the table's own type where both have the column and it only widens."""
-    if isinstance(table, deltalog.StructType) and isinstance(data, deltalog.StructType):
-        fields = []
-        for given in data.fields:
-            column = table.find(given.name)
-            fields.append(
-                given if column is None else replace(given, data_type=as_table(column.data_type, given.data_type))
-            )
-        return deltalog.StructType(tuple(fields))
-    if isinstance(table, deltalog.ArrayType):
-        return replace(data, element_type=as_table(table.element_type, data.element_type))
-    if isinstance(table, deltalog.MapType):
-        key = as_table(table.key_type, data.key_type)
-        return replace(data, key_type=key, value_type=as_table(table.value_type, data.value_type))
-    return table
-
-
 def conformed(
     df: DataFrame,
     data: deltalog.StructType,
     target: deltalog.StructType,
     partition_columns: Sequence[str],
     demands: Any,
+    replacement: deltalog.Replacement | None,
+    in_directories: bool = True,
 ) -> DataFrame:
     """The rows as the files hold them: the table's columns in its order, filled in and checked by its rules
-    (``Transaction.rules``), partition values ready for paths."""
+    (``Transaction.rules``) and by the condition of ``replacement``. ``in_directories``: partition values as Spark's
+    writer names directories by them."""
     columns = []
     for field in target.fields:
         given = data.find(field.name)
@@ -139,7 +138,9 @@ def conformed(
         if any(CHAR_VARCHAR in field.metadata for field in target.fields if field.name in absent):
             frame = frame.select(*(_filled(field, field.name in absent) for field in target.fields))
         frame = rules.checked(frame, demands)
-    return frame.select(*(_stored(field, field.name in partition_columns) for field in target.fields))
+    if replacement is not None:
+        frame = rules.selected(frame, replacement)
+    return frame.select(*(_stored(f, f.name in partition_columns, in_directories) for f in target.fields))
 
 
 def _declared(column: Column, field: deltalog.StructField) -> Column:
@@ -153,10 +154,10 @@ def _filled(field: deltalog.StructField, is_new: bool) -> Column:
     return _declared(_length_checked(column, field) if is_new else column, field)
 
 
-def _stored(field: deltalog.StructField, in_path: bool) -> Column:
+def _stored(field: deltalog.StructField, in_path: bool, in_directory: bool) -> Column:
     column = named(field.name)
     if in_path:
-        column = _partition_value(column, field)
+        column = _partition_value(column, field, in_directory)
     return _checked_not_null(column, field, field.name, in_path).alias(field.name, metadata={})
 
 
@@ -246,8 +247,8 @@ def _length_checked(column: Column, field: deltalog.StructField) -> Column:
     return F.rpad(checked, limit, " ") if match[1] == "char" else checked
 
 
-def _partition_value(column: Column, field: deltalog.StructField) -> Column:
-    """A value that a directory name represents exactly."""
+def _partition_value(column: Column, field: deltalog.StructField, in_directory: bool) -> Column:
+    """A value that the log, and with ``in_directory`` a directory that Spark names by it, represents exactly."""
     name = str(field.data_type)
     if name == "binary":
         raise deltalog.UnsupportedFeatureError(
@@ -258,7 +259,7 @@ def _partition_value(column: Column, field: deltalog.StructField) -> Column:
     if name == "string":
         message = f"column {field.name} has the value {paths.HIVE_NULL}, which as a partition value means NULL"
         return F.when(column == paths.HIVE_NULL, refuse(message)).otherwise(column)
-    if name == "timestamp":
+    if name == "timestamp" and in_directory:
         # In UTC and without a zone: in the session time zone one hour a year is ambiguous.
         seconds = (F.unix_micros(column).cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
         epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")

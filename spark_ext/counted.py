@@ -26,14 +26,16 @@ class RowCount:
         """The same rows, counted when they are written."""
         return frame.observe(self._observation, F.count(F.lit(1)).alias(_ROWS))
 
-    def rows(self, spark: SparkSession, directory: str) -> int:
-        """The number of rows, after the job has ended. ``directory``: of the job's files.
+    def rows(self, spark: SparkSession, directory: str | None) -> int | None:
+        """The number of rows, after the job has ended. ``directory``: that of the job's files, if they have one.
 
         Raises StoreError if Spark does not report it. Spark Connect before 4.0 does not send it to the client: there
-        the server counts the rows of the files that it lists.
+        the server counts the rows of the files that it lists; without a directory the number is not known (None).
         """
         metrics = self._metrics()
         if not metrics:
+            if directory is None:
+                return None
             reader = spark.read.schema("any int").option("recursiveFileLookup", "true")
             return int(reader.parquet(paths.literal(paths.uri(directory))).count())
         return int(metrics[_ROWS])

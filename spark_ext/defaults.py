@@ -7,7 +7,8 @@ delta-spark has the same results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,26 +21,35 @@ _PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _MERGE_SCHEMA = "spark.databricks.delta.schema.autoMerge.enabled"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _OPTIMIZE_WRITE = "spark.databricks.delta.optimizeWrite.enabled"
+_OPTIMIZED_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _TXN_VERSION_RESET = "spark.databricks.delta.write.txnVersion.autoReset.enabled"
 _DYNAMIC_ENABLED = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
 _AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
+_REPLACE_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+_REPLACE_BY_DATA = "spark.databricks.delta.replaceWhere.dataColumns.enabled"
 _KEYS = frozenset(
     {
         _PARTITION_OVERWRITE_MODE,
         _MERGE_SCHEMA,
         _USER_METADATA,
         _OPTIMIZE_WRITE,
+        _OPTIMIZED_SIZE,
         _TXN_APP_ID,
         _TXN_VERSION,
         _TXN_VERSION_RESET,
         _DYNAMIC_ENABLED,
         _AUTO_COMPACT,
+        _REPLACE_CHECKED,
+        _REPLACE_BY_DATA,
     }
 )
 # The least protocol versions of a new table. Settings up to these have no effect.
 _BASE_VERSIONS = {"delta.minReaderVersion": 1, "delta.minWriterVersion": 2}
+# What delta-spark packs into one partition of an optimized write.
+_OPTIMIZED_DEFAULT = "512m"
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
 
 
@@ -106,6 +116,26 @@ class SessionDefaults:
                 "session, which replaces partitions. Set option('partitionOverwriteMode', 'static') to replace all."
             )
 
+    @property
+    def optimized_bytes(self) -> int:
+        """The size of a partition of shuffled rows in a write with ``optimizeWrite``."""
+        return bytes_of(_OPTIMIZED_SIZE, self.settings.get(_OPTIMIZED_SIZE, _OPTIMIZED_DEFAULT))
+
+    @property
+    def checks_replacing_rows(self) -> bool:
+        """Whether rows that the condition of ``replaceWhere`` does not select are refused."""
+        return self._flag(_REPLACE_CHECKED, True)
+
+    def check_replaced_by(self, columns: Sequence[str], partition_columns: Sequence[str]) -> None:
+        """Raises CallError if the session forbids a condition of ``replaceWhere`` that uses other columns than
+        partition columns."""
+        others = sorted(set(columns).difference(partition_columns))
+        if others and not self._flag(_REPLACE_BY_DATA, True):
+            raise deltalog.CallError(
+                f"replaceWhere uses {', '.join(others)}, and {_REPLACE_BY_DATA} is false in this session, which allows "
+                "partition columns only. Set it to true, or use partition columns."
+            )
+
     def _check_compaction(self) -> None:
         if self.settings.get(_AUTO_COMPACT, "false").strip().lower() != "false":
             raise deltalog.CallError(
@@ -136,6 +166,15 @@ class SessionDefaults:
         if text not in ("true", "false"):
             raise deltalog.CallError(f"{name} is {self.settings[name]!r} in this session, but must be true or false.")
         return text == "true"
+
+
+def bytes_of(what: str, text: str) -> int:
+    """A size as Spark writes it: a number of bytes, or of KiB, MiB, … with a unit (``128m``, ``1gb``). Raises
+    CallError, which names ``what``."""
+    found = re.fullmatch(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if found is None or not int(found[1]):
+        raise deltalog.CallError(f"{what} is {text!r}, but must be a size in bytes such as 134217728 or 128m.")
+    return int(found[1]) << _UNITS[found[2]]
 
 
 def _is_no_default(name: str, value: str, ignores_protocol: bool) -> bool:

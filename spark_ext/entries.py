@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 import deltalog
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+# Names in a log that mean what they say: below the table, without escapes, and not "." or "..".
+_PLAIN = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
+_COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
+_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,43 +31,132 @@ class Change:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+def value(values: Mapping[str, str], name: str) -> str | None:
+    """A partition value by the name of its column, which writers may have spelled in another case."""
+    if name in values:
+        return values[name]
+    return next((text for key, text in values.items() if key.lower() == name.lower()), None)
+
+
+def has_double_names(snapshot: deltalog.Snapshot, names: Sequence[str]) -> bool:
+    """Whether two of the names, as the log has them, are of one file. Cost: as ``Snapshot.file_path`` for each name
+    that has escapes or is absolute."""
+    root = snapshot.file_path("x")[:-1]
+    located = {root + name if _PLAIN.fullmatch(name) else snapshot.file_path(name) for name in names}
+    return len(located) < len(names)
+
+
+class Entry(NamedTuple):
     """One reading of one file: the rows at ``kept``, else those not at ``dropped``, else all.
 
-    ``path``: absolute and decoded. ``values``: the partition values as the log has them, "" being null already.
+    ``path``: absolute and decoded. ``values``: the partition values as the log has them, without nulls, "" being null.
+    ``size_bytes`` and ``modified_ms``: of the file where it was looked up, else as in the log; None where it is not a
+    regular file or is missing.
     """
 
     path: str
-    values: Mapping[str, str | None]
+    values: Mapping[str, str]
     dropped: BitMap64 | None = None
     kept: BitMap64 | None = None
     change: Change | None = None
+    size_bytes: int | None = None
+    modified_ms: int = 0
 
 
-def of_snapshot(snapshot: deltalog.Snapshot) -> list[Entry]:
-    """The live files in the order of their paths, each once.
+def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> list[Entry]:
+    """The live files in the order of their paths, each once; with ``where`` those that can have a row that it keeps.
 
-    Raises CorruptTableError, UnsafePathError, InvalidDataFileError. Cost: as ``Snapshot.files``, and 1 GET for each
-    deletion vector that is in a file.
+    Raises CorruptTableError, UnsafePathError, InvalidDataFileError. Cost: as ``Snapshot.files``, or ``Scan.files`` with
+    ``where``; on a local disk 1 lstat for each file and each directory; 1 GET for each deletion vector that is in a
+    file, 16 at a time.
     """
-    table = snapshot.files().select(["path", "partition_values", "deletion_vector"])
-    scan = snapshot.scan()
-    seen: dict[str, tuple[Mapping[str, str | None], deltalog.DeletionVector | None]] = {}
-    columns = (table[name].to_pylist() for name in ("path", "partition_values", "deletion_vector"))
-    for named, pairs, vector in zip(*columns, strict=True):
-        state = (_values(pairs), None if vector is None else deltalog.DeletionVector(**vector))
-        path = snapshot.file_path(named)
-        # Two spellings of one path: Spark would return its rows twice.
-        if seen.setdefault(path, state) != state:
+    scan = snapshot.scan(where=where)
+    table = snapshot.files(_COLUMNS) if where is None else scan.files().select(_COLUMNS)
+    names, sizes, times = (table[name].to_pylist() for name in ("path", "size", "modification_time"))
+    values = values_of(table["partition_values"].combine_chunks())
+    located = _located(snapshot, names, sizes, times)
+    entries = [Entry(at[0], its, None, None, None, at[1], at[2]) for at, its in zip(located, values, strict=True)]
+    vectors = _vectors(table["deletion_vector"].combine_chunks())
+    if len({entry.path for entry in entries}) < len(entries):
+        entries, vectors = _once(snapshot, entries, vectors)
+    if vectors:
+        with ThreadPoolExecutor(min(_THREADS, len(vectors))) as pool:
+            decoded = pool.map(scan.deleted_positions, vectors.values())
+            for number, positions in zip(vectors, decoded, strict=True):
+                entries[number] = entries[number]._replace(dropped=positions)
+    entries.sort(key=lambda entry: entry.path)
+    return entries
+
+
+_Located = tuple[str, "int | None", int]  # an absolute path, the size in bytes, the time of modification in ms
+
+
+def _located(
+    snapshot: deltalog.Snapshot, names: Sequence[str], sizes: Sequence[int | None], times: Sequence[int]
+) -> Iterator[_Located]:
+    """Where the files are that the log names, and what they are. ``Snapshot.file_path`` has the say on names and links;
+    of a plain name in a directory that it has resolved, only the last part can be a link."""
+    below: dict[str, str] = {}
+    for name, size, time in zip(names, sizes, times, strict=True):
+        parent, _, last = name.rpartition("/")
+        prefix, is_plain = below.get(parent), _PLAIN.fullmatch(name)
+        if prefix is None or not is_plain:
+            path = snapshot.file_path(name)
+            if is_plain and path.endswith("/" + last):
+                below[parent] = path[: -len(last)]
+            is_checked = True
+        else:
+            path, is_checked = prefix + last, False
+        if not path.startswith("/"):
+            yield path, size, time
+            continue
+        try:
+            seen = os.lstat(path)
+            if stat.S_ISLNK(seen.st_mode):
+                path = path if is_checked else snapshot.file_path(name)
+                seen = os.stat(path)
+        except OSError:
+            yield path, None, time
+            continue
+        is_file = stat.S_ISREG(seen.st_mode)
+        yield path, seen.st_size if is_file else None, seen.st_mtime_ns // 1_000_000
+
+
+def values_of(column: Any) -> Iterator[Mapping[str, str]]:
+    """The partition values of each file; one object for those that are equal."""
+    keys = pc.unique(column.keys).to_pylist()
+    # Where a key is written twice the last one counts, as in JSON.
+    texts = [pc.map_lookup(column, key, "last").to_pylist() for key in keys]
+    known: dict[tuple[str | None, ...], Mapping[str, str]] = {}
+    for row in zip(*texts, strict=True) if keys else [()] * len(column):
+        values = known.get(row)
+        if values is None:
+            values = known[row] = {key: text for key, text in zip(keys, row, strict=True) if text}
+        yield values
+
+
+def _vectors(column: Any) -> dict[int, deltalog.DeletionVector]:
+    """The deletion vectors by the numbers of the rows that have one."""
+    numbers = pc.indices_nonzero(column.is_valid())
+    vectors = column.take(numbers).to_pylist()
+    return {at: deltalog.DeletionVector(**each) for at, each in zip(numbers.to_pylist(), vectors, strict=True)}
+
+
+def _once(
+    snapshot: deltalog.Snapshot, entries: Sequence[Entry], vectors: Mapping[int, deltalog.DeletionVector]
+) -> tuple[list[Entry], dict[int, deltalog.DeletionVector]]:
+    """Each file once: of two spellings of one path Spark would return the rows twice."""
+    found: dict[str, tuple[Entry, deltalog.DeletionVector | None]] = {}
+    for number, entry in enumerate(entries):
+        state = (entry, vectors.get(number))
+        first = found.setdefault(entry.path, state)
+        if (first[0].values, first[1]) != (entry.values, state[1]):
             raise deltalog.CorruptTableError(
-                f"Version {snapshot.version} lists the file {path} twice, with different partition values or "
+                f"Version {snapshot.version} lists the file {entry.path} twice, with different partition values or "
                 "deletion vectors."
             )
-    found = []
-    for path, (values, vector) in sorted(seen.items(), key=lambda item: item[0]):
-        found.append(Entry(path, values, None if vector is None else scan.deleted_positions(vector)))
-    return found
+    chosen = list(found.values())
+    return [entry for entry, _ in chosen], {at: each for at, (_, each) in enumerate(chosen) if each is not None}
 
 
 def of_changes(changes: deltalog.Changes) -> list[Entry]:
@@ -67,7 +165,9 @@ def of_changes(changes: deltalog.Changes) -> list[Entry]:
 
 
 def _changed(snapshot: deltalog.Snapshot, at: deltalog.CommitAt, planned: deltalog.ChangeFile) -> Iterator[Entry]:
-    path, values = snapshot.file_path(planned.file.path), _values(planned.file.partition_values)
+    file = planned.file
+    values = {name: text for name, text in (file.partition_values or {}).items() if text}
+    ((path, size, time),) = _located(snapshot, [file.path], [file.size], [0])
     scan = snapshot.scan()
 
     def positions(vector: deltalog.DeletionVector | None) -> BitMap64 | None:
@@ -76,16 +176,11 @@ def _changed(snapshot: deltalog.Snapshot, at: deltalog.CommitAt, planned: deltal
     if planned.kind != "difference":
         vector = planned.before if planned.kind == "delete" else planned.after
         change = Change(planned.kind, at.version, at.timestamp_ms)
-        yield Entry(path, values, dropped=positions(vector), change=change)
+        yield Entry(path, values, positions(vector), None, change, size, time)
         return
     before, after = positions(planned.before), positions(planned.after)
     deleted = after if before is None or after is None else after - before
     restored = before if before is None or after is None else before - after
     for kind, kept in (("delete", deleted), ("insert", restored)):
         if kept:
-            yield Entry(path, values, kept=kept, change=Change(kind, at.version, at.timestamp_ms))
-
-
-def _values(pairs: Any) -> dict[str, str | None]:
-    items = pairs.items() if isinstance(pairs, Mapping) else pairs or ()
-    return {name: text or None for name, text in items}
+            yield Entry(path, values, None, kept, Change(kind, at.version, at.timestamp_ms), size, time)

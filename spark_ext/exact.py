@@ -10,12 +10,13 @@ from pyspark.sql import types as spark_types
 
 from spark_ext.types import CHAR_VARCHAR, SIZED
 
-# Metadata on how files store a column is of no use to users of the DataFrame, and wrong in another table.
-_INTERNAL = ("delta.columnMapping.", "delta.typeChanges")
+# Metadata on how a table stores or fills a column is of no use to users of the DataFrame, and wrong in another table.
+_INTERNAL = ("delta.columnMapping.", "delta.typeChanges", "delta.generationExpression", "delta.identity.")
 
 
 def public(schema: spark_types.StructType) -> spark_types.StructType:
-    """A table's schema as its DataFrame shows it: without the metadata of column mapping and type changes."""
+    """A table's schema as its DataFrame shows it: without the metadata of column mapping, type changes,
+    generated and identity columns."""
     return _public(schema)
 
 
@@ -45,6 +46,21 @@ def quoted(name: str) -> str:
 
 def named(name: str) -> Column:
     return F.col(quoted(name))
+
+
+def typed(name: str, field: spark_types.StructField) -> Column:
+    """A partition value of the log, the text of a column, in its type; an error if it is not of that type."""
+    kind = field.dataType.simpleString()
+    # By a type name that does not depend on the session (spark.sql.timestampType).
+    value = F.expr(f"try_cast({quoted(name)} as {'timestamp_ltz' if kind == 'timestamp' else kind})")
+    wrong = F.raise_error(
+        F.concat(
+            F.lit(f"DELTALOG: partition column {field.name} has the value "),
+            named(name),
+            F.lit(", which is not of its type"),
+        )
+    )
+    return F.coalesce(value, F.when(named(name).isNotNull(), wrong))
 
 
 def exact(column: Column, have: spark_types.DataType, field: spark_types.StructField) -> Column:

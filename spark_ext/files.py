@@ -33,7 +33,7 @@ DataFile = tuple[str, dict[str, str | None]]
 class JobDirectory:
     """The directory of one job below a table, and the files that were renamed out of it.
 
-    Its name is not that of a partition and not hidden, so that a VACUUM deletes what a killed process leaves.
+    Its name is such that no engine takes what a killed process leaves there for data, and a clean-up recognises it.
     """
 
     def __init__(self, table_directory: str, name: str) -> None:

@@ -20,7 +20,8 @@ _OLD_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 def examiner(url: str, stored: deltalog.StructType, has_ids: bool) -> Callable[[str, Any], None]:
     """A check of a file by its path and footer: that it has exactly the columns ``stored``, in their types and, with
-    ``has_ids``, under their ids; and neither INT96 nor an old calendar. It raises InvalidDataFileError."""
+    ``has_ids``, under their ids where they have one; and neither INT96 nor an old calendar. It raises
+    InvalidDataFileError."""
 
     def examine(path: str, footer: Any) -> None:
         fault = next(_faults(footer, stored, has_ids), None)
@@ -54,9 +55,9 @@ def _struct_faults(
         yield f"it has the columns {', '.join(names)}{place}, and should have {', '.join(want.names)}"
         return
     for field, found in zip(want.fields, have, strict=True):
-        path = f"{above}{field.name}"
-        if has_ids and (found.metadata or {}).get(_FIELD_ID) != str(field.metadata.get(PARQUET_ID)).encode():
-            yield f"column {path} has no field id {field.metadata.get(PARQUET_ID)}, by which readers identify it"
+        path, wanted = f"{above}{field.name}", field.metadata.get(PARQUET_ID)
+        if has_ids and wanted is not None and (found.metadata or {}).get(_FIELD_ID) != str(wanted).encode():
+            yield f"column {path} has no field id {wanted}, by which readers identify it"
         yield from _type_faults(field.data_type, found.type, has_ids, path)
 
 

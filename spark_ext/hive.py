@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from pyspark.sql import types as spark_types
 
@@ -24,41 +23,65 @@ _VALUES = {
     "boolean": re.compile(r"true|false"),
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
 }
+# Types whose values Spark parses in a directory name by the session time zone, or not at all: read as text.
+_AS_TEXT = frozenset(["timestamp", "timestamp_ntz", "float", "double"])
 
 Tree = tuple[str, tuple[str, ...]]  # the parent directory, and directory keys that are not columns
 
 
-def trees(layout: Layout, entries: Sequence[Entry]) -> dict[Tree, list[Entry]] | None:
-    """The entries by directory tree.
+def discovered(layout: Layout) -> list[spark_types.StructField]:
+    """The partition columns as Spark discovers them: those of ``partition_fields``, some of them as text."""
+    fields = layout.partition_fields
+    text = spark_types.StringType()
+    return [spark_types.StructField(f.name, text) if f.dataType.typeName() in _AS_TEXT else f for f in fields]
 
-    None when a path disagrees with the log, has another layout, or has values of a type that Spark parses differently
-    (timestamps: by the session time zone; floats).
+
+def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Entry]], list[Entry]]:
+    """The entries by directory tree, at most _MAX_TREES of them; and the others: those whose path disagrees with the
+    log, or has another layout, or a value that Spark parses differently.
     """
-    columns = layout.partition_fields
+    columns = discovered(layout)
     patterns = [_pattern(field.dataType) for field in columns]
     if not columns or None in patterns:
-        return None
+        return {}, list(entries)
     taken = {layout.physical_name(field).lower() for field in layout.schema.fields}
-    found: dict[Tree, list[Entry]] = {}
+    found: dict[Tree | None, list[Entry]] = {None: []}
+    known: dict[tuple[str, int], list[Entry]] = {}  # by directory, and the object that the values are
     for entry in entries:
-        parents = os.path.dirname(entry.path).split("/")
-        own = parents[len(parents) - len(columns) :]
-        if len(own) != len(columns) or not all(
-            pattern is not None and _matches(segment, field.name, entry.values.get(field.name), pattern)
-            for segment, field, pattern in zip(own, columns, patterns, strict=True)
-        ):
-            return None
-        above = parents[: len(parents) - len(columns)]
-        keys: list[str] = []
-        while above and re.fullmatch(r"[^=]+=.+", above[-1]):
-            keys.insert(0, above.pop().split("=", 1)[0])
-        folded = [key.lower() for key in keys]
-        if not above or len(set(folded)) != len(folded) or taken & set(folded):
-            return None
-        found.setdefault(("/".join(above) or "/", tuple(keys)), []).append(entry)
-        if len(found) > _MAX_TREES:
-            return None
-    return found
+        key = (entry.path.rpartition("/")[0], id(entry.values))
+        its = known.get(key)
+        if its is None:
+            tree = _tree(key[0], [(c.name, entry.values.get(c.name)) for c in columns], patterns, taken)
+            its = known[key] = found.setdefault(tree, [])
+        its.append(entry)
+    others = found.pop(None)
+    by_size = sorted(found.items(), key=lambda item: (-len(item[1]), item[0] or ()))
+    for _, each in by_size[_MAX_TREES:]:
+        others += each
+    return {tree: each for tree, each in by_size[:_MAX_TREES] if tree is not None}, others
+
+
+def _tree(
+    directory: str,
+    values: Sequence[tuple[str, str | None]],
+    patterns: Sequence[re.Pattern[str] | None],
+    taken: Set[str],
+) -> Tree | None:
+    """The tree that a directory is in, if its last names say these values."""
+    parents = directory.split("/")
+    own, above = parents[len(parents) - len(values) :], parents[: len(parents) - len(values)]
+    if len(own) != len(values) or not all(
+        pattern is not None and _matches(segment, *value, pattern)
+        for segment, value, pattern in zip(own, values, patterns, strict=True)
+    ):
+        return None
+    keys: list[str] = []
+    while above and re.fullmatch(r"[^=]+=.+", above[-1]):
+        keys.insert(0, above.pop().split("=", 1)[0])
+    folded = [key.lower() for key in keys]
+    if not above or len(set(folded)) != len(folded) or taken & set(folded):
+        return None
+    return "/".join(above) or "/", tuple(keys)
 
 
 def _pattern(data_type: spark_types.DataType) -> re.Pattern[str] | None:

@@ -6,9 +6,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, Union
+from typing import Any, NoReturn, Union
+
+from pyspark.sql import SparkSession
 
 import deltalog
+from spark_ext import stores
 
 # A path, the address of a table in a catalog, or an open table: one of a ManagedTransaction includes its changes.
 Location = Union[str, "os.PathLike[str]", deltalog.DeltaTable]
@@ -51,38 +54,66 @@ def url_of(location: Location) -> str:
     return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
 
 
-def open_table(location: Location, allowed_paths: Sequence[str] = ()) -> deltalog.DeltaTable:
-    """The table at a location; a DeltaTable is returned as it is. Raises TableNotFoundError, and CallError as
-    ``local_directory``."""
+def open_table(
+    spark: SparkSession, location: Location, allowed_paths: Sequence[str] = (), storage: Mapping[str, Any] | None = None
+) -> deltalog.DeltaTable:
+    """The table at a location; a DeltaTable is returned as it is. ``storage``: options of its store; None: those that
+    the session has for S3. Raises TableNotFoundError, and CallError as ``checked_root``."""
     if isinstance(location, deltalog.DeltaTable):
-        if allowed_paths:
+        given = "allowedPaths" if allowed_paths else "storage_options" if storage else None
+        if given:
             raise deltalog.CallError(
-                "allowedPaths can only be given with a path; a DeltaTable was opened with its own allowed_paths."
+                f"{given} can only be given with a path; a DeltaTable was opened with its own options."
             )
         table = location
     else:
         url = url_of(location)
         if not is_address(url):
-            local_directory(url)
-        table = deltalog.DeltaTable.open(url, allowed_paths=allowed_paths)
-    local_directory(table.url)
+            checked_root(url, storage)
+        table = _opened(spark, url, allowed_paths, storage)
+    checked_root(table.url, None)
     return table
 
 
-def local_directory(path: str) -> str:
-    """The absolute directory of a table's root. Raises CallError for a store that is not a disk here."""
+def _opened(
+    spark: SparkSession, url: str, allowed_paths: Sequence[str], storage: Mapping[str, Any] | None
+) -> deltalog.DeltaTable:
+    options = storage_of(spark, url, storage)
+    try:
+        return deltalog.DeltaTable.open(url, allowed_paths=allowed_paths, **options)
+    except deltalog.CallError:
+        if storage or not options or not is_address(url):
+            raise
+        # The session has settings for S3, and the table of the catalog is elsewhere.
+        return deltalog.DeltaTable.open(url, allowed_paths=allowed_paths)
+
+
+def storage_of(spark: SparkSession, url: str, storage: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The options for the store at a location: those that are given, else the session's for S3."""
+    if storage:
+        return storage
+    return stores.of_session(spark, url) if is_address(url) or stores.bucket_of(url) else {}
+
+
+def checked_root(path: str, storage: Mapping[str, Any] | None) -> str:
+    """A table's root: an absolute directory, or a URL on S3. Raises CallError for other stores."""
     url = os.fspath(path)
+    if stores.bucket_of(url):
+        return url
     if url.startswith("memory://"):
         raise deltalog.CallError(f"{url} is in this Python process, and Spark cannot access it. Give a path.")
-    root = deltalog.open_store(url).url
+    root = deltalog.open_store(url, **(storage or {})).url
     if not os.path.isabs(root):
-        raise deltalog.CallError(f"{url} is not on a disk of this machine; spark_ext reads and writes only these.")
+        raise deltalog.CallError(
+            f"{url} is neither on a disk of this machine nor on S3 (s3:// or s3a://); spark_ext reads and writes only "
+            "these."
+        )
     return root
 
 
-def uri(local_path: str) -> str:
-    """An absolute path for Spark: with its scheme, so that ``fs.defaultFS`` does not apply."""
-    return "file:" + local_path
+def uri(path: str) -> str:
+    """An absolute path or a URL on S3 for Spark: with its scheme, so that ``fs.defaultFS`` does not apply."""
+    return "s3a://" + path.partition("://")[2] if stores.bucket_of(path) else "file:" + path
 
 
 def literal(path: str) -> str:
@@ -94,9 +125,11 @@ def literal(path: str) -> str:
     return _GLOB.sub(r"\\\1", path)
 
 
-def file_keys(local_path: str) -> tuple[str, str]:
-    """The two spellings that ``_metadata.file_path`` can have for a file."""
-    encoded = _URI_SPECIAL.sub(_uri_char, local_path)
+def file_keys(path: str) -> tuple[str, ...]:
+    """The spellings that ``_metadata.file_path`` can have for a file: two on a disk, one on S3."""
+    if stores.bucket_of(path):
+        return ("s3a://" + _URI_SPECIAL.sub(_uri_char, path.partition("://")[2]),)
+    encoded = _URI_SPECIAL.sub(_uri_char, path)
     return "file:" + encoded, "file://" + encoded
 
 

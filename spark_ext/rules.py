@@ -40,6 +40,21 @@ def checked(df: DataFrame, rules: Any) -> DataFrame:
     return df
 
 
+def selected(df: DataFrame, replacement: deltalog.Replacement) -> DataFrame:
+    """The same rows; the job fails at one that the condition of a replacement does not select."""
+    values = [
+        F.concat(F.lit(f"{name} = "), F.coalesce(named(name).cast("string"), F.lit("NULL")))
+        for name in replacement.columns
+    ]
+    outside = F.concat(
+        F.lit(f"DELTALOG: a row lies outside of the replaced rows, {replacement.where}: "),
+        F.concat_ws(", ", *values),
+        F.lit(". Nothing was committed; filter the rows, or replace more. :DELTALOG"),
+    )
+    is_inside = F.coalesce(F.expr(replacement.where), F.lit(False))
+    return df.filter(F.when(is_inside, F.lit(True)).otherwise(F.raise_error(outside).cast("boolean")))
+
+
 def violation(message: str, rules: Any) -> deltalog.ConstraintViolationError | None:
     """The error for the message that a job failed with, if a condition raised it."""
     for check in rules.checks:

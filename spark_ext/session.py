@@ -46,9 +46,10 @@ def spark_version(spark: SparkSession) -> tuple[int, int]:
 
 @dataclass
 class _Held:
-    """A session in which writes run, and its settings before the first of them."""
+    """Settings of a session in which writes run, and their values before the first of them."""
 
     session: SparkSession
+    keys: frozenset[str]
     writes: int
     before: Mapping[str, str | None]
 
@@ -61,14 +62,18 @@ _held: list[_Held] = []
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Set settings of the session for the time of a write; those that it has already are not changed.
 
-    Writes of several threads share one change, also if each has a separate SparkSession object for the session;
-    the last one to end restores the settings from before the first.
+    Writes of several threads share one change of the same settings, with the values of the first, also if each has a
+    separate SparkSession object for the session; the last one to end restores the settings from before the first.
     """
+    if not settings:
+        yield
+        return
+    keys = frozenset(settings)
     with _lock:
-        held = next((each for each in _held if _are_one(each.session, spark)), None)
+        held = next((each for each in _held if each.keys == keys and _are_one(each.session, spark)), None)
         if held is None:
             other = {key: value for key, value in settings.items() if spark.conf.get(key).upper() != value.upper()}
-            held = _Held(spark, 0, {key: spark.conf.get(key, None) for key in other})
+            held = _Held(spark, keys, 0, {key: spark.conf.get(key, None) for key in other})
             for key, value in other.items():
                 spark.conf.set(key, value)
             _held.append(held)

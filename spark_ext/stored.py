@@ -101,20 +101,23 @@ def read_schema(layout: Layout) -> spark_types.StructType:
     return _struct(layout.data_fields, layout, None)
 
 
-def read_schemas(layout: Layout, paths: Iterable[str]) -> dict[str, spark_types.StructType]:
-    """The schema to read each file with (absolute paths), by its footer; equal schemas are one object.
+def read_schemas(
+    layout: Layout, paths: Iterable[str], source: Callable[[str], Any]
+) -> dict[str, spark_types.StructType]:
+    """The schema to read each file with (absolute paths), by its footer; equal schemas are one object. ``source``: from
+    a path to what pyarrow reads.
 
     Raises InvalidDataFileError. Cost: 1 small read a file, 16 at a time.
     """
     names, distinct = list(paths), dict[spark_types.StructType, spark_types.StructType]()
     with ThreadPoolExecutor(_MAX_THREADS) as pool:
-        found = pool.map(lambda path: _struct(layout.data_fields, layout, list(_footer(path))), names)
+        found = pool.map(lambda path: _struct(layout.data_fields, layout, list(_footer(path, source))), names)
         return {name: distinct.setdefault(schema, schema) for name, schema in zip(names, found, strict=True)}
 
 
-def _footer(path: str) -> pa.Schema:
+def _footer(path: str, source: Callable[[str], Any]) -> pa.Schema:
     try:
-        return pq.read_schema(path)
+        return pq.read_schema(source(path))
     except (pa.ArrowException, OSError) as error:
         raise deltalog.InvalidDataFileError(
             f"The data file {path} is missing or cannot be read, but the log names it: {error}. Restore it, or "

@@ -1,0 +1,80 @@
+"""Table names of a session: which catalog of deltalog they belong to, and the address of each table in it.
+
+The catalog is a file (or a DynamoDB table) as ``deltalog.TransactionManager`` takes it, so that names outlive the
+session. Reader, writer and SQL resolve a name by ``address_of(spark, name)``; the address is a location like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from pyspark.sql import SparkSession
+
+import deltalog
+
+CATALOG = "spark.deltalog.catalog"
+_WAREHOUSE = "spark.sql.warehouse.dir"
+_PART = r"`(?:[^`]|``)+`|[^`.\s/\\:#]+"
+_NAME = re.compile(rf"({_PART})(?:\.({_PART}))?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_DEFAULT_SCHEMA = "default"
+
+
+def use_catalog(spark: SparkSession, catalog: str | None) -> None:
+    """Set the catalog of deltalog in which the session's plain table names are found; None: no catalog.
+
+    ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``. The same as
+    the setting ``spark.deltalog.catalog``. Cost: none.
+    """
+    if catalog is None:
+        spark.conf.unset(CATALOG)
+    elif not isinstance(catalog, str) or not catalog:
+        raise deltalog.CallError(f"A catalog is the path of a SQLite file or dynamodb:<table>; got {catalog!r}.")
+    else:
+        spark.conf.set(CATALOG, catalog if _SCHEME.match(catalog) else os.path.abspath(catalog))
+
+
+def catalog_of(spark: SparkSession) -> str:
+    """The catalog of the session. Raises CallError if none is set."""
+    catalog = spark.conf.get(CATALOG, None)
+    if not catalog:
+        raise deltalog.CallError(
+            f"Table names need a catalog: call spark_ext.use_catalog(spark, 'catalog.db') or set {CATALOG}. "
+            "Tables without one are read and written by path."
+        )
+    return str(catalog)
+
+
+def is_name(text: str) -> bool:
+    """Whether text can be the name of a table, ``table`` or ``schema.table``, and not a path or an address."""
+    return _NAME.fullmatch(text) is not None
+
+
+def full_name(name: str) -> str:
+    """``schema.table`` without backticks; the schema is ``default`` where none is given. Raises CallError."""
+    found = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
+        raise deltalog.CallError(f"{name!r} is not the name of a table: write table or schema.table.")
+    first, second = (_unquoted(part) for part in found.groups())
+    return f"{first}.{second}" if second else f"{_DEFAULT_SCHEMA}.{first}"
+
+
+def address_of(spark: SparkSession, name: str) -> str:
+    """The address of a table by its name, for calls that take a path. Raises CallError. Cost: none."""
+    return f"catalog:{catalog_of(spark)}#{full_name(name)}"
+
+
+def location_of(spark: SparkSession, name: str) -> str:
+    """Where a new table is stored that has a name and no path: below Spark's warehouse directory, as Spark's tables."""
+    schema, _, table = full_name(name).partition(".")
+    warehouse = spark.conf.get(_WAREHOUSE)
+    assert warehouse is not None
+    below = [table] if schema == _DEFAULT_SCHEMA else [f"{schema}.db", table]
+    return "/".join([re.sub(r"^file:/+", "/", warehouse).rstrip("/"), *below])
+
+
+def _unquoted(part: str | None) -> str:
+    if part is None:
+        return ""
+    return part[1:-1].replace("``", "`") if part.startswith("`") else part
