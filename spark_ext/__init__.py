@@ -1,4 +1,4 @@
-"""Delta tables with deltalog from PySpark: classic sessions (Spark 3.5 to 4.2) and Spark Connect, no jar.
+"""Delta tables with deltalog from PySpark: classic sessions (Spark 3.5 to 4.3) and Spark Connect, no jar.
 
 Spark reads and writes the Parquet files natively; deltalog resolves versions and commits in the Python
 process that calls this package, which must therefore see the table's storage under the same path as Spark.
@@ -11,9 +11,32 @@ try:
 except ImportError as error:
     raise ImportError("spark_ext needs PySpark 3.5 or newer: pip install 'deltalog[spark]'") from error
 
+from spark_ext.frames import detail, history
+from spark_ext.jobs import JobFailedError
+from spark_ext.names import use_catalog
 from spark_ext.reader import Reader, read, read_changes
+from spark_ext.results import WriteResult
 from spark_ext.sql import sql
+from spark_ext.table_writer import TableWriter, write_to
+from spark_ext.targets import NameNotRegisteredError
 from spark_ext.types import from_spark, to_spark
-from spark_ext.writer import Writer, WriteResult, write
+from spark_ext.writer import Writer, write
 
-__all__ = ["Reader", "WriteResult", "Writer", "from_spark", "read", "read_changes", "sql", "to_spark", "write"]
+__all__ = [
+    "JobFailedError",
+    "NameNotRegisteredError",
+    "Reader",
+    "TableWriter",
+    "WriteResult",
+    "Writer",
+    "detail",
+    "from_spark",
+    "history",
+    "read",
+    "read_changes",
+    "sql",
+    "to_spark",
+    "use_catalog",
+    "write",
+    "write_to",
+]

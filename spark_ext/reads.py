@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import deltalog
+from spark_ext import stores
 
 # A read: an origin as deltalog encodes it, and a condition that all rows used fulfil, or None.
 Read = tuple[str, "deltalog.Predicate | None"]
@@ -50,9 +51,10 @@ _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 }
 
 
-def marked(df: DataFrame, snapshot: deltalog.Snapshot) -> DataFrame:
-    """The rows of a snapshot with the marker that they were read from it."""
-    return _marked(df, snapshot.url, snapshot.scan().origin)
+def marked(df: DataFrame, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> DataFrame:
+    """The rows of a snapshot with the marker that they were read from it, and that only those that ``where`` keeps
+    are used."""
+    return _marked(df, snapshot.url, snapshot.scan(where=where).origin)
 
 
 def _marked(df: DataFrame, url: str, origin: str | None) -> DataFrame:
@@ -101,15 +103,23 @@ def _decoded(runs: str) -> tuple[str, str | None] | None:
 
 
 def _check_files(df: DataFrame, table: deltalog.DeltaTable) -> None:
-    root = os.path.realpath(table.url) + os.sep
+    root = _comparable(table.url) + "/"
     for file in df.inputFiles():
-        path = urllib.parse.unquote(urllib.parse.urlsplit(file).path)
-        if os.path.realpath(path).startswith(root):
+        path = _comparable(urllib.parse.unquote(file))
+        if path.startswith(root):
             raise deltalog.CallError(
                 f"The DataFrame reads {path}, a file of the table at {table.url} that it is written to, and its "
                 "version is unknown. Load the table with spark_ext.read(spark).load(…), or give "
                 "option('expectedVersion', …), the version of the table that was read."
             )
+
+
+def _comparable(location: str) -> str:
+    """A path or URL in the one spelling that two of one file have."""
+    bucket = stores.bucket_of(location)
+    if bucket:
+        return "s3://" + location.partition("://")[2]
+    return os.path.realpath(urllib.parse.urlsplit(location).path if location.startswith("file:") else location)
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from pyspark.sql import types as spark_types
 
 import deltalog
 from spark_ext import file_lists, hive, paths
-from spark_ext.entries import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry
-from spark_ext.exact import exact, named
+from spark_ext.entries import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry, value
+from spark_ext.exact import exact, named, typed
 from spark_ext.stored import Layout, read_schema, read_schemas
+from spark_ext.stores import Storage
 
 _FILE, _ROW, _ENTRY, _FOUND = "__deltalog_file", "__deltalog_row", "__deltalog_entry", "__deltalog_found"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
@@ -44,6 +45,8 @@ _SCAN_OPTIONS = {
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 # From this number of paths on, Spark lists them in a job with a task for each.
 _MAX_LISTED = 32
+# Up to this number of combinations of partition values, a scan for each is cheaper to plan than a join.
+_MAX_VALUES = 8
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.(?: SQLSTATE|$)", re.DOTALL)
 _CHANGE_FIELDS = (
     spark_types.StructField(CHANGE_TYPE, spark_types.StringType()),
@@ -57,11 +60,13 @@ def shown_schema(layout: Layout, changes: bool) -> spark_types.StructType:
     return spark_types.StructType([*layout.shown.fields, *(_CHANGE_FIELDS if changes else ())])
 
 
-def scan(spark: SparkSession, layout: Layout, entries: Sequence[Entry], changes: bool = False) -> DataFrame:
+def scan(
+    spark: SparkSession, layout: Layout, entries: Sequence[Entry], storage: Storage, changes: bool = False
+) -> DataFrame:
     """The rows of the entries, with exactly the table's columns, and after them those of a change."""
     if not entries:
         return spark.createDataFrame([], shown_schema(layout, changes))
-    parts = [_Part(spark, layout, schema, group).rows() for schema, group in _alike(layout, entries)]
+    parts = [_Part(spark, layout, schema, group, storage).rows() for schema, group in _alike(layout, entries, storage)]
     return _union(parts)
 
 
@@ -69,13 +74,15 @@ def _union(parts: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.union(other), parts)
 
 
-def _alike(layout: Layout, entries: Sequence[Entry]) -> list[tuple[spark_types.StructType, list[Entry]]]:
+def _alike(
+    layout: Layout, entries: Sequence[Entry], storage: Storage
+) -> list[tuple[spark_types.StructType, list[Entry]]]:
     """Groups of entries that one scan can read: with the same stored schema, and the same kind of row selection."""
-    names = {entry.path for entry in entries}
-    schemas = read_schemas(layout, names) if layout.needs_footers else dict.fromkeys(names, read_schema(layout))
+    schemas = read_schemas(layout, {entry.path for entry in entries}, storage.source) if layout.needs_footers else {}
+    one_for_all = read_schema(layout)
     found: dict[tuple[int, bool, bool, bool], tuple[spark_types.StructType, list[Entry]]] = {}
     for entry in entries:
-        schema = schemas[entry.path]  # equal ones are one object
+        schema = schemas.get(entry.path, one_for_all)  # equal ones are one object
         has_kind_column = entry.change is not None and entry.change.kind is None
         key = (id(schema), has_kind_column, entry.dropped is not None, entry.kept is not None)
         found.setdefault(key, (schema, []))[1].append(entry)
@@ -86,12 +93,18 @@ class _Part:
     """One scan, and the data joined to it."""
 
     def __init__(
-        self, spark: SparkSession, layout: Layout, schema: spark_types.StructType, entries: Sequence[Entry]
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        schema: spark_types.StructType,
+        entries: Sequence[Entry],
+        storage: Storage,
     ) -> None:
         self._spark = spark
         self._layout = layout
         self._stored = schema  # as files hold ``layout.data_fields``
         self._entries = entries
+        self._storage = storage
         first = entries[0]
         self._by_row = first.dropped is not None or first.kept is not None
         self._has_changes = first.change is not None
@@ -100,21 +113,55 @@ class _Part:
         self._kind = named(CHANGE_TYPE if has_kind_column else _KIND)
 
     def rows(self) -> DataFrame:
-        hidden = [entry for entry in self._entries if self._hidden(entry.path)]
-        trees = None if hidden or self._has_changes else hive.trees(self._layout, self._entries)
-        partitioned = trees is None and bool(self._layout.partition_by)
-        with_facts = self._by_row or self._has_changes or partitioned
-        if trees is not None:
-            partitions = {field.name: named(field.name) for field in self._layout.partition_fields}
-            found = _union([self._tree(*each, with_facts) for each in sorted(trees.items(), key=lambda item: item[0])])
-        else:
-            partitions = {f.name: named(_value_name(i)) for i, f in enumerate(self._layout.partition_fields)}
-            found = self._listed(hidden, with_facts)
-        if with_facts:
-            found = self._with_facts(found, trees is None)
+        # A column called _metadata hides Spark's own one, which has the row numbers.
+        has_no_rows = self._by_row and _shadows_metadata(self._read)
+        hidden = [e for e in self._entries if has_no_rows or paths.hidden_from_spark(e.path.rpartition("/")[2])]
+        skipped = {entry.path for entry in hidden}
+        visible = [entry for entry in self._entries if entry.path not in skipped] if hidden else self._entries
+        fields = self._layout.partition_fields
+        if self._has_changes or not fields:
+            return self._of_listed(visible, hidden)
+        trees, others = hive.trees(self._layout, visible)
+        found = [self._of_tree(*each) for each in sorted(trees.items(), key=lambda item: item[0])]
+        by_values: dict[tuple[str | None, ...], list[Entry]] = {}
+        for entry in [*others, *hidden]:
+            by_values.setdefault(tuple(value(entry.values, field.name) for field in fields), []).append(entry)
+        if len(by_values) > _MAX_VALUES:
+            return _union([*found, self._of_listed(others, hidden)])
+        for texts, entries in by_values.items():
+            seen, unseen = [e for e in entries if e.path not in skipped], [e for e in entries if e.path in skipped]
+            found.append(self._of_listed(seen, unseen, texts))
+        return _union(found)
+
+    def _of_tree(self, tree: hive.Tree, entries: Sequence[Entry]) -> DataFrame:
+        """Rows of files under one Hive directory, whose partition values Spark discovers."""
+        found = self._tree(tree, entries, with_keys=self._by_row)
         if self._by_row:
-            found = self._chosen(found)
-        return found.select(*self._shown(partitions))
+            found = self._chosen(self._with_facts(found, entries, ()), entries)
+        pairs = zip(self._layout.partition_fields, hive.discovered(self._layout), strict=True)
+        values = {f.name: named(f.name) if f == as_read else typed(f.name, f) for f, as_read in pairs}
+        return found.select(*self._shown(values))
+
+    def _of_listed(
+        self, visible: Sequence[Entry], hidden: Sequence[Entry], texts: Sequence[str | None] | None = None
+    ) -> DataFrame:
+        """Rows of files in any layout. ``texts``: the partition values that all of them have; else they are joined."""
+        fields, entries = self._layout.partition_fields, [*visible, *hidden]
+        with_facts = self._by_row or self._has_changes or (bool(fields) and texts is None)
+        found = self._listed(visible, hidden, with_facts)
+        if with_facts:
+            found = self._with_facts(found, entries, fields if texts is None else ())
+        if self._by_row:
+            found = self._chosen(found, entries)
+        values = {field.name: named(_value_name(i)) for i, field in enumerate(fields)}
+        if texts is not None:
+            # Constants, by which Spark drops the whole scan where a condition excludes them.
+            # Nullable, as the values of files that are joined: the table's nullability is declared on top.
+            literals = (F.nullif(F.lit(text).cast("string"), F.lit(None).cast("string")) for text in texts)
+            constants = [literal.alias(_value_name(i)) for i, literal in enumerate(literals)]
+            found = found.select("*", *constants)
+            values = {field.name: typed(_value_name(i), field) for i, field in enumerate(fields)}
+        return found.select(*self._shown(values))
 
     def _shown(self, partitions: Mapping[str, Column]) -> Iterator[Column]:
         layout = self._layout
@@ -131,28 +178,22 @@ class _Part:
 
     # --- scans
 
-    def _hidden(self, path: str) -> bool:
-        """Whether Spark cannot scan the file itself: it skips the name, or has no row numbers for it."""
-        shadowed = self._by_row and _shadows_metadata(self._read)
-        return shadowed or paths.hidden_from_spark(os.path.basename(path))
-
     def _tree(self, tree: hive.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
         """Files under one Hive directory; keys that are not columns are read as text, and dropped."""
-        shown = [*self._read.fields, *self._layout.partition_fields]
+        shown = [*self._read.fields, *hive.discovered(self._layout)]
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
         columns = [*[named(field.name) for field in shown], *(self._keys() if with_keys else ())]
         return self._scan(spark_types.StructType([*shown, *extra]), tree, entries, columns)
 
-    def _listed(self, hidden: Sequence[Entry], with_keys: bool) -> DataFrame:
+    def _listed(self, visible: Sequence[Entry], hidden: Sequence[Entry], with_keys: bool) -> DataFrame:
         """Files in any layout."""
-        skipped = {entry.path for entry in hidden}
-        visible = [entry for entry in self._entries if entry.path not in skipped]
         parts = []
         if visible:
             columns = [*[named(field.name) for field in self._read.fields], *(self._keys() if with_keys else ())]
             parts.append(self._scan(self._read, None, visible, columns))
         if hidden:
-            parts.append(_arrow_scan(self._spark, self._read, sorted(skipped), with_keys, self._by_row))
+            names = sorted({entry.path for entry in hidden})
+            parts.append(_arrow_scan(self._spark, self._read, names, self._storage, with_keys, self._by_row))
         return _union(parts)
 
     def _scan(
@@ -163,19 +204,23 @@ class _Part:
         columns: Sequence[Column],
     ) -> DataFrame:
         """Columns of the files of entries; partition values are discovered where a tree is given."""
-        files = _paths(entries)
+        files = _once(entries)
 
         def reader(options: Mapping[str, str]) -> DataFrameReader:
-            return self._spark.read.schema(schema).options(**{**_SCAN_OPTIONS, **options}).format(_FORMAT)
+            return (
+                self._spark.read.schema(schema)
+                .options(**{**_SCAN_OPTIONS, **self._storage.settings, **options})
+                .format(_FORMAT)
+            )
 
-        if len(files) > _MAX_LISTED:
+        if len(files) > _MAX_LISTED or self._storage.is_remote:
             found = file_lists.scan(self._spark, reader, files, columns, discovers=tree is not None)
             if found is not None:
                 return found
         file_lists.check_not_empty(files)
         options = {} if tree is None else hive.read_options(tree)
         try:
-            found = reader(options).load([paths.literal(paths.uri(path)) for path in files])
+            found = reader(options).load([paths.literal(paths.uri(entry.path)) for entry in files])
         except AnalysisException as error:
             missing = _MISSING.search(str(error))
             if missing is None:
@@ -191,13 +236,15 @@ class _Part:
 
     # --- the log's data on the files
 
-    def _with_facts(self, found: DataFrame, with_values: bool) -> DataFrame:
-        """The rows with the log's data on their files; a row for each entry that reads the file."""
-        fields = self._layout.partition_fields if with_values else []
+    def _with_facts(
+        self, found: DataFrame, entries: Sequence[Entry], fields: Sequence[spark_types.StructField]
+    ) -> DataFrame:
+        """The rows with the log's data on their files, also the values of ``fields``; a row for each entry that reads
+        the file."""
         rows: list[tuple[object, ...]] = []
-        for number, entry in enumerate(self._entries):
+        for number, entry in enumerate(entries):
             change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
-            values = [_partition_value(entry, field.name) for field in fields]
+            values = [value(entry.values, field.name) for field in fields]
             rows.extend((key, number, *change, *values) for key in paths.file_keys(entry.path))
         types = [f"{_FILE} string", f"{_ENTRY} int"]
         if self._has_changes:
@@ -205,7 +252,7 @@ class _Part:
         types += [f"{_value_name(i)} string" for i in range(len(fields))]
         facts = self._spark.createDataFrame(rows, ", ".join(types)).select(
             _FILE, F.lit(True).alias(_FOUND), _ENTRY, *self._change_facts(),
-            *[_typed(_value_name(i), field) for i, field in enumerate(fields)],
+            *[typed(_value_name(i), field).alias(_value_name(i)) for i, field in enumerate(fields)],
         )  # fmt: skip
         joined = found.join(F.broadcast(facts), _FILE, "left")
         unknown = F.raise_error(F.concat(F.lit("DELTALOG: the log has no file "), named(_FILE)))
@@ -218,11 +265,11 @@ class _Part:
             return []
         return [named(_KIND), named(_VERSION), F.timestamp_millis(named(_TIME)).alias(_TIME)]
 
-    def _chosen(self, found: DataFrame) -> DataFrame:
+    def _chosen(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
         """The rows at the entries' positions, or the rows at others."""
         rows = [
             (number, chunk, words)
-            for number, entry in enumerate(self._entries)
+            for number, entry in enumerate(entries)
             for chunk, words in chunks(entry.dropped if entry.dropped is not None else entry.kept or BitMap64())
         ]
         types = f"{_ENTRY} int, {_CHUNK} int, {_BITS} array<long>"
@@ -250,14 +297,14 @@ def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
         if chunk >= _MAX_CHUNK:
             return  # no file has that many rows
         words = [0] * (_CHUNK_ROWS // 64)
-        for number, value in group:
-            words[number % (_CHUNK_ROWS // 64)] = value
+        for number, bits in group:
+            words[number % (_CHUNK_ROWS // 64)] = bits
         yield chunk, words
 
 
-def _paths(entries: Sequence[Entry]) -> list[str]:
-    """Each file once: Spark returns the rows of a repeated path twice."""
-    return sorted({entry.path for entry in entries})
+def _once(entries: Sequence[Entry]) -> list[Entry]:
+    """An entry for each file, by path: Spark returns the rows of a repeated path twice."""
+    return sorted({entry.path: entry for entry in entries}.values(), key=lambda entry: entry.path)
 
 
 def _shadows_metadata(schema: spark_types.StructType) -> bool:
@@ -268,29 +315,13 @@ def _value_name(index: int) -> str:
     return f"__deltalog_value_{index}"
 
 
-def _partition_value(entry: Entry, name: str) -> str | None:
-    if name in entry.values:
-        return entry.values[name]
-    return next((text for key, text in entry.values.items() if key.lower() == name.lower()), None)
-
-
-def _typed(name: str, field: spark_types.StructField) -> Column:
-    """A partition value of the log in its type; an error if it is not of that type."""
-    kind = field.dataType.simpleString()
-    # By a type name that does not depend on the session (spark.sql.timestampType).
-    value = F.expr(f"try_cast({name} as {'timestamp_ltz' if kind == 'timestamp' else kind})")
-    wrong = F.raise_error(
-        F.concat(
-            F.lit(f"DELTALOG: partition column {field.name} has the value "),
-            named(name),
-            F.lit(", which is not of its type"),
-        )
-    )
-    return F.coalesce(value, F.when(named(name).isNotNull(), wrong)).alias(name)
-
-
 def _arrow_scan(
-    spark: SparkSession, schema: spark_types.StructType, names: Sequence[str], with_keys: bool, with_rows: bool
+    spark: SparkSession,
+    schema: spark_types.StructType,
+    names: Sequence[str],
+    storage: Storage,
+    with_keys: bool,
+    with_rows: bool,
 ) -> DataFrame:
     """Files that Spark cannot scan, read by Arrow in its Python workers: columns, file key, row number."""
     wanted = list(deltalog.StructType.from_json(schema.json()).to_arrow())
@@ -299,9 +330,10 @@ def _arrow_scan(
     rows = [(path, paths.file_keys(path)[0]) for path in names]
     listed = spark.createDataFrame(rows, f"path string, {_FILE} string").repartition(min(len(rows), 64))
     columns = [*(field.name for field in schema.fields), *(field.name for field in keys)]
+    source = storage.source
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Runs in a worker, which may have pyarrow only: it captures nothing but plain values.
+        # Runs in a worker, which for a table on a disk may have pyarrow only: it captures nothing of this package.
         import pyarrow
         import pyarrow.parquet
 
@@ -323,7 +355,8 @@ def _arrow_scan(
         for each in inputs:
             for path, key in zip(each.column(0).to_pylist(), each.column(1).to_pylist(), strict=True):
                 start = 0
-                for batch in pyarrow.parquet.ParquetFile(path, coerce_int96_timestamp_unit="us").iter_batches(65536):
+                file = pyarrow.parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="us")
+                for batch in file.iter_batches(65536):
                     arrays = fitted(batch.schema.names, batch.columns, wanted, len(batch))
                     if with_keys:
                         arrays.append(pyarrow.repeat(key, len(batch)))

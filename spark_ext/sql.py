@@ -1,105 +1,175 @@
 """SQL over tables by path, with time travel, for Spark without an extension.
 
-References ``deltalog.`path``` with or without ``VERSION AS OF`` and ``TIMESTAMP AS OF`` are replaced by
-``{tN}`` arguments of ``spark.sql``. The text is split into tokens first, so strings and comments stay as they are.
+Each reference ``deltalog.`path``` is replaced by the argument ``{tN}`` of ``spark.sql``, a DataFrame over the table;
+the rest of the statement goes to Spark as it is.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import deltalog
-from spark_ext.reader import frame, resolve, timestamp_ms
+from spark_ext import log_counts, pruning
+from spark_ext.frames import detail, history
+from spark_ext.queries import query_of
+from spark_ext.reader import pruned, resolve, timestamp_ms
+from spark_ext.reads import marked
+from spark_ext.statements import QUERY_STARTS, Reference, Statement, Token, View, tokens_of
 
-_TOKEN = re.compile(
-    r"""
-    (?P<space>\s+)
-  | (?P<comment>--(?:\\\n|[^\r\n])*)
-  | (?P<bracketed>/\*)
-  | (?P<dollar>\$[A-Za-z_]*\$)
-  | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
-  | (?P<string>'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*")
-  | (?P<quoted>`(?:[^`]|``)*`)
-  | (?P<number>\d+(?![\w.]))
-  | (?P<word>\w+)
-  | (?P<other>.)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_QUERY_STARTS = frozenset(["select", "with", "from", "values", "table", "explain", "("])
-_CLAUSES = {
-    "version": "version",
-    "system_version": "version",
-    "timestamp": "timestamp",
-    "system_time": "timestamp",
+Args = Mapping[str, Any] | Sequence[Any] | None
+
+# The verbs for which there is a call that does the same with a table by path.
+_CALLS = {
+    "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').save(path)",
+    "delete": "Call deltalog.DeltaTable.open(path).delete(condition)",
+    **dict.fromkeys(
+        ("update", "merge"),
+        "Write the changed rows with spark_ext.write(df).mode('overwrite').option('replaceWhere', …).save(path)",
+    ),
+    "create": "Create the table with spark_ext.write(df).save(path)",
+    "replace": "Write with spark_ext.write(df).mode('overwrite').option('overwriteSchema', True).save(path)",
+    "alter": "deltalog.DeltaTable has a method for each change",
+    "restore": "Call deltalog.DeltaTable.open(path).restore",
+    "cache": "Load it with spark_ext.read(spark).load(path); call cache() and createOrReplaceTempView(name)",
+    "show": "SHOW COLUMNS can; spark_ext.detail and spark_ext.history have the rest",
+    "begin": "Run the statements of the script one at a time",
 }
-_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_VERBS = QUERY_STARTS | {"insert", "merge", "update", "delete", "describe", "desc"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    start: int
-    end: int
-
-    @property
-    def word(self) -> str:
-        return self.text.lower() if self.kind in ("word", "other") else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reference:
-    """``start`` and ``end``: what is replaced. ``clause``: version or timestamp; ``point``: its tokens."""
-
-    path: str
-    start: int
-    end: int
-    clause: str | None
-    point: tuple[_Token, ...]
-
-
-def sql(spark: SparkSession, query: str, args: Mapping[str, Any] | None = None, **frames: DataFrame) -> DataFrame:
-    """Run a query in which ``deltalog.`path``` names a table, also with ``VERSION AS OF 3``,
+def sql(spark: SparkSession, query: str, args: Args = None, **frames: DataFrame) -> DataFrame:
+    """Run a statement in which ``deltalog.`path``` or ``delta.`path``` names a table, also with ``VERSION AS OF 3``,
     ``TIMESTAMP AS OF '2026-01-31 10:00:00'``, ``FOR SYSTEM_TIME AS OF``, or ``path@v3`` inside the backticks.
+
+    Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
+    write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
+    DESCRIBE DETAIL. Other statements on a table by path, and those that would write it, are refused. A statement
+    without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where`` does, and a count of rows
+    alone comes from the log where ``Reader.count`` does.
 
     ``args`` fill ``:name`` markers, also in the clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. The
     moment may be a string, ``:name``, ``timestamp'…'``, ``date'…'``, a function call, or any constant expression
     in parentheses. Text in the session time zone, as for ``timestampAsOf``. Each reference is resolved when this
-    is called. Only queries: a statement that writes is refused. Raises CallError, and the errors of a load.
+    is called. Raises CallError, and the errors of a load.
     """
-    tokens = list(_tokens(query))
-    code = [t for t in tokens if t.kind not in ("space", "comment")]
-    references = list(_references(code))
-    if not references:
+    tokens = tokens_of(query)
+    if tokens is None:
         return spark.sql(query, args, **frames)
-    if code[0].word not in _QUERY_STARTS:
+    statement = Statement(query, tokens)
+    about = _about_a_table(spark, statement)
+    if about is not None:
+        return about
+    _check(statement)
+    if not statement.references:
+        return spark.sql(query, args, **frames)
+    view = None if statement.is_explained else statement.temporary_view()
+    if view is None:
+        return _run(spark, statement, 0, len(query), args, frames)
+    # In a view that Spark makes, the arguments are views of this one call, which end with it.
+    rows = _run(spark, statement, view.query_start, view.query_end, args, frames, "({}\n)")
+    _create(rows, view)
+    return spark.range(0).select()
+
+
+def _about_a_table(spark: SparkSession, statement: Statement) -> DataFrame | None:
+    """DESCRIBE HISTORY and DESCRIBE DETAIL of a table by path; None for any other statement."""
+    verb, what = statement.words(0, 2)
+    if verb not in ("describe", "desc") or what not in ("history", "detail") or not statement.names_table(2):
+        return None
+    path, rest = statement.path(2), [token.text.lower() for token in statement.tokens[5:] if token.text != ";"]
+    if what == "detail" and not rest:
+        return detail(spark, path)
+    if what == "history" and not rest:
+        return history(spark, path)
+    if what == "history" and len(rest) == 2 and rest[0] == "limit" and rest[1].isdecimal():
+        return history(spark, path, int(rest[1]))
+    raise deltalog.CallError(
+        f"{' '.join(rest)} cannot follow DESCRIBE {what.upper()} with a table. Only LIMIT and a number can, after "
+        "DESCRIBE HISTORY."
+    )
+
+
+def _check(statement: Statement) -> None:
+    """Refuse statements that would write a table by path, or that cannot use one."""
+    head, second = statement.words(statement.start, statement.start + 2)
+    if any(reference.is_target for reference in statement.references):
+        verb = head if head in _CALLS else "insert"
+        raise deltalog.CallError(f"{verb.upper()} cannot write a table by its path in SQL. {_CALLS[verb]}.")
+    if head in _VERBS or not statement.names_tables:
+        return
+    if (head, second) in (("show", "columns"), ("set", "var"), ("set", "variable")):
+        return
+    if head in ("create", "replace") and statement.references:
+        if (statement.temporary_view() is not None and not statement.is_explained) or statement.defines_table:
+            return
         raise deltalog.CallError(
-            f"{code[0].text.upper()} statements cannot use deltalog.`path`; only queries can. "
-            "Write with spark_ext.write(df)."
+            "Spark cannot keep a query of a table by its path in what this statement creates. CREATE TEMPORARY VIEW "
+            "and CREATE TABLE … AS can have one."
         )
-    loaded: dict[tuple[str, str | None, Any], str] = {}
+    hint = f" {_CALLS[head]}." if head in _CALLS else ""
+    raise deltalog.CallError(f"{head.upper()} statements cannot use a table by its path.{hint}")
+
+
+def _create(rows: DataFrame, view: View) -> None:
+    if view.columns:
+        rows = rows.toDF(*[name for name, _ in view.columns])
+        for name, comment in view.columns:
+            if comment is not None:
+                rows = rows.withMetadata(name, {"comment": comment})
+    if view.is_global:
+        (rows.createOrReplaceGlobalTempView if view.replaces else rows.createGlobalTempView)(view.name)
+    else:
+        (rows.createOrReplaceTempView if view.replaces else rows.createTempView)(view.name)
+
+
+def _run(
+    spark: SparkSession,
+    statement: Statement,
+    start: int,
+    end: int,
+    args: Args,
+    frames: Mapping[str, DataFrame],
+    form: str = "{}",
+) -> DataFrame:
+    """Run a part of a statement's text, with arguments in place of its references; ``form`` is put around it."""
+    asked = query_of(statement, args)
+    snapshots: dict[tuple[str, str | None, Any], deltalog.Snapshot] = {}
+    loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}
     arguments: dict[str, DataFrame] = dict(frames)
-    pieces, position = [], 0
-    for reference in references:
+    pieces, position = [], start
+    for reference, conditions in zip(statement.references, asked.conditions, strict=True):
         point = _point(spark, reference, args)
         key = (reference.path, reference.clause, point)
-        if key not in loaded:
-            name = _free_name(arguments)
+        if key not in snapshots:
             version = point if reference.clause == "version" else None
             at_ms = point if reference.clause == "timestamp" else None
-            arguments[name] = frame(spark, resolve(spark, reference.path, version, at_ms=at_ms))
-            loaded[key] = name
-        pieces.append(_literal(query[position : reference.start], bool(frames)))
-        pieces.append("{" + loaded[key] + "}")
+            snapshots[key] = resolve(spark, reference.path, version, at_ms=at_ms)
+        snapshot = snapshots[key]
+        where = pruning.predicate(snapshot, conditions)
+        if (snapshot, where) not in loaded:
+            if asked.count_name is not None and not statement.is_explained:
+                counted = log_counts.num_records(snapshot, conditions)
+                if counted is not None:
+                    return _count(spark, snapshot, counted, asked.count_name)
+            name = loaded[snapshot, where] = _free_name(arguments)
+            found = None
+            if asked.is_on_values_of(snapshot.partition_columns):
+                found = log_counts.by_partition(spark, snapshot, with_counts=False)
+            arguments[name] = pruned(spark, snapshot, where) if found is None else marked(found, snapshot, where)
+        pieces.append(_literal(statement.text[position : reference.start], bool(frames)))
+        pieces.append("{" + loaded[snapshot, where] + "}")
         position = reference.end
-    pieces.append(_literal(query[position:], bool(frames)))
-    return spark.sql("".join(pieces), args, **arguments)
+    pieces.append(_literal(statement.text[position:end], bool(frames)))
+    return spark.sql(form.format("".join(pieces)), args, **arguments)
+
+
+def _count(spark: SparkSession, snapshot: deltalog.Snapshot, count: int, name: str) -> DataFrame:
+    row = marked(spark.sql("select 1"), snapshot)
+    return row.select(F.lit(count).cast("bigint").alias(name))
 
 
 def _literal(text: str, has_fields: bool) -> str:
@@ -114,116 +184,7 @@ def _free_name(taken: Mapping[str, Any]) -> str:
     return f"t{index}"
 
 
-# --- tokens
-
-
-def _tokens(query: str) -> Iterator[_Token]:
-    position = 0
-    while position < len(query):
-        match = _TOKEN.match(query, position)
-        assert match is not None and match.lastgroup is not None
-        kind, end = match.lastgroup, match.end()
-        if kind == "bracketed":
-            kind, end = "comment", _comment_end(query, position)
-        elif kind == "dollar":
-            closing = query.find(match[0], end)
-            kind, end = ("string", closing + len(match[0])) if closing >= 0 else ("other", end)
-        yield _Token(kind, query[position:end], position, end)
-        position = end
-
-
-def _comment_end(query: str, start: int) -> int:
-    """The end of a bracketed comment; comments nest, except hints."""
-    depth, position = 0, start
-    for match in re.compile(r"/\*|\*/").finditer(query, start):
-        depth += 1 if match[0] == "/*" else -1
-        position = match.end()
-        if depth == 0:
-            return position
-    return len(query)
-
-
-def _references(code: Sequence[_Token]) -> Iterator[_Reference]:
-    index = 0
-    while index < len(code):
-        if not _is_reference(code, index):
-            index += 1
-            continue
-        _check_place(code, index)
-        path = code[index + 2]
-        end = index + 3
-        clause, point, end = _clause(code, end)
-        yield _Reference(path.text[1:-1].replace("``", "`"), code[index].start, code[end - 1].end, clause, point)
-        index = end
-
-
-def _is_reference(code: Sequence[_Token], index: int) -> bool:
-    if index + 2 >= len(code) or code[index + 1].text != "." or code[index + 2].kind != "quoted":
-        return False
-    name = code[index].text.lower()
-    return name in ("deltalog", "`deltalog`") and (index == 0 or code[index - 1].text != ".")
-
-
-def _check_place(code: Sequence[_Token], index: int) -> None:
-    text = "".join(token.text for token in code[index : index + 3])
-    if index + 3 < len(code) and code[index + 3].text == ".":
-        raise deltalog.CallError(f"{text} qualifies a column. Give the table an alias in FROM and use that.")
-    if index and code[index - 1].word in ("into", "overwrite", "update", "using"):
-        before = index >= 2 and code[index - 1].word == "using" and "merge" in {t.word for t in code}
-        if code[index - 1].word != "using" or before:
-            raise deltalog.CallError(f"{text} can only be read here. Write with spark_ext.write(df).")
-
-
-def _clause(code: Sequence[_Token], at: int) -> tuple[str | None, tuple[_Token, ...], int]:
-    """The time travel clause that begins at a token, what follows AS OF, and where the clause ends."""
-    words = [token.word for token in code[at : at + 4]]
-    start = at + 1 if words[:1] == ["for"] else at
-    words = words[start - at :]
-    if len(words) < 3 or words[0] not in _CLAUSES or words[1:3] != ["as", "of"]:
-        return None, (), at
-    clause, begin = _CLAUSES[words[0]], start + 3
-    end = _expression_end(code, begin)
-    if end == begin:
-        raise deltalog.CallError(f"{words[0].upper()} AS OF has no value after it.")
-    if end < len(code) and code[end].text in ("+", "-", "*", "/", "||", "::", ".") and clause == "timestamp":
-        raise deltalog.CallError("Put the expression after TIMESTAMP AS OF into parentheses.")
-    return clause, tuple(code[begin:end]), end
-
-
-def _expression_end(code: Sequence[_Token], at: int) -> int:
-    if at >= len(code):
-        return at
-    first = code[at]
-    following = code[at + 1] if at + 1 < len(code) else None
-    if first.text == "(":
-        return _closing(code, at)
-    if first.text == ":" and following is not None and following.kind == "word":
-        return at + 2
-    if first.text in ("-", "+") and following is not None and following.kind == "number":
-        return at + 2
-    if first.kind == "word" and following is not None:
-        if following.text == "(":
-            return _closing(code, at + 1)
-        if following.kind in ("string", "raw") and first.word in ("timestamp", "timestamp_ltz", "date"):
-            return at + 2
-    if first.kind in ("string", "raw", "number", "word"):
-        return at + 1
-    return at
-
-
-def _closing(code: Sequence[_Token], at: int) -> int:
-    depth = 0
-    for index in range(at, len(code)):
-        depth += {"(": 1, ")": -1}.get(code[index].text, 0)
-        if depth == 0:
-            return index + 1
-    raise deltalog.CallError("A parenthesis after AS OF is not closed.")
-
-
-# --- values
-
-
-def _point(spark: SparkSession, reference: _Reference, args: Mapping[str, Any] | None) -> Any:
+def _point(spark: SparkSession, reference: Reference, args: Args) -> Any:
     """The version, or the moment in ms, that a reference names."""
     tokens = reference.point
     if reference.clause is None:
@@ -234,8 +195,8 @@ def _point(spark: SparkSession, reference: _Reference, args: Mapping[str, Any] |
         if not isinstance(args, Mapping) or name not in args:
             raise deltalog.CallError(f"The marker :{name} after AS OF is not in args.")
         value = args[name]
-    elif len(tokens) == 1 and tokens[0].kind in ("string", "raw"):
-        value = _string(tokens[0].text)
+    elif tokens[0].kind == "string":
+        value = _string(spark, tokens)
     elif reference.clause == "version":
         value = "".join(token.text for token in tokens)
     if reference.clause == "version":
@@ -255,15 +216,10 @@ def _point(spark: SparkSession, reference: _Reference, args: Mapping[str, Any] |
     return int(micros) // 1000
 
 
-def _string(text: str) -> str:
-    """The value of a string literal."""
-    if text[0] in "rR":
-        return text[2:-1]
-    if text[0] == "$":
-        return text[text.index("$", 1) + 1 : text.rindex("$", 0, -1)]
-    quote, body = text[0], text[1:-1]
-
-    def unescaped(match: re.Match[str]) -> str:
-        return quote if match[0] == quote * 2 else _ESCAPES.get(match[1], match[1])
-
-    return re.sub(rf"\\(.)|{quote}{quote}", unescaped, body, flags=re.DOTALL)
+def _string(spark: SparkSession, tokens: Sequence[Token]) -> str:
+    """The value of a string literal, by Spark unless it is plain."""
+    text = tokens[0].text
+    if len(tokens) == 1 and text[0] in "'\"" and "\\" not in text:
+        return text[1:-1]
+    literal = " ".join(token.text for token in tokens)
+    return str(spark.sql(f"select {literal} as text").collect()[0]["text"])

@@ -1,0 +1,85 @@
+"""Directories of this process among the temporary files, and the removal of those that killed processes left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import time
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing is removed there but by its own process
+    fcntl = None  # type: ignore[assignment]
+
+_LOCK = ".lock"
+# A directory is locked right after it is made. One that is older and is not locked belongs to no process.
+_MIN_AGE_S = 600.0
+_MAX_REMOVED = 64
+_searched: set[str] = set()
+_searching = threading.Lock()
+
+
+class ScratchDirectory:
+    """An empty directory for temporary files, locked as long as this process lives or until ``remove``.
+
+    The first one of a process also removes up to 64 that killed processes of this user left. Raises OSError. Cost: a
+    listing of the directory for temporary files, once for a process.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        with _searching:
+            place = tempfile.gettempdir()
+            if place not in _searched:
+                _searched.add(place)
+                _remove_abandoned(place, prefix)
+        self.path = tempfile.mkdtemp(prefix=prefix)
+        self._lock: int | None = None
+        try:
+            if fcntl is not None:
+                self._lock = os.open(os.path.join(self.path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Remove it with its files, best effort."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_abandoned(place: str, prefix: str) -> None:
+    if fcntl is None:
+        return
+    removed = 0
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            if removed < _MAX_REMOVED and entry.name.startswith(prefix) and _is_abandoned(entry):
+                shutil.rmtree(entry.path, ignore_errors=True)
+                removed += 1
+
+
+def _is_abandoned(entry: os.DirEntry[str]) -> bool:
+    """Whether no process has it: this user's, old enough to be locked, and not locked."""
+    try:
+        seen = entry.stat(follow_symlinks=False)
+        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or time.time() - seen.st_mtime < _MIN_AGE_S:
+            return False
+        lock = os.open(os.path.join(entry.path, _LOCK), os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return True  # its process ended before it was locked
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
