@@ -5,6 +5,7 @@
     python3 dev.py test      every test and check; --long takes all cases of what is else sampled
                              --quick: no JVM, no servers, and neither needs to be installed
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
+                             --spark 3.5, --spark all: the tests of spark_ext with another version of Spark, or each
     python3 dev.py bench     the benchmarks beside deltalake and delta-spark
 
 What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/log`.
@@ -14,6 +15,7 @@ The first run makes a virtual environment in .venv and installs the project into
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import subprocess
@@ -35,7 +37,7 @@ _MIXED = ("fuzz", "hostile", *(f"unit/{name}" for name in (
 LAST = ["tests/spark"]
 LANES = [
     [["tests/interop"]],
-    [[f"tests/{name}" for name in _MIXED], ["tests/spark_connect"], ["tests/demo"]],
+    [[f"tests/{name}" for name in _MIXED], ["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]],
 ]
 
 # For each extra those that install at least as much.
@@ -55,6 +57,29 @@ QUICK = [
 ]  # fmt: skip
 QUICK_SCHEDULES = "300"
 
+# The versions of Spark that spark_ext supports: the newest patch of each, and what else pip must or must not take.
+SPARK = {
+    # Its pandas API needs numpy 1, which later versions of pyarrow do not take.
+    "3.5": ["pyspark==3.5.9", "numpy<2", "pandas<3", "pyarrow<22"],
+    "4.0": ["pyspark==4.0.5"],
+    "4.1": ["pyspark==4.1.4"],
+    "4.2": ["pyspark==4.2.1"],
+    "4.3": ["pyspark==4.3.0"],
+}
+# What a usual run takes of them: the oldest and the newest, with the suite that has something of everything.
+SPARK_SAMPLE = ("3.5", "4.3")
+SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
+# Its package has no Spark Connect server: that is a jar besides.
+SPARK_WITHOUT_SERVER = {"3.5"}
+# tests/spark_connect has these suites as its own.
+SPARK_SUITES = {
+    "classic": ["tests/spark"],
+    "connect": [
+        "tests/spark", "tests/spark_connect",
+        *(f"--ignore=tests/spark/test_{name}.py" for name in ("central", "guide")),
+    ],
+}  # fmt: skip
+
 
 def main(arguments: list[str]) -> int:
     tasks = {"demo": demo, "test": test, "bench": bench}
@@ -67,6 +92,8 @@ def main(arguments: list[str]) -> int:
         return 1
     if arguments[:2] == ["test", "--lowest"]:
         return test_lowest(arguments[2:])
+    if arguments[:2] == ["test", "--spark"]:
+        return test_spark(arguments[2:])
     if arguments[:2] == ["test", "--quick"]:
         install("test-core")
         return test_quick(arguments[2:])
@@ -115,6 +142,52 @@ def test_lowest(arguments: list[str]) -> int:
     return subprocess.run(command, cwd=ROOT).returncode
 
 
+def test_spark(arguments: list[str]) -> int:
+    """The tests of spark_ext with these versions of Spark; with all of them, then the page docs/spark-versions.md.
+
+    A version runs in classic sessions and over Spark Connect side by side. What follows the versions goes to pytest
+    instead of the suites.
+    """
+    names = list(itertools.takewhile({*SPARK, "all"}.__contains__, arguments))
+    if not names:
+        print(f"Name the versions of Spark: --spark all, or some of {', '.join(SPARK)}.", file=sys.stderr)
+        return 2
+    chosen, codes, started = arguments[len(names) :], list[int](), time.monotonic()
+    for name in SPARK if "all" in names else names:
+        python = install_spark(name)
+        print(f"Spark {name}, classic and Connect …", flush=True)
+        lanes = [
+            Lane([chosen or spark_run(name, mode)], python, DELTALOG_TEST_SPARK=mode) for mode in spark_modes(name)
+        ]
+        for lane in lanes:
+            lane.start()
+        codes += results_of(lanes)
+    if "all" in names and not chosen and not any(codes):
+        codes.append(subprocess.run([str(python), "-m", "tests.spark.versions"], cwd=ROOT).returncode)
+    return verdict_of(codes, started)
+
+
+def install_spark(name: str) -> Path:
+    """The Python of the virtual environment for a version of Spark."""
+    venv = ROOT / f".venv-spark-{name}"
+    python = venv / PYTHON.relative_to(VENV)
+    stamp = venv / ".deltalog-installed"
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + repr(SPARK[name]).encode()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        install_into(venv, python, "test-spark", *SPARK[name])
+        stamp.write_text(wanted)
+    return python
+
+
+def spark_modes(name: str) -> list[str]:
+    return [mode for mode in SPARK_SUITES if mode == "classic" or name not in SPARK_WITHOUT_SERVER]
+
+
+def spark_run(name: str, mode: str) -> list[str]:
+    """All suites of spark_ext, with a report for tests/spark/versions.py."""
+    return [*SPARK_SUITES[mode], f"--junitxml=build/spark-versions/{name}-{mode}.xml"]
+
+
 def lowest_versions(pyproject: str) -> list[str]:
     """``name==version`` for the lower bound of each mandatory dependency and of those of the command line."""
     lists = re.findall(r"^(?:dependencies|cli) = \[(.*?)\]", pyproject, re.M | re.S)
@@ -130,46 +203,78 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything, in three lanes."""
+    """Everything, in three lanes, and a sample with other versions of Spark in a fourth."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     elsewhere = [*LAST, *(suite for lane in LANES for suites in lane for suite in suites)]
     rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
-    return run_lanes([[[*arguments, *suites] for suites in lane] for lane in [[rest, LAST], *LANES]])
+    return run_lanes([[[*arguments, *suites] for suites in lane] for lane in [[rest, LAST], *LANES]], SparkSample())
 
 
-def run_lanes(lanes: list[list[list[str]]]) -> int:
+def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:
     """Lanes of pytest runs side by side; the first prints as it goes, the output of the others comes at the end."""
     started = time.monotonic()
     # Tests start hundreds of processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile the package anew.
     subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "tests"], cwd=ROOT)
-    first, beside = lanes[0], [Lane(runs) for runs in lanes[1:]]
+    first, beside = lanes[0], [*(Lane(runs) for runs in lanes[1:]), *more]
     for lane in beside:
         lane.start()
     codes = [run_pytest(arguments) for arguments in first]
-    for lane in beside:
+    return verdict_of(codes + results_of(beside), started)
+
+
+def results_of(lanes: list[Lane]) -> list[int]:
+    """Wait for lanes that were started, print what they printed, and return their exit codes."""
+    for lane in lanes:
         lane.join()
-        print("\n".join(lane.outputs))
-        codes += lane.codes
+        print("\n".join(lane.outputs), flush=True)
+    return [code for lane in lanes for code in lane.codes]
+
+
+def verdict_of(codes: list[int], started: float) -> int:
     minutes, seconds = divmod(int(time.monotonic() - started), 60)
     verdict = "all suites passed" if not any(codes) else "FAILED"
-    print(f"dev.py test: {verdict}; {len(codes)} pytest runs in {minutes} min {seconds} s")
+    print(f"dev.py test: {verdict}; {len(codes)} runs in {minutes} min {seconds} s")
     return int(any(codes))
 
 
 class Lane(threading.Thread):
     """pytest runs one after the other, their output kept until the end."""
 
-    def __init__(self, runs: list[list[str]]) -> None:
+    def __init__(self, runs: list[list[str]], python: Path = PYTHON, **environment: str) -> None:
         super().__init__()
-        self.runs, self.codes, self.outputs = runs, [], []  # type: ignore[var-annotated]
+        self.runs, self.python, self.environment = runs, python, {**os.environ, **environment}
+        self.codes, self.outputs = list[int](), list[str]()
 
     def run(self) -> None:
         for arguments in self.runs:
-            command = [str(PYTHON), "-m", "pytest", *arguments]
-            done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            command = [str(self.python), "-m", "pytest", *arguments]
+            done = subprocess.run(
+                command, cwd=ROOT, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
             self.codes.append(done.returncode)
-            self.outputs.append(f"$ pytest {' '.join(arguments)}\n{done.stdout}")
+            self.outputs.append(f"$ {' '.join(command)}\n{done.stdout}")
+
+
+class SparkSample(Lane):
+    """One suite with the oldest and the newest Spark, classic and over Spark Connect, each in its own environment."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def run(self) -> None:
+        for name in SPARK_SAMPLE:
+            try:
+                python = install_spark(name)
+            except SystemExit as failure:  # of this thread alone
+                self.codes.append(1)
+                self.outputs.append(f"Spark {name}: {failure}")
+                continue
+            for mode in spark_modes(name):
+                lane = Lane([[SPARK_SAMPLE_SUITE]], python, DELTALOG_TEST_SPARK=mode)
+                lane.run()
+                self.codes += lane.codes
+                self.outputs += lane.outputs
 
 
 def run_pytest(arguments: list[str]) -> int:

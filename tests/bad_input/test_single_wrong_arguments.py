@@ -215,6 +215,10 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
             w.manager().create_table,
             {"name": "new", "url": str(w.root / "new"), "schema": SCHEMA},
         ),
+        "create_transaction": lambda w: (
+            w.manager().create_transaction,
+            {"name": "new", "url": str(w.root / "new"), "schema": SCHEMA},
+        ),
         "register_table": lambda w: (w.manager().register_table, {"name": "new", "url": str(w.place)}),
         "drop_table": lambda w: (w.manager().drop_table, {"name": "m"}),
         "list_tables": lambda w: (w.manager().list_tables, {}),
@@ -278,12 +282,12 @@ STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
     "find_files": lambda w: {},
     "remove_files": lambda w: {"files": w.table().snapshot().files()},
     "replace_partitions": lambda w: {},
-    "replace_where": lambda w: {"where": "true"},
     "read_whole_table": lambda w: {},
     "declare_read": lambda w: {"where": "true"},
     "check_conflicts": lambda w: {},
     "add_cdc": lambda w: {"files": AddCDCFile(path="x", partition_values={}, size=1, data_change=False)},
     "set_schema": lambda w: {"schema": SCHEMA},
+    "merge_schema": lambda w: {"data": SCHEMA},
     "set_properties": lambda w: {"properties": {"a": "b"}},
     "unset_properties": lambda w: {"keys": ["a"]},
     "set_metadata": lambda w: {},
@@ -297,6 +301,7 @@ STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
 FUNCTIONS: dict[str, Callable[[World], Call]] = {
     "open_store": lambda w: (open_store, {"url": w.place}),
     "merge_schemas": lambda w: (deltalog.merge_schemas, {"table": SCHEMA, "data": SCHEMA}),
+    "Replacement": lambda w: (deltalog.Replacement, {"transaction": w.table().transaction(), "where": "true"}),
     "variant_to_python": lambda w: (deltalog.variant_to_python, {"variant": {"metadata": b"\1\0\0", "value": b"\0"}}),
 }
 # What other parts of deltalog call, and no user: its arguments come from there.

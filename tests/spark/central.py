@@ -216,6 +216,12 @@ class Central:
         with pytest.raises(deltalog.TimestampOutOfRangeError) as late:
             count(timestampAsOf="2026-01-01 09:00:02.790")
         assert late.value.latest_ms == 1_767_225_602_789
+        assert count(timestampAsOf="2030-01-01", canReturnLastCommit="true") == 2
+        assert count(timestampAsOf="2020-01-01", canReturnEarliestCommit=True, canReturnLastCommit=True) == 0
+        with pytest.raises(deltalog.TimestampOutOfRangeError, match=r"use option\('canReturnEarliestCommit', True\)"):
+            count(timestampAsOf="2020-01-01", canReturnLastCommit=True)
+        with pytest.raises(deltalog.CallError, match="canReturnLastCommit is 1; it can be true or false"):
+            count(timestampAsOf="2030-01-01", canReturnLastCommit=1)
         assert spark_ext.read(spark).load(f"{table}@v1").count() == 1
         assert spark_ext.read(spark).load(f"{table}@20260101090001456").count() == 1
         text = f"""
@@ -267,3 +273,25 @@ class Central:
             footer = pq.ParquetFile(Path(table, path)).metadata
             assert footer.num_rows <= 2 and footer.row_group(0).column(0).compression == "ZSTD"
         assert sorted(a["path"] for a in adds) == data_files(table)
+
+    def test_history_detail_and_statements_of_sql(self, spark: Any, table: str) -> None:
+        spark_ext.write(spark.sql("select 1L id, 'a' p union all select 2L, 'b'")).partitionBy("p").save(table)
+        spark_ext.write(spark.sql("select 3L id, 'b' p")).mode("append").option("userMetadata", "more").save(table)
+        told = spark_ext.sql(spark, f"describe history deltalog.`{table}` limit 1").first()
+        assert (told["version"], told["userMetadata"]) == (1, "more")
+        found = spark_ext.sql(spark, f"describe detail delta.`{table}`").first()
+        assert (found["numFiles"], found["partitionColumns"]) == (3, ["p"])
+        counted = spark_ext.sql(spark, f"select count(*) from deltalog.`{table}` where p = 'b'")
+        assert rows(counted) == [(2,)] and counted.columns == ["count(1)"]
+        query = "select x.id from {0} x join {0} y using (id) where x.p = 'b' and y.id > 2"
+        assert rows(spark_ext.sql(spark, query.format(f"deltalog.`{table}`"))) == [(3,)]
+        assert spark_ext.sql(spark, f"create temp view old as table delta.`{table}` version as of 0").collect() == []
+        assert rows(spark.table("old")) == [(1, "a"), (2, "b")]
+        spark.catalog.dropTempView("old")
+        spark_ext.sql(spark, f"create table made using parquet as select * from deltalog.`{table}` where p = 'b'")
+        spark_ext.sql(spark, f"with a as (table deltalog.`{table}`) insert into made select * from a where id = 1")
+        assert rows(spark.table("made")) == [(1, "a"), (2, "b"), (3, "b")]
+        spark.sql("drop table made")
+        with pytest.raises(deltalog.CallError, match="INSERT cannot write"):
+            spark_ext.sql(spark, f"with a as (select 4L, 'c') insert into deltalog.`{table}` select * from a")
+        assert versions(table) == [0, 1]

@@ -1,9 +1,11 @@
-"""Classic Spark without any jar."""
+"""Spark without any jar, in a classic session unless DELTALOG_TEST_SPARK says otherwise."""
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,30 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 pytest.register_assert_rewrite("tests.spark.central", "tests.spark.tables")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    from tests.spark.settings import IS_CONNECT
+
+    for item in items:
+        classic = item.get_closest_marker("classic")
+        if classic is not None and IS_CONNECT:
+            item.add_marker(pytest.mark.skip(reason=classic.args[0]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def versions_in_the_report(record_testsuite_property: Any) -> None:
+    """For the page of Spark versions."""
+    record_testsuite_property("pyspark", version("pyspark"))
+    record_testsuite_property("python", platform.python_version())
+    packages = ("pandas", "numpy", "pyarrow")
+    record_testsuite_property("packages", ", ".join(f"{name} {version(name)}" for name in packages))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    from tests.support.spark.session import plain_session, stop_sessions
+    from tests.spark.settings import IS_CONNECT
+    from tests.support.spark.session import connect_session, plain_session, stop_sessions
 
-    yield plain_session()
+    yield connect_session() if IS_CONNECT else plain_session()
     stop_sessions()
 
 

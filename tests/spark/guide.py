@@ -1,19 +1,34 @@
-"""Runs the Python blocks of docs/spark.md, in their order, in one namespace."""
+"""Runs the Python blocks of docs/spark.md and docs/spark-reference.md, each page's in their order in one namespace."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+_DOCS = Path(__file__).resolve().parents[2] / "docs"
+REFERENCE = _DOCS / "spark-reference.md"
+_PIPELINE = _DOCS / "spark.md"
+_LAKE, _STORE = '"/tmp/deltalog-spark/lake"', "store = {}"
 
 
-def run(spark: Any, directory: Path) -> int:
-    """The number of blocks run; the one that makes a session is left out."""
-    blocks = re.findall(r"^```python spark\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+def run(spark: Any, directory: Path, page: Path = REFERENCE, changed: Mapping[str, str] | None = None) -> int:
+    """The number of blocks run; the one that makes a session is left out. ``changed``: texts in the blocks that are
+    replaced, each of which must occur."""
+    text = page.read_text(encoding="utf-8")
+    for old, new in (changed or {}).items():
+        assert old in text, old
+        text = text.replace(old, new)
+    blocks = re.findall(r"^```python spark\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     blocks = [block for block in blocks if "SparkSession.builder" not in block]
     names: dict[str, Any] = {"spark": spark}
     for block in blocks:
-        exec(compile(block.replace("/tmp/deltalog-spark", str(directory)), str(GUIDE), "exec"), names)
+        exec(compile(block.replace("/tmp/deltalog-spark", str(directory)), str(page), "exec"), names)
     return len(blocks)
+
+
+def run_pipeline(spark: Any, directory: Path, lake: str | None = None, store: Mapping[str, Any] | None = None) -> int:
+    """The pipeline, with its tables below ``lake``: on the local disk, or where ``store`` has the options for."""
+    changed = {} if lake is None else {_LAKE: repr(lake), _STORE: f"store = {dict(store or {})!r}"}
+    return run(spark, directory, _PIPELINE, changed)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
@@ -73,6 +74,40 @@ class ManyFiles:
         df.where("p = 2").explain()
         plan = capsys.readouterr().out
         assert "PartitionFilters: [isnotnull" in plan and "MetadataLogFileIndex" in plan and "Union" not in plan
+
+    def test_partitions_are_pruned_by_the_rows_of_a_join(
+        self, spark: Any, table: str, scratch: Path, capsys: Any
+    ) -> None:
+        make_hive(table)
+        columns = {"k": pa.array(range(4), pa.int32()), "name": [f"n{i}" for i in range(4)]}
+        make(table + "-names", schema(k="integer", name="string"), [("a.parquet", {}, pa.table(columns))])
+        names = spark_ext.read(spark).load(table + "-names").where("name = 'n3'")
+        joined = spark_ext.read(spark).load(table).join(names, F.col("p") == F.col("k"))
+        joined.explain()
+        assert "dynamicpruningexpression(" in capsys.readouterr().out
+        assert rows(joined.select("id")) == [(i,) for i in range(COUNT) if i % 4 == 3]
+
+    def test_a_version_is_read_again_after_later_ones(self, spark: Any, table: str, scratch: Path) -> None:
+        make_hive(table)
+        df = spark_ext.read(spark).load(table)
+        derived = df.where("p > 1").groupBy("s").count()
+        before = rows(derived)
+        deltalog.DeltaTable.open(table).delete("p = 2")
+        spark_ext.write(df.limit(1)).mode("overwrite").option("expectedVersion", 1).save(table)
+        assert (rows(df), rows(derived)) == (HIVE_ROWS, before)
+        assert spark_ext.read(spark).load(table).count() == 1
+
+    def test_conditions_and_numbers_of_rows(self, spark: Any, table: str, scratch: Path) -> None:
+        data = pa.table({"id": pa.array(range(COUNT), pa.int64()), "p": pa.array(range(COUNT), pa.int32())})
+        made = deltalog.DeltaTable.create(table, data.schema, partition_by=["p"])
+        made.append(data)
+        made.append(data)
+        reader = spark_ext.read(spark).where("p between 2 and 30").where(deltalog.col("id") > 20)
+        df = reader.load(table)
+        assert rows(df) == [(i, i) for i in range(21, 31) for _ in range(2)] and len(df.inputFiles()) == 20
+        assert reader.count(table) == 20
+        assert spark_ext.read(spark).where("p < 4").count(table) == 8
+        assert rows(spark_ext.read(spark).where("p < 4").partitions(table)) == [(i, 2) for i in range(4)]
 
     @pytest.mark.parametrize("above", ["k=1/n=x y/t", "k=/t"])
     def test_tables_below_directories_that_look_like_partitions(

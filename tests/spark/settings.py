@@ -1,10 +1,24 @@
-"""Session settings for the time of a block."""
+"""The kind of session that the suite runs in, and session settings for the time of a block."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from typing import Any
+
+import pytest
+
+# The suite runs in a session of Spark Connect where this says `connect`, without the tests that are marked `classic`.
+IS_CONNECT = os.environ.get("DELTALOG_TEST_SPARK") == "connect"
+
+
+def since(first: str, what: str) -> pytest.MarkDecorator:
+    """Skips a test of ``what``, which PySpark before ``first`` (such as 4.0) does not have."""
+    found, needed = ([int(part) for part in re.findall(r"\d+", text)[:2]] for text in (version("pyspark"), first))
+    return pytest.mark.skipif(found < needed, reason=f"{what}: PySpark {first} and newer")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 import deltalog
+from tests.spark.settings import IS_CONNECT
 
 LITTER = (".crc", "_SUCCESS", "_temporary", "_metadata", "_common_metadata")
 
@@ -64,7 +65,16 @@ def to_arrow(df: Any) -> pa.Table:
 
     quoted = {field.name: F.col("`" + field.name.replace("`", "``") + "`") for field in df.schema.fields}
     variants = [f.name for f in df.schema.fields if "variant" in f.dataType.simpleString()]
-    return df.select(*[F.to_json(c).alias(n) if n in variants else c for n, c in quoted.items()]).toArrow()
+    plain = df.select(*[F.to_json(c).alias(n) if n in variants else c for n, c in quoted.items()])
+    if hasattr(plain, "toArrow"):
+        return plain.toArrow()
+    # PySpark 3.5 keeps it to itself.
+    if IS_CONNECT:
+        return plain._session.client.to_table(plain._plan.to_proto(plain._session.client))[0]
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    batches = plain._collect_as_arrow()
+    return pa.Table.from_batches(batches) if batches else to_arrow_schema(plain.schema).empty_table()
 
 
 # Paths relative to the table, partition values, rows.

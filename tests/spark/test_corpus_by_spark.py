@@ -42,7 +42,7 @@ def by_spark(spark: Any) -> Any:
             expected = self.expected["cdf"]
 
             def differs() -> Any:
-                rows = spark_ext.read_changes(spark, self.path, expected["startingVersion"]).toArrow()
+                rows = to_arrow(spark_ext.read_changes(spark, self.path, expected["startingVersion"]))
                 if not expected["has_commit_timestamp"]:
                     rows = rows.drop_columns(["_commit_timestamp"])
                 parquet = str(Path(self.dir) / expected["expected_parquet"])

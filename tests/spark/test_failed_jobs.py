@@ -6,15 +6,20 @@ import os
 import resource
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException, PythonException
+from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
-import spark_ext.writer
+import spark_ext.local_job
 from spark_ext.files import collect
+from tests.spark.settings import IS_CONNECT
 from tests.spark.tables import data_files, litter, versions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +50,10 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.long)])
+MINE, OTHER = ("connect", "classic") if IS_CONNECT else ("classic", "connect")
+
+
+@pytest.mark.parametrize("kind", [MINE, pytest.param(OTHER, marks=pytest.mark.long)])
 def test_an_interrupted_write_ends_its_job_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(tmp_path / "table"), kind],
@@ -55,6 +63,7 @@ def test_an_interrupted_write_ends_its_job_and_leaves_nothing(tmp_path: Path, ki
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
+@pytest.mark.classic("the test limits the JVM")
 def test_a_full_disk_is_an_error_of_the_store(spark: Any, table: str) -> None:
     spark_ext.write(spark.range(3)).save(table)
     before, jvm = data_files(table), spark.sparkContext._gateway.proc.pid
@@ -70,6 +79,55 @@ def test_a_full_disk_is_an_error_of_the_store(spark: Any, table: str) -> None:
     assert spark_ext.write(spark.range(3)).mode("append").save(table).version == 1
 
 
+def _worker_dies(spark: Any) -> Any:
+    return spark.range(3).select(F.udf(lambda _: os._exit(1), "long")("id").alias("id"))
+
+
+def _fills_the_memory(spark: Any) -> Any:
+    # A constant, so that the driver computes it: a task without memory would end this process, executor that it is.
+    return spark.range(1).selectExpr("length(repeat('x', 2000000000)) as id", "concat(repeat('x', 2000000000)) as a")
+
+
+def _is_cancelled(spark: Any) -> Any:
+    def when_it_runs() -> None:
+        while not spark.sparkContext.statusTracker().getActiveJobsIds():
+            time.sleep(0.05)
+        spark.sparkContext.cancelAllJobs()
+
+    threading.Thread(target=when_it_runs).start()
+    return spark.range(2).select(F.udf(lambda _: time.sleep(20), "long")("id").alias("id"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (_worker_dies, "a Python worker died"),
+        (_fills_the_memory, "out of memory"),
+        (_is_cancelled, "it was cancelled"),
+    ],
+)
+def test_a_job_that_spark_cannot_carry_out(spark: Any, table: str, rows: Any, reason: str) -> None:
+    spark_ext.write(spark.range(3)).save(table)
+    before = data_files(table)
+    with pytest.raises(spark_ext.JobFailedError, match=f"{reason} .*Nothing was committed") as raised:
+        spark_ext.write(rows(spark)).mode("append").options(mergeSchema=True, expectedVersion=0).save(table)
+    assert raised.value.reason == reason and raised.value.__cause__ is not None
+    assert raised.value.outcome is deltalog.Outcome.NOTHING_COMMITTED
+    assert versions(table) == [0] and data_files(table) == before and litter(table) == []
+
+
+def test_errors_of_the_query_are_sparks_own(spark: Any, table: str) -> None:
+    def raises(number: int) -> int:
+        raise ValueError(words)
+
+    words = "java.io.IOException: No space left on device, java.lang.OutOfMemoryError, [SPARK_JOB_CANCELLED]"
+    with pytest.raises(PythonException, match=r"ValueError: java\.io\.IOException: No space left"):
+        spark_ext.write(spark.range(3).select(F.udf(raises, "long")("id").alias("id"))).save(table)
+    with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
+        spark_ext.write(spark.range(3).selectExpr(f"cast(concat('{words}', id) as int) id")).save(table)
+    assert not os.path.exists(table)
+
+
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_what_a_straggler_leaves_is_no_part_of_the_job(
     spark: Any, table: str, monkeypatch: pytest.MonkeyPatch, partitioned: bool
@@ -80,7 +138,7 @@ def test_what_a_straggler_leaves_is_no_part_of_the_job(
         (attempt / "part-00007-late.snappy.parquet").write_bytes(b"PAR1")
         return collect(directory, *args)
 
-    monkeypatch.setattr(spark_ext.writer, "collect", late)
+    monkeypatch.setattr(spark_ext.local_job, "collect", late)
     writer = spark_ext.write(spark.range(4).selectExpr("id", "id % 2 as p"))
     result = (writer.partitionBy("p") if partitioned else writer).save(table)
     assert (result.version, result.num_rows) == (0, 4) and litter(table) == []

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import deltalog
 import spark_ext
+import spark_ext.local_job
 import spark_ext.session
-import spark_ext.writer
 from tests.spark.settings import session_of
 from tests.spark.tables import data_files, litter, rows, versions
 
@@ -110,8 +110,8 @@ def unpinned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
     def unpin(key: str) -> None:
         settings = {name: value for name, value in spark_ext.session.SETTINGS.items() if name != key}
-        monkeypatch.setattr(spark_ext.writer, "SETTINGS", settings)
-        monkeypatch.setattr(spark_ext.writer, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
+        monkeypatch.setattr(spark_ext.local_job, "SETTINGS", settings)
+        monkeypatch.setattr(spark_ext.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
 
     return unpin
 
@@ -157,6 +157,7 @@ def wrappers(spark: Any) -> Iterator[Any]:
         yield SparkSession(spark.sparkContext, spark._jsparkSession)
 
 
+@pytest.mark.classic("Spark Connect has one SparkSession object for a session")
 def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last one to end restores what the first one found, in whatever order they end."""
     settings = {TIMESTAMPS: "TIMESTAMP_MICROS"}
@@ -176,9 +177,10 @@ def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, m
     assert spark_ext.session._held == [] and spark.conf.get("spark.deltalog.probe", None) is None
 
 
+@pytest.mark.classic("Spark Connect has one SparkSession object for a session")
 def test_writes_by_objects_of_one_session(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What Spark 3.5 to 4.1 need, on the Spark that is here.
-    monkeypatch.setattr(spark_ext.writer, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
+    monkeypatch.setattr(spark_ext.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     errors: list[BaseException] = []
 
     def run(session: Any, name: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import deltalog
 import spark_ext
-import spark_ext.writer
+import spark_ext.local_job
 from spark_ext.files import collect
 from tests.spark.tables import data_files, litter, rows, versions
 
@@ -63,7 +63,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
             damage(sorted(Path(directory).rglob("part-*.parquet")))
             return collect(directory, *more)
 
-        monkeypatch.setattr(spark_ext.writer, "collect", collected)
+        monkeypatch.setattr(spark_ext.local_job, "collect", collected)
 
     return prepare
 
@@ -125,6 +125,7 @@ def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
     assert mine.get == {"rows": 7}
 
 
+@pytest.mark.classic("over Spark Connect the count comes with the answer, or not at all")
 def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark drops news of jobs when its queue is full, and an observation then waits for ever."""
     monkeypatch.setattr(spark_ext.counted, "_WAIT_S", 0.2)

@@ -55,6 +55,8 @@ def test_absent_columns_are_filled_in(spark: Any, table: str) -> None:
         (dt.date(2026, 1, 2), 42, 43),
         (dt.date(2026, 1, 3), 1, 2),
     ]
+    shown = spark_ext.read(spark).load(table).schema
+    assert [dict(shown[name].metadata) for name in ("day", "m")] == [{}, {}], "of no use in another table"
     for wrong in ("3L", "CAST(NULL AS BIGINT)"):
         with pytest.raises(deltalog.ConstraintViolationError, match="generation expression of column m"):
             spark_ext.write(spark.sql(f"SELECT now() at, 1L n, {wrong} m")).mode("append").save(table)

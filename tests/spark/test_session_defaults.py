@@ -152,3 +152,9 @@ def test_files_are_as_the_session_says(spark: Any, table: str) -> None:
     with session_of(spark, compacting), pytest.raises(deltalog.CallError, match="is auto in this session"):
         spark_ext.write(eight).mode("append").save(table)
     assert data_files(table) == before
+
+
+def test_rows_are_shuffled_by_a_column_of_any_name(spark: Any, table: str) -> None:
+    df = spark.range(0, 8, 1, 4).selectExpr("id", "id % 2 as `p*/``y`")
+    result = spark_ext.write(df).partitionBy("p*/`y").option("optimizeWrite", True).save(table)
+    assert result.num_files == 2 and rows(spark_ext.read(spark).load(table), "id") == rows(df, "id")

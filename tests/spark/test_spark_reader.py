@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
@@ -202,21 +203,59 @@ def test_one_file_with_two_partition_values_is_refused(spark: Any, table: str) -
         read(spark).load(table)
 
 
-def test_many_trees_are_joined_and_few_are_discovered(spark: Any, table: str, capsys: Any) -> None:
-    def files(count: int) -> list[Any]:
-        return [(f"tree{i}/p={i % 3}/f.parquet", {"p": str(i % 3)}, ONE) for i in range(count)]
+def explained(df: Any, capsys: Any) -> str:
+    capsys.readouterr()
+    df.explain()
+    return str(capsys.readouterr().out)
 
+
+def test_many_trees_are_joined_and_few_are_discovered(spark: Any, table: str, capsys: Any) -> None:
     few, many = table + "-few", table + "-many"
-    make(few, schema(id="long", p="integer"), files(3), ["p"])
-    make(many, schema(id="long", p="integer"), files(12), ["p"])
-    for path, plan, other in ((few, "PartitionFilters: [isnotnull", "Join"), (many, "BroadcastHashJoin", "Union")):
+    for path, count in ((few, 3), (many, 18)):
+        files: DataFiles = [(f"tree{i}/p={i}/f.parquet", {"p": str(i)}, ONE) for i in range(count)]
+        make(path, schema(id="long", p="integer"), files, ["p"])
         df = read(spark).load(path)
-        assert sorted(r[0] for r in df.where("p = 1").select("p").collect()) == [1] * (1 if path == few else 4)
-        capsys.readouterr()
-        df.where("p = 1").explain()
-        printed = capsys.readouterr().out
-        assert plan in printed and other not in printed
-        assert df.groupBy("p").count().count() == 3
+        assert rows(df.where("p in (1, 12)").select("p")) == [(1,), (12,)][: count // 9 + 1]
+        plan = explained(df.where("p = 1"), capsys)
+        assert "PartitionFilters: [isnotnull" in plan and ("Join" in plan) == (path == many)
+        assert df.groupBy("p").count().count() == count
+
+
+def test_one_odd_path_does_not_change_how_the_others_are_read(spark: Any, table: str, capsys: Any) -> None:
+    files: list[Any] = [(f"p={i}/{name}.parquet", {"p": str(i)}, ONE) for i in range(4) for name in ("a", "_b")]
+    files += [("elsewhere/a.parquet", {"p": "1"}, ONE), ("elsewhere/_b.parquet", {"p": None}, ONE)]
+    make(table, schema(id="long", p="integer"), files, ["p"])
+    df = read(spark).load(table)
+    assert rows(df.select("p").na.fill(9)) == [(p,) for p in (0, 0, 1, 1, 1, 2, 2, 3, 3, 9)]
+    plan = explained(df.where("p = 3"), capsys)
+    # Of the scans, one for each partition value beside the tree, those for other values are dropped.
+    assert "PartitionFilters: [isnotnull" in plan and "Join" not in plan and plan.count("FileScan") == 1
+    assert plan.count("MapInArrow") == 1
+
+
+@pytest.mark.parametrize(
+    "kind, texts, condition",
+    [
+        ("timestamp", ["2026-01-01 00:00:00", "2026-01-01T01:00:00.000001Z"], "c < timestamp'2026-01-01 00:30:00Z'"),
+        ("timestamp_ntz", ["2026-01-01 00:00:00", "2026-01-01 01:00:00.5"], "c < timestamp_ntz'2026-01-01 00:30:00'"),
+        ("double", ["1.5", "NaN"], "c < 2"),
+        ("float", ["-0.0", "1.0E10"], "c = 0"),
+    ],
+)
+def test_times_and_floats_in_directories_are_pruned(
+    spark: Any, table: str, capsys: Any, kind: str, texts: list[str], condition: str
+) -> None:
+    values = [*((text.replace(":", "%3A"), text) for text in texts), ("__HIVE_DEFAULT_PARTITION__", None)]
+    files: DataFiles = [(f"c={name}/a.parquet", {"c": text}, ONE) for name, text in values]
+    make(table, schema(id="long", c=kind), files, ["c"])
+    df = read(spark).load(table)
+    assert df.schema["c"].dataType.typeName() == kind
+    made = spark.sql(f"select * from values {', '.join(f'(cast({text!r} as {kind}))' for text in texts)}, (null) t(c)")
+    expected = [str(row["c"]) for row in made.collect()]
+    assert [str(row["c"]) for row in df.orderBy(F.col("c").asc_nulls_last()).collect()] == expected
+    assert [str(row["c"]) for row in df.where(condition).collect()] == expected[:1]
+    plan = explained(df.where(condition), capsys)
+    assert "PartitionFilters: [" in plan and "PartitionFilters: []" not in plan and "Join" not in plan
 
 
 def test_the_log_wins_over_the_path(spark: Any, table: str) -> None:
@@ -390,6 +429,7 @@ def test_a_path_that_leaves_the_table_is_refused(spark: Any, table: str) -> None
 # --- the package
 
 
+@pytest.mark.classic("the test looks for classes in the JVM")
 def test_no_delta_class_and_no_jar_is_there(spark: Any) -> None:
     from tests.support.spark.session import assert_no_delta
 

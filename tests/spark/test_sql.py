@@ -8,7 +8,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from tests.spark.tables import history, rows
+from tests.spark.tables import history, rows, versions
 
 ONE = pa.table({"id": pa.array([1], pa.int64())})
 
@@ -90,6 +90,8 @@ def test_strings_and_comments_are_left_alone(spark: Any, t: str, text: str) -> N
 
 def test_queries_without_a_reference_go_through_unchanged(spark: Any) -> None:
     assert first(spark, "select '{x}' || :a", {"a": "y"}) == "{x}y"
+    with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+        spark_ext.sql(spark, "select * from deltalog.`x` where 'open")
     frame = spark.range(3)
     assert first(spark, "select count(*) from {frame}", frame=frame) == 3
     with pytest.raises(Exception, match="deltalog"):
@@ -103,24 +105,113 @@ def test_frames_and_references_together(spark: Any, t: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("(select count(*) from {t})", 2),
+        ("with a as (select * from {t}) select count(*) from a", 2),
+        ("from {t} select count(*)", 2),
+        ("select count(*) from (table {t})", 2),
+        ("select count(*) from ({t} a join {t} b on a.id = b.id)", 4),
+        ("select count(*) from range(3) r, {t} version as of 1 t where r.id = t.id", 1),
+        ("select count(*) from {t} a join {t} b using (id), {t} c", 8),
+        ("select (select count(*) from {t}) + 1 where exists (table {t})", 3),
+        ("select extract(year from deltalog.`day`) from (select date'2026-01-01' as day from {t}) deltalog", 2026),
+        ("select min(delta.`id`) from {t} delta order by min(delta.`id`)", 1),
+        ("select count(*) from delta.`{p}` version as of 1", 1),
+        ("select count(*) from `delta`.`{p}@v0`", 0),
+        ("describe {t} version as of 1", "id"),
+        ("describe table extended {t}", "id"),
+        ("describe query select 1 as x from {t}", "x"),
+        ("desc {t} id", "col_name"),
+        ("show columns from {t}", "id"),
+        ("show columns in {t}", "id"),
+        ("select count(*) -- from {t} \\\n from deltalog.`nowhere` 'x\n from {t};", 2),
+    ],
+)
+def test_queries(spark: Any, t: str, query: str, answer: Any) -> None:
+    assert first(spark, query.replace("{t}", f"deltalog.`{t}`").replace("{p}", t)) == answer
+
+
+def test_explain_is_of_the_query(spark: Any, t: str) -> None:
+    plan = first(spark, f"explain formatted select id from deltalog.`{t}`")
+    assert "Scan parquet" in plan
+
+
+def test_temporary_views(spark: Any, t: str) -> None:
+    done = spark_ext.sql(spark, f"create temp view `v 1` as select * from deltalog.`{t}` version as of 1; -- done")
+    assert done.collect() == [] and done.columns == []
+    assert rows(spark.sql("select * from `v 1`")) == [(1,)]
+    with pytest.raises(Exception, match="ALREADY_EXISTS"):
+        spark_ext.sql(spark, f"create temporary view `v 1` as table deltalog.`{t}`")
+    named = "create or replace temp view `v 1` (`a b` comment 'the first', c)"
+    spark_ext.sql(spark, f"{named} as select id, :x from deltalog.`{t}`", {"x": "{}"})
+    found = spark.table("`v 1`")
+    assert rows(found) == [(1, "{}"), (1, "{}")] and found.columns == ["a b", "c"]
+    assert found.schema["a b"].metadata["comment"] == "the first"
+    spark_ext.sql(spark, f"create global temporary view v2 as select * from deltalog.`{t}`")
+    assert spark.table("global_temp.v2").count() == 2
+    with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+        spark_ext.sql(spark, f"create temp view v3 as insert into x select * from deltalog.`{t}`")
+    spark.catalog.dropTempView("`v 1`")
+    spark.catalog.dropGlobalTempView("v2")
+
+
+def test_other_tables_are_written(spark: Any, t: str) -> None:
+    spark_ext.sql(spark, f"create table made using parquet as select * from deltalog.`{t}` version as of 1")
+    spark_ext.sql(spark, f"with a as (select * from deltalog.`{t}`) insert into made select id + 1 from a")
+    spark_ext.sql(spark, f"insert into table made table deltalog.`{t}` version as of 1")
+    spark_ext.sql(spark, f"from deltalog.`{t}` insert into made select id + 2 where id > 0")
+    assert rows(spark.table("made")) == [(1,), (1,), (2,), (2,), (3,), (3,)]
+    spark_ext.sql(spark, f"insert overwrite made select * from delta.`{t}`")
+    assert rows(spark.table("made")) == [(1,), (1,)]
+    spark_ext.sql(spark, f"create table like_it like deltalog.`{t}`")
+    assert spark.table("like_it").columns == ["id"]
+    spark.sql("drop table made")
+    spark.sql("drop table like_it")
+
+
+@pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("select deltalog.`{t}`.id from deltalog.`{t}`", "Give the table an alias"),
-        ("insert into deltalog.`{t}` select 1", "can only be read here"),
-        ("delete from deltalog.`{t}`", "statements cannot use"),
-        ("create temp view v as select * from deltalog.`{t}`", "statements cannot use"),
-        ("with a as (select 1L id) insert into deltalog.`{t}` select * from a", "can only be read here"),
-        ("from deltalog.`{t}` insert overwrite deltalog.`{t}` select id", "can only be read here"),
-        ("select * from deltalog.`{t}` timestamp as of current_timestamp() - interval 1 day", "into parentheses"),
-        ("select * from deltalog.`{t}` timestamp as of", "no value after it"),
-        ("select * from deltalog.`{t}` timestamp as of (now()", "is not closed"),
-        ("select * from deltalog.`{t}` version as of :v", "marker :v .* is not in args"),
-        ("select * from deltalog.`{t}` version as of x", "versionAsOf is 'x'"),
+        ("select {t}.id from {t}", "Give the table an alias"),
+        ("insert into {t} select 1", r"INSERT cannot write .* spark_ext.write\(df\)"),
+        ("insert overwrite table {t} select 1", "INSERT cannot write"),
+        ("insert into delta.`{p}` (id) values (1)", "INSERT cannot write"),
+        ("explain insert into {t} select 1", "INSERT cannot write"),
+        ("with a as (select 1L id) insert into {t} select * from a", "INSERT cannot write"),
+        ("from {t} insert overwrite {t} select id", "INSERT cannot write"),
+        ("delete from {t}", r"DeltaTable.open\(path\).delete"),
+        ("update {t} set id = 1", "replaceWhere"),
+        ("merge into {t} using {t} s on true when matched then delete", "replaceWhere"),
+        ("create table {t} as select 1", "Create the table with"),
+        ("create or replace table if not exists {t} (id long)", "Create the table with"),
+        ("replace table {t} as select 1", "overwriteSchema"),
+        ("create view v as select * from {t}", "CREATE TEMPORARY VIEW"),
+        ("create temp view v comment 'x' as select * from {t}", "no other clause"),
+        ("create temp view if not exists v as select * from {t}", "no other clause"),
+        ("explain create temp view v as select * from {t}", "cannot keep"),
+        ("create temp function f() returns long return select max(id) from {t}", "cannot keep"),
+        ("cache table v as select * from {t}", "createOrReplaceTempView"),
+        ("optimize {t}", "OPTIMIZE statements"),
+        ("drop table delta.`{p}`", "DROP statements"),
+        ("alter table {t} add column x int", "a method for each change"),
+        ("show tblproperties {t}", "SHOW COLUMNS can"),
+        ("begin select * from {t}; end", "one at a time"),
+        ("describe detail {t} limit 1", "limit 1 cannot follow"),
+        ("describe history {t} limit x", "limit x cannot follow"),
+        ("select * from {t}.x", "followed by a dot"),
+        ("select * from {t} timestamp as of current_timestamp() - interval 1 day", "into parentheses"),
+        ("select * from {t} timestamp as of", "no value after it"),
+        ("select * from {t} timestamp as of (now()", "is not closed"),
+        ("select * from {t} version as of :v", "marker :v .* is not in args"),
+        ("select * from {t} version as of x", "versionAsOf is 'x'"),
     ],
 )
 def test_what_cannot_be_done_says_so(spark: Any, t: str, query: str, message: str) -> None:
+    before = versions(t.replace("``", "`"))
     with pytest.raises(deltalog.CallError, match=message):
-        spark_ext.sql(spark, query.replace("{t}", t))
+        spark_ext.sql(spark, query.replace("{t}", f"deltalog.`{t}`").replace("{p}", t))
+    assert versions(t.replace("``", "`")) == before
 
 
 def test_versions_and_moments_outside_of_the_history(spark: Any, t: str, tmp_path: Path) -> None:

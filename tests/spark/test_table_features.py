@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
-from pyspark.sql import types as spark_types
 
 import deltalog
 import spark_ext
 from spark_ext.scan import chunks
+from tests.spark.settings import IS_CONNECT, session_of, since
 from tests.spark.tables import action, append_raw, field, history, make, make_raw, rows, schema, struct_of, vector
 
 BY_NAME, BY_ID = ({"delta.columnMapping.mode": mode} for mode in ("name", "id"))
@@ -131,6 +131,11 @@ def test_one_file_with_two_deletion_vectors_is_refused(spark: Any, table: str) -
 def test_a_missing_data_file_is_named(spark: Any, table: str) -> None:
     make(table, schema(id="long"), [("a b.parquet", {}, ids(1))])
     (Path(table) / "a b.parquet").unlink()
+    if IS_CONNECT:  # nothing but an action runs on the server
+        df = spark_ext.read(spark).load(table)
+        with pytest.raises(Exception, match=r"a b\.parquet|a%20b\.parquet"):
+            df.collect()
+        return
     with pytest.raises(deltalog.InvalidDataFileError, match=r"a b\.parquet is missing") as error:
         spark_ext.read(spark).load(table)
     assert error.value.path is not None and error.value.path.endswith("a b.parquet")
@@ -336,14 +341,17 @@ def test_files_from_before_a_type_was_widened(spark: Any, table: str) -> None:
 def test_keys_of_maps_from_before_their_type_was_widened(spark: Any, table: str) -> None:
     """Spark casts no map whose keys the cast may make null, as from date to timestamp_ntz."""
     kind = {"type": "map", "keyType": "timestamp_ntz", "valueType": "long", "valueContainsNull": True}
-    inner = struct_of(field("m", kind))
+    changed: dict[str, Any] = {
+        "delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz", "fieldPath": "key"}]
+    }
+    inner = struct_of(field("m", kind, **changed))
     data = pa.table(
         {
             "m": pa.array([[(dt.date(1500, 2, 28), 1)], None], pa.map_(pa.date32(), pa.int32())),
             "st": pa.array([{"m": [(dt.date(2020, 2, 29), None)]}, None], pa.struct({"m": pa.map_("date32", "int32")})),
         }
     )
-    make_raw(table, [field("m", kind), field("st", inner)], [("a.parquet", {}, data)])
+    make_raw(table, [field("m", kind, **changed), field("st", inner)], [("a.parquet", {}, data)])
     found = [tuple(row) for row in spark_ext.read(spark).load(table).collect()]
     assert found == [({dt.datetime(1500, 2, 28): 1}, ({dt.datetime(2020, 2, 29): None},)), (None, None)]
 
@@ -371,9 +379,8 @@ def test_void_columns_are_null_at_every_depth(spark: Any, table: str) -> None:
     assert df.where("nothing is null").count() == 2
 
 
+@since("4.0", "variants")
 def test_variants_are_variants(spark: Any, table: str) -> None:
-    if not hasattr(spark_types, "VariantType"):
-        pytest.skip("PySpark before 4.0 has no variant type")
     query = """select id, parse_json(s) v, named_struct('v', parse_json(s)) st, array(parse_json(s), null) ar
         from values (1, '{"a":[1,"x"]}'), (2, '7'), (3, null) t(id, s)"""
     for shredding in ("false", "true"):
@@ -444,6 +451,27 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
             spark_ext.read(spark).options(**options).load(changed)
     with pytest.raises(deltalog.InvalidTimestampError, match="startingTimestamp 'x' is not a timestamp"):
         spark_ext.read_changes(spark, changed, starting_timestamp="x")
+
+
+def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
+    """As delta-spark with its setting; an option takes precedence over the setting."""
+    latest = deltalog.DeltaTable.open(changed).version
+    out_of_range: dict[str, Any] = {"allow_out_of_range": True}
+    nothing = spark_ext.read_changes(spark, changed, latest + 1, **out_of_range)
+    assert nothing.collect() == [] and nothing.schema == spark_ext.read_changes(spark, changed, 0).schema
+    assert told(spark_ext.read_changes(spark, changed, starting_timestamp="2030-01-01", **out_of_range)) == []
+    last = told(spark_ext.read_changes(spark, changed, latest))
+    assert told(spark_ext.read_changes(spark, changed, latest, latest + 3, **out_of_range)) == last
+    with pytest.raises(deltalog.CallError, match="is empty"):
+        spark_ext.read_changes(spark, changed, 1, 0, **out_of_range)
+    feed = spark_ext.read(spark).options(readChangeFeed=True, startingVersion=latest + 1)
+    with pytest.raises(deltalog.DeltaLogError):
+        feed.load(changed)
+    with session_of(spark, {"spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true"}):
+        assert told(feed.load(changed)) == []
+        with pytest.raises(deltalog.DeltaLogError):
+            feed.option("allowOutOfRange", False).load(changed)
+    assert told(feed.option("allowOutOfRange", "TRUE").load(changed)) == []
 
 
 def test_changes_by_deletion_vectors(spark: Any, table: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 import deltalog
 import spark_ext
 from tests.spark import transfers
+from tests.spark.settings import IS_CONNECT
 from tests.spark.tables import data_files, rows
 from tests.spark.transfers import SCHEMA, TABLES, TOTAL
 
@@ -112,7 +113,7 @@ def test_transfers_by_two_spark_jobs_and_a_python_process_never_make_or_lose_mon
     pairs = {"one": ("bank.a", "bank.b"), "two": ("bank.b", "bank.c"), "python": ("bank.c", "bank.a")}
 
     def job(name: str, seed: int) -> transfers.Outcome:
-        move = transfers.spark_move(spark.newSession())
+        move = transfers.spark_move(spark if IS_CONNECT else spark.newSession())
         manager = deltalog.TransactionManager(catalog)
         meet = functools.partial(transfers.rendezvous, tmp_path, name, 3)
         return transfers.transfer(manager, pairs[name], 3, seed, move, meet)

@@ -21,8 +21,9 @@ def test_the_session_is_a_connect_client(spark: Any) -> None:
     assert type(spark.range(1)).__module__ == "pyspark.sql.connect.dataframe"
 
 
-def test_the_examples_of_the_guide_run(spark: Any, tmp_path: Path) -> None:
-    assert guide.run(spark, tmp_path) == 8
+def test_the_examples_of_the_pages_run(spark: Any, tmp_path: Path) -> None:
+    assert guide.run_pipeline(spark, tmp_path) >= 6
+    assert guide.run(spark, tmp_path) >= 10
 
 
 def test_deletion_vectors_and_their_changes(spark: Any, table: str) -> None:

@@ -1,9 +1,10 @@
-"""Java and the delta-spark jars that the interoperability tests need.
+"""Java, the delta-spark jars that the interoperability tests need, and the jars of Hadoop's S3A file system.
 
 `require_java()` looks for Java 17 or newer and says what is wrong when it is not there. `delta_jars()` gives
-the jars of the pinned delta-spark release, taken once with Maven into a cache directory. Environment:
+the jars of the pinned delta-spark release, `s3a_jars()` those of S3A for the Hadoop of pyspark, taken once with Maven
+into a cache directory. Environment:
 
-- `DELTALOG_TEST_JARS`: the cache directory (default `~/.cache/deltalog/jars/delta-<version>`);
+- `DELTALOG_TEST_JARS`: the directory of the delta-spark jars (default `~/.cache/deltalog/jars/delta-<version>`);
 - `DELTALOG_TEST_IVY`: when set, no jar is copied and Spark's own Ivy resolves the packages instead;
 - `JAVA_HOME`: the Java to use, before the one on the PATH.
 """
@@ -16,14 +17,16 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 DELTA_VERSION = "4.4.0"
 SPARK_LINE = "4.2"
 MINIMUM_JAVA = 17
+HADOOP_VERSION = "3.5.0"  # of pyspark of this line
 _POM = Path(__file__).with_name("pom.xml")
+_S3A_POM = Path(__file__).with_name("s3a-pom.xml")
 _NEEDED = (f"delta-spark_{SPARK_LINE}_2.13-{DELTA_VERSION}.jar", f"delta-storage-{DELTA_VERSION}.jar")
 
 
@@ -94,39 +97,49 @@ def cache_dir() -> Path:
 
 def delta_jars() -> list[Path]:
     """The delta-spark jars, sorted by name; fetched when the cache has none. Safe in parallel processes."""
-    target = cache_dir()
-    if not _cached(target):
+    versions = {"delta.version": DELTA_VERSION, "spark.line": SPARK_LINE}
+    return _jars(cache_dir(), _POM, _NEEDED, versions)
+
+
+def s3a_jars() -> list[Path]:
+    """The jars of S3A: hadoop-aws, and the modules of the AWS SDK that it uses; as ``delta_jars``."""
+    target = Path.home() / ".cache" / "deltalog" / "jars" / f"s3a-{HADOOP_VERSION}"
+    return _jars(target, _S3A_POM, (f"hadoop-aws-{HADOOP_VERSION}.jar",), {"hadoop.version": HADOOP_VERSION})
+
+
+def _jars(target: Path, pom: Path, needed: Sequence[str], versions: Mapping[str, str]) -> list[Path]:
+    if not _cached(target, needed):
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(target.name + ".lock")):
-            if not _cached(target):
-                _fetch(target)
+            if not _cached(target, needed):
+                _fetch(target, pom, needed, versions)
     return sorted(target.glob("*.jar"))
 
 
-def _cached(directory: Path) -> bool:
-    return all((directory / name).is_file() for name in _NEEDED)
+def _cached(directory: Path, needed: Sequence[str] = _NEEDED) -> bool:
+    return all((directory / name).is_file() for name in needed)
 
 
-def _fetch(target: Path) -> None:
+def _fetch(target: Path, pom: Path, needed: Sequence[str], versions: Mapping[str, str]) -> None:
     # Maven writes file by file; renaming the finished directory keeps a killed run from leaving half of it.
     maven = shutil.which("mvn")
     if maven is None:
         raise SparkEnvironmentError(
-            "Maven (mvn) is not installed, so the delta-spark jars cannot be copied. Install it, or set "
-            "DELTALOG_TEST_IVY=1 to let Spark fetch the packages itself."
+            f"Maven (mvn) is not installed, so {needed[0]} and what it needs cannot be copied. Install it; for the "
+            "delta-spark jars, DELTALOG_TEST_IVY=1 lets Spark fetch the packages itself."
         )
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
-        shutil.copy(_POM, scratch)
+        shutil.copy(pom, scratch)
         out = Path(scratch) / "jars"
         command = [
-            maven, "-B", "-q", "-f", str(Path(scratch) / _POM.name),
-            f"-Ddelta.version={DELTA_VERSION}", f"-Dspark.line={SPARK_LINE}",
+            maven, "-B", "-q", "-f", str(Path(scratch) / pom.name),
+            *(f"-D{name}={value}" for name, value in versions.items()),
             "dependency:copy-dependencies", f"-DoutputDirectory={out}", "-DincludeScope=runtime",
         ]  # fmt: skip
         run = subprocess.run(command, check=False, capture_output=True, text=True)
-        if run.returncode != 0 or not _cached(out):
+        if run.returncode != 0 or not _cached(out, needed):
             raise SparkEnvironmentError(
-                f"Maven could not copy the delta-spark {DELTA_VERSION} jars (exit {run.returncode}). "
+                f"Maven could not copy {needed[0]} and what it needs (exit {run.returncode}). "
                 f"Its last words: {(run.stdout + run.stderr).strip()[-1500:]}"
             )
         if target.exists():  # an incomplete directory from elsewhere

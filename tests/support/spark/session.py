@@ -1,4 +1,4 @@
-"""Spark sessions for the tests: with delta-spark, without any jar, and over Spark Connect.
+"""Spark sessions for the tests: with delta-spark, with S3A, without any jar, and over Spark Connect.
 
 A JVM holds one kind of session for its whole life, and a process holds one JVM. So tests that need different
 kinds run in different pytest processes, and asking for a second kind here is an error instead of a session of
@@ -22,6 +22,7 @@ from tests.support.spark.jars import (
     SparkEnvironmentError,
     delta_jars,
     require_java,
+    s3a_jars,
     uses_ivy,
 )
 
@@ -37,6 +38,11 @@ rootLogger.appenderRef.console.ref = console
 # JVMs that live for minutes: what the second compiler gains it does not earn back, and the little room that the first
 # one has for its code by default is full after some of these minutes, which then go by in looking for room.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+# Some of them are set by PySpark, where the process that started this one has a session of Spark Connect.
+_OF_OTHER_WORK = (
+    *("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_HOME", "SPARK_API_MODE"),
+    *("SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"),
+)
 _DELTA_CLASS = "org.apache.spark.sql.delta.DeltaLog"
 _sessions: dict[str, Any] = {}
 _scratch: Path | None = None
@@ -73,6 +79,14 @@ def plain_session(**conf: str) -> Any:
         _claim("plain")
         assert_no_delta(_start(_builder(conf)))
     return _sessions["plain"]
+
+
+def s3a_session(**conf: str) -> Any:
+    """A classic SparkSession with the jars of Hadoop's S3A file system, and without delta-spark's."""
+    if "s3a" not in _sessions:
+        _claim("s3a")
+        _start(_builder({**conf, "spark.jars": ",".join(map(str, s3a_jars()))}))
+    return _sessions["s3a"]
 
 
 def connect_session(**conf: str) -> Any:
@@ -120,7 +134,7 @@ def _claim(kind: str) -> None:
         (other,) = _sessions
         raise SparkEnvironmentError(
             f"this process already has a {other!r} Spark session and cannot have a {kind!r} one: "
-            "run tests/interop, tests/spark and tests/spark_connect in separate pytest processes"
+            "run tests/interop, tests/spark, tests/spark_s3 and tests/spark_connect in separate pytest processes"
         )
     require_java()
     import pyspark
@@ -147,7 +161,7 @@ def _builder(conf: dict[str, str], remote: bool = False) -> Any:
     from pyspark.sql import SparkSession
 
     # What the caller's shell has set for other Spark work must not leak into the tests.
-    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_HOME", "SPARK_API_MODE"):
+    for name in _OF_OTHER_WORK:
         os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     scratch = _scratch_dir()

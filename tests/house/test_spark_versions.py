@@ -1,0 +1,70 @@
+"""No version of Spark is claimed that docs/spark-versions.md has no results of, and dev.py runs what the page shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.spark.versions import MODES, PAGE, IncompleteResultsError, page, parse, row_of
+
+ROOT = Path(__file__).resolve().parents[2]
+CLAIM = re.compile(r"(?<!delta-)\b(?:Py)?Spark(?: Connect)?\s+(\d+\.\d+)(?:\s+to\s+(\d+\.\d+))?")
+REPORT = """<testsuites><testsuite name="pytest"><properties><property name="pyspark" value="3.5.9"/>
+<property name="python" value="3.11.7"/><property name="packages" value="pandas 2.3.3"/></properties>
+<testcase classname="tests.spark.test_sql" name="test_clauses[a]"/>
+<testcase classname="tests.spark.test_writer" name="test_not_null"/>
+<testcase classname="tests.spark.test_x" name="test_variants[b]"><skipped message="none here"/></testcase>
+{more}</testsuite></testsuites>"""
+
+
+@pytest.fixture(scope="module")
+def shown() -> list[str]:
+    """The versions in the head of the page's table, in the order of the columns, as ``3.5.9 classic``."""
+    if not PAGE.exists():
+        pytest.skip("dev.py test --spark all has not written docs/spark-versions.md")
+    head = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| |"))
+    return [cell.strip() for cell in head.strip("|").split("|")[1:]]
+
+
+def test_the_page_shows_the_versions_that_dev_runs(shown: list[str]) -> None:
+    import dev
+
+    pins = [pin.removeprefix("pyspark==") for pin, *_ in dev.SPARK.values()]
+    assert [pin.rpartition(".")[0] for pin in pins] == list(dev.SPARK)
+    modes = [[mode.replace("connect", "Connect") for mode in dev.spark_modes(name)] for name in dev.SPARK]
+    assert shown == [f"{pin} {mode}" for pin, ran in zip(pins, modes, strict=True) for mode in ran]
+
+
+def test_no_other_version_is_claimed(shown: list[str]) -> None:
+    versions = list(dict.fromkeys(column.rpartition(".")[0] for column in shown))
+    first, last = versions[0], versions[-1]
+    sources = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "spark_ext").rglob("*.py")]
+    for source in sources:
+        for claim in CLAIM.finditer(source.read_text(encoding="utf-8")):
+            assert {claim[1], claim[2] or last} <= set(versions), f"{source.name}: {claim[0]!r}"
+    for name in ("spark_ext/__init__.py", "docs/spark.md"):
+        assert f"Spark {first} to {last}" in (ROOT / name).read_text(encoding="utf-8"), name
+    assert f'"pyspark>={first}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_a_report_becomes_a_column() -> None:
+    run = parse(REPORT.format(more=""), "3.5", "classic")
+    assert (run.spark, dict(run.passed), dict(run.skipped)) == ("3.5.9", {"SQL": 1, "Writing": 1}, {"Variants": 1})
+    text = page([run, parse(REPORT.format(more=""), "3.5", "connect")])
+    assert "| | 3.5.9 classic | 3.5.9 Connect |" in text and "| Variants | – | – |" in text
+    assert "| All | 2, 1 skipped | 2, 1 skipped |" in text and "- everywhere: none here (`test_variants`)" in text
+
+
+@pytest.mark.parametrize("kind", ["failure", "error"])
+def test_a_failed_test_is_no_column(kind: str) -> None:
+    failed = f'<testcase classname="tests.spark.test_x" name="test_y"><{kind}/></testcase>'
+    with pytest.raises(IncompleteResultsError, match=r"1 tests failed: spark\.test_x::test_y"):
+        parse(REPORT.format(more=failed), "3.5", MODES[0])
+    with pytest.raises(IncompleteResultsError, match=r"not of Spark 4\.0"):
+        parse(REPORT.format(more=""), "4.0", MODES[0])
+
+
+def test_tests_have_rows() -> None:
+    assert row_of("spark.test_sql::test_variants") == "Variants" and row_of("spark.test_new::test_x") == "Other"

@@ -1,0 +1,174 @@
+"""What of spark_ext works with which Spark, as the page docs/spark-versions.md.
+
+    python3 dev.py test --spark all       # tests/spark with each version, and then the page
+    python -m tests.spark.versions        # the page alone, from the results of the last runs
+
+Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. A test that failed
+is never a cell of the page: then nothing is written. The versions are those that the runs reported.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "spark-versions.md"
+RESULTS = ROOT / "build" / "spark-versions"
+MODES = ("classic", "connect")
+NONE = "–"
+# The rows of the page, and the tests of each: the first pattern that is found in "module::test" counts.
+ROWS: Sequence[tuple[str, str]] = (
+    ("Variants", r"variant"),
+    ("Deletion vectors", r"vector|deleted"),
+    ("Column mapping", r"mapp(?:ed|ing)|by_id|renamed"),
+    ("Change data feed", r"changes_by|_changes|change_feed|no_change_in"),
+    ("Time travel", r"time_travel|timestamp_as|version_as|moment|by_path|as_of"),
+    ("SQL", r"test_sql"),
+    ("History and detail", r"test_frames"),
+    ("Catalogs and transactions", r"test_transactions"),
+    ("Row count check", r"test_row_count"),
+    ("Conflicts with commits after the read", r"test_read_then_write|what_was_read|concurrent"),
+    ("Constraints, generated columns, defaults", r"test_rules"),
+    ("Settings of the session", r"test_session_defaults|test_pinned|test_odd_sessions|of_the_session|session_says"),
+    ("Failed and interrupted jobs", r"test_failed_jobs|failed_job"),
+    ("Tables of many files", r"test_many_files"),
+    ("Tables by delta-spark, deltalake and others", r"test_fixtures|test_corpus"),
+    ("Read by polars, DuckDB and pandas", r"test_other_readers"),
+    ("Examples of the guide", r"guide"),
+    ("Writing", r"test_writer|test_central.*writ|schema_mismatch|commit_files|way_through|no_data_frame|modes"),
+    ("Reading", r"test_spark_reader|test_table_features|test_central|test_connect"),
+    ("Other", r""),
+)
+HEAD = """# Spark versions
+
+What of [`spark_ext`](spark.md) works with which Spark: the tests in `tests/spark` and `tests/spark_connect`, run with
+the newest patch of each version, in classic sessions and over Spark Connect, without a jar.
+`python3 dev.py test --spark all` runs them, each version in a virtual environment of its own, and writes this page,
+unless a test fails. The package of PySpark 3.5 has no Spark Connect server, so that this version is run in classic
+sessions only.
+"""
+
+
+class IncompleteResultsError(Exception):
+    """A run is missing, or a test failed in it."""
+
+
+@dataclass
+class Run:
+    """The results of one version in one mode."""
+
+    lane: str
+    mode: str
+    spark: str
+    python: str
+    packages: str
+    passed: collections.Counter[str] = field(default_factory=collections.Counter)
+    skipped: collections.Counter[str] = field(default_factory=collections.Counter)
+    reasons: dict[str, set[str]] = field(default_factory=dict)  # why tests were skipped: names of the tests
+
+
+def row_of(test: str) -> str:
+    """The row of a test, which is named as ``module::test``."""
+    return next(row for row, pattern in ROWS if re.search(pattern, test))
+
+
+def parse(report: str, lane: str, mode: str) -> Run:
+    """The results in a report of pytest. Raises IncompleteResultsError where a test failed, or none passed."""
+    suite = next(ET.fromstring(report).iter("testsuite"))
+    properties = {each.get("name", ""): each.get("value", "") for each in suite.iter("property")}
+    missing = {"pyspark", "python", "packages"} - set(properties)
+    if missing or not properties["pyspark"].startswith(lane + "."):
+        raise IncompleteResultsError(f"Spark {lane} {mode}: the report is of {properties}, not of Spark {lane}.")
+    run = Run(lane, mode, properties["pyspark"], properties["python"], properties["packages"])
+    failed = []
+    for case in suite.iter("testcase"):
+        test = f"{case.get('classname', '').rsplit('tests.', 1)[-1]}::{case.get('name')}"
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed.append(test)
+        elif skip is None:
+            run.passed[row_of(test)] += 1
+        else:
+            run.skipped[row_of(test)] += 1
+            run.reasons.setdefault(skip.get("message", ""), set()).add(case.get("name", "").partition("[")[0])
+    if failed or not run.passed:
+        raise IncompleteResultsError(f"Spark {lane} {mode}: {len(failed)} tests failed: {', '.join(failed[:5])}.")
+    return run
+
+
+def page(runs: Sequence[Run]) -> str:
+    """The text of the page. ``runs``: both modes of each version, in the order of the columns."""
+    columns = " | ".join(f"{run.spark} {'Connect' if run.mode == 'connect' else run.mode}" for run in runs)
+    lines = [HEAD, f"| | {columns} |", "|---" * (len(runs) + 1) + "|"]
+    for row, _ in ROWS:
+        if any(run.passed[row] + run.skipped[row] for run in runs):
+            lines.append(f"| {row} | {' | '.join(_cell(run.passed[row], run.skipped[row]) for run in runs)} |")
+    totals = (_cell(run.passed.total(), run.skipped.total()) for run in runs)
+    lines += [f"| All | {' | '.join(totals)} |", ""]
+    lines += ["A cell counts the tests that passed, and after it those that were skipped:", ""]
+    lines += [f"- {each}" for each in _reasons(runs)]
+    lines += ["", "The environments, as `dev.py` makes them:", ""]
+    environments = {run.lane: f"- PySpark {run.spark} on Python {run.python}, with {run.packages}" for run in runs}
+    return "\n".join([*lines, *environments.values(), ""])
+
+
+def _cell(passed: int, skipped: int) -> str:
+    if not passed:
+        return NONE
+    return f"{passed}, {skipped} skipped" if skipped else str(passed)
+
+
+def _reasons(runs: Sequence[Run]) -> list[str]:
+    """A line for each reason: where it applies, and to how many tests."""
+    places: dict[str, list[str]] = collections.defaultdict(list)
+    tests: dict[str, set[str]] = collections.defaultdict(set)
+    for run in runs:
+        for reason, names in run.reasons.items():
+            places[reason].append(f"{run.lane} {run.mode}")
+            tests[reason] |= names
+    every = {mode: [f"{run.lane} {mode}" for run in runs if run.mode == mode] for mode in MODES}
+    return [
+        f"{_places(found, every)}: {reason} ({', '.join(f'`{name}`' for name in sorted(tests[reason]))})"
+        for reason, found in sorted(places.items())
+    ]
+
+
+def _places(found: Sequence[str], every: Mapping[str, Sequence[str]]) -> str:
+    if set(found) == {place for places in every.values() for place in places}:
+        return "everywhere"
+    for mode, places in every.items():
+        if list(found) == list(places):
+            return {"classic": "classic Spark", "connect": "Spark Connect"}[mode]
+    return ", ".join(found)
+
+
+def main(lanes: Sequence[tuple[str, str]]) -> int:
+    """Write the page from the reports of these versions and modes; nothing, and returns 1, where one is missing."""
+    runs, problems = [], []
+    for lane, mode in lanes:
+        path = RESULTS / f"{lane}-{mode}.xml"
+        try:
+            if not path.exists():
+                raise IncompleteResultsError(f"Spark {lane} {mode}: no run yet (dev.py test --spark {lane}).")
+            runs.append(parse(path.read_text(encoding="utf-8"), lane, mode))
+        except IncompleteResultsError as error:
+            problems.append(str(error))
+    if problems:
+        print("\n".join([*problems, f"{PAGE.name} is not written."]), file=sys.stderr)
+        return 1
+    PAGE.write_text(page(runs), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    import dev
+
+    sys.exit(main([(lane, mode) for lane in dev.SPARK for mode in dev.spark_modes(lane)]))

@@ -1,0 +1,57 @@
+"""Classic Spark with Hadoop's S3A file system, and tables in buckets of a local S3 server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The tests' own support code is imported as `tests.…`, whatever directory pytest is started in.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.support.s3 import Proxy, Server, proxied
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from tests.support.spark.session import s3a_session, stop_sessions
+
+    yield s3a_session(**{"spark.master": "local[2,2]"})  # a task may fail once
+    stop_sessions()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table can be made, in a bucket of its own. ``proxy`` sees the requests of Spark and of deltalog."""
+
+    url: str
+    options: dict[str, Any]
+    proxy: Proxy
+
+
+@pytest.fixture
+def place(ministack: Server) -> Iterator[Place]:
+    bucket = ministack.bucket()
+    with proxied(ministack) as (proxy, through):
+        yield Place(f"s3://{bucket}/some tables/t=1", through.options(), proxy)
+
+
+def data_objects(place: Place) -> list[str]:
+    """The names of all objects below a table that are not in its log."""
+    import boto3
+
+    _, _, bucket, prefix = place.url.split("/", 3)
+    client = boto3.client(
+        "s3",
+        endpoint_url=place.options["endpoint_url"],
+        aws_access_key_id=place.options["key"],
+        aws_secret_access_key=place.options["secret"],
+        region_name="us-east-1",
+    )
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix + "/")
+    keys = [each["Key"].removeprefix(prefix + "/") for page in pages for each in page.get("Contents", ())]
+    return [key for key in keys if not key.startswith("_delta_log/")]
