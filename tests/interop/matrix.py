@@ -37,7 +37,7 @@ WRITE = "DELTALOG_WRITE_FEATURE_MATRIX"
 NONE = "–"
 # Table features that deltalake refuses to read, and to write, as it names them.
 UNREAD = {"TypeWidening", "VacuumProtocolCheck"}
-UNWRITTEN = UNREAD | {"AllowColumnDefaults", "DomainMetadata", "InCommitTimestamp", "RowTracking"}
+UNWRITTEN = UNREAD | {"AllowColumnDefaults", "ClusteredTable", "DomainMetadata", "InCommitTimestamp", "RowTracking"}
 _NAMED = re.compile(r"Unsupported table features required: \[(\w+(?:, \w+)*)\]")
 # What it cannot append for another reason: the error, and what the page says.
 UNAPPENDED = {

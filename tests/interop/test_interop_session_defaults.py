@@ -23,6 +23,8 @@ SETTINGS = {
     DELTA + "write.txnVersion": ("1", "2"),
     DELTA + "write.txnVersion.autoReset.enabled": ("true", "false"),
     DELTA + "optimizeWrite.enabled": ("true", "false"),
+    DELTA + "replaceWhere.constraintCheck.enabled": ("true", "false"),
+    DELTA + "replaceWhere.dataColumns.enabled": ("true", "true", "false"),
     DELTA + "properties.defaults.appendOnly": ("true",),
     DELTA + "properties.defaults.enableChangeDataFeed": ("true",),
     DELTA + "properties.defaults.checkpointInterval": ("7",),
@@ -40,7 +42,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 OF_OVERWRITES: dict[str, tuple[Any, ...]] = {
     "partitionOverwriteMode": ("static", "dynamic"),
-    "replaceWhere": ("p = 'a'", "p in ('a', 'c')"),
+    "replaceWhere": ("p = 'a'", "p in ('a', 'c')", "id >= 2", "id <> 2", "p = 'a' or id > 2", "id = 9 and p is null"),
     "overwriteSchema": ("true",),
 }
 # What spark_ext refuses to combine, though delta-spark lets one of the two win.
@@ -60,7 +62,7 @@ def case(seed: int) -> dict[str, Any]:
     if is_there:
         options.pop("delta.checkpointInterval", None)
     if mode == "overwrite" and rng.random() < 0.4:
-        name = rng.choice(ALONE if is_there else ("partitionOverwriteMode",))
+        name = rng.choice(ALONE if is_there else ("partitionOverwriteMode", "replaceWhere"))
         options[name] = rng.choice(OF_OVERWRITES[name])
         if name == "overwriteSchema":
             options.pop("mergeSchema", None)
@@ -68,8 +70,6 @@ def case(seed: int) -> dict[str, Any]:
         settings.pop(DELTA + "dynamicPartitionOverwrite.enabled", None)
     columns = rng.choice(("9L id, 'a' p", "9L id, 'a' p, 'new' extra", "9L id, cast(null as string) p"))
     partitioned = rng.random() < 0.75
-    if not partitioned:
-        options.pop("replaceWhere", None)
     return {
         "settings": settings, "mode": mode, "options": options, "is_there": is_there, "columns": columns,
         "partitioned": partitioned,

@@ -1,0 +1,73 @@
+"""What an error of either engine means, in words that are the same for both."""
+
+from __future__ import annotations
+
+import re
+
+from deltalog import DeltaLogError
+
+# Error conditions of Spark and delta-spark, Java exceptions without one, and classes of deltalog.
+MEANINGS: dict[str, tuple[str, ...]] = {
+    "table exists": ("DELTA_PATH_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "TableExistsError"),
+    "no such table": (
+        "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND",
+        "TableNotFoundError",
+    ),
+    "columns do not fit": (
+        "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION", "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA",
+        "DELTA_DUPLICATE_COLUMNS_FOUND", "DELTA_EMPTY_DATA", "DELTA_FAILED_TO_MERGE_FIELDS",
+        "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", "DELTA_INVALID_PARTITION_COLUMN_TYPE", "DELTA_METADATA_MISMATCH",
+        "DELTA_MISSING_NOT_NULL_COLUMN_VALUE", "DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "DELTA_PARTITION_COLUMN_NOT_FOUND",
+        "DELTA_UNSUPPORTED_DATA_TYPES", "EMPTY_SCHEMA_NOT_SUPPORTED_FOR_DATASOURCE", "RESERVED_CDC_COLUMNS_ON_WRITE",
+        "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "SchemaMismatchError",
+    ),
+    "constraint violated": (
+        "DELTA_EXCEED_CHAR_VARCHAR_LIMIT", "DELTA_NEW_CHECK_CONSTRAINT_VIOLATION",
+        "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", "ConstraintViolationError",
+    ),
+    "no such version": ("DELTA_VERSION_NOT_FOUND", "VersionNotFoundError"),
+    "time out of range": (
+        "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION", "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
+        "TimestampOutOfRangeError",
+    ),
+    "not a time": ("DELTA_TIMESTAMP_INVALID", "DELTA_INVALID_TIMESTAMP_FORMAT", "InvalidTimestampError"),
+    "invalid call": (
+        "AnalysisException", "CODEC_NOT_AVAILABLE", "DATA_SOURCE_NOT_FOUND", "DELTA_CDC_START_VERSION_AFTER_LATEST",
+        "DELTA_DYNAMIC_PARTITION_OVERWRITE_DISABLED", "DELTA_FAILED_RECOGNIZE_PREDICATE", "DELTA_ILLEGAL_OPTION",
+        "DELTA_INVALID_CDC_RANGE", "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", "DELTA_MISSING_CHANGE_DATA",
+        "DELTA_MULTIPLE_CDC_BOUNDARY", "DELTA_NO_START_FOR_CDC_READ", "DELTA_ONEOF_IN_TIMETRAVEL",
+        "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE",
+        "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE", "DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE",
+        "DELTA_UNKNOWN_CONFIGURATION", "DELTA_UNSUPPORTED_SUBQUERY", "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS",
+        "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS", "INVALID_SAVE_MODE", "IllegalArgumentException", "InvalidPropertyError",
+        "NumberFormatException", "SORT_BY_WITHOUT_BUCKETING", "UNRESOLVED_COLUMN", "CallError",
+    ),
+    "append-only": ("DELTA_CANNOT_MODIFY_APPEND_ONLY", "InvalidActionError"),
+    "conflict": (
+        "DELTA_CONCURRENT_APPEND", "DELTA_CONCURRENT_DELETE_READ", "DELTA_CONCURRENT_DELETE_DELETE",
+        "DELTA_CONCURRENT_TRANSACTION", "DELTA_CONCURRENT_WRITE", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED",
+        "CommitConflictError",
+    ),
+    "not supported": (
+        "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT", "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED",
+        "DELTA_UNSUPPORTED_FEATURES_FOR_READ", "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", "UnsupportedFeatureError",
+    ),
+    "data file unusable": ("FAILED_READ_FILE", "InvalidDataFileError"),
+    "file outside of the table": ("UnsafePathError",),
+    "version expired": ("DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",),
+}  # fmt: skip
+_MEANING = {name: means for means, names in MEANINGS.items() for name in names}
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_.]+)?\]")
+UNKNOWN = "unknown"
+_JAVA = re.compile(r"(?:java|org|io)(?:\.\w+)+\.(\w+(?:Exception|Error))")
+
+
+def meaning(error: Exception) -> str:
+    """The meaning of an error; for one that MEANINGS does not have, `unknown` and its names, which no test accepts."""
+    if isinstance(error, DeltaLogError):
+        names = [each.__name__ for each in type(error).__mro__]
+    else:
+        text = str(error)
+        names = _CONDITION.findall(text)[::-1] or [*_JAVA.findall(text)[::-1], type(error).__name__]
+    known = [_MEANING[name] for name in names if name in _MEANING]
+    return known[0] if known else f"{UNKNOWN}: {list(dict.fromkeys(names))}: {str(error)[:300]}"

@@ -1,0 +1,97 @@
+"""The page docs/spark-parity.md: what delta-spark and spark_ext answer to each scenario.
+
+    python -m tests.interop.parity.page                      # runs all scenarios and writes the page
+    python -m tests.interop.parity.page -k "page and replace"   # runs some and writes their lines anew
+
+test_interop_parity.py checks the page against what it finds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.parity.scenarios import AREAS, GENERAL, Finding, Scenario
+from tests.support.spark.jars import DELTA_VERSION, SPARK_LINE
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark-parity.md"
+WRITE = "DELTALOG_WRITE_SPARK_PARITY"
+SAME = "same"
+_SHOWN, _LENGTH = 2, 60
+
+
+def row(scenario: Scenario, finding: Finding) -> str:
+    """The line of a scenario in the table of its area."""
+    if not finding.differences:
+        return f"| {scenario.name} | {SAME} | |"
+    places = [f"`{place}` {_short(theirs)} / {_short(ours)}" for place, theirs, ours in finding.differences[:_SHOWN]]
+    more = len(finding.differences) - _SHOWN
+    if more > 0:
+        places.append(f"{more} more")
+    return f"| {scenario.name} | {', '.join(finding.facets)} | {scenario.differs} {'; '.join(places)} |"
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split()).replace("|", "\\|").replace("`", "'")
+    return f"`{text[:_LENGTH]}{'…' if len(text) > _LENGTH else ''}`"
+
+
+def render(rows: Mapping[str, str], scenarios: Iterable[Scenario]) -> str:
+    """The page, from the line of each scenario."""
+    listed = list(scenarios)
+    same = sum(rows[each.name].endswith(f"| {SAME} | |") for each in listed)
+    text = _INTRODUCTION + _counts(len(listed), same)
+    for area, title in AREAS.items():
+        lines = [rows[each.name] for each in listed if each.area == area]
+        text += f"\n## {title}\n\n| scenario | differs in | why; delta-spark / spark_ext |\n|---|---|---|\n"
+        text += "\n".join(lines) + "\n"
+    return text
+
+
+def _counts(number: int, same: int) -> str:
+    return f"\nOf {number} scenarios, {same} have the same answers and {number - same} differ.\n"
+
+
+_INTRODUCTION = f"""\
+# The same scenarios in delta-spark and in spark_ext
+
+Each row is a scenario of batch writing and reading that a test runs twice in one session of Spark {SPARK_LINE}: with
+`df.write.format("delta")` and `spark.read.format("delta")` of delta-spark {DELTA_VERSION}, and with
+`spark_ext.write(df)` and `spark_ext.read(spark)`. The scenarios follow delta-spark's documentation and the subjects of
+its tests. The test fails if the answers differ from this page, or if a difference has no explanation;
+`python -m tests.interop.parity.page` writes the page.
+
+What is compared:
+
+- *errors*: whether each step succeeds, and else what its error means (columns that do not fit, a table that exists, …);
+- *rows*, *schema*: what each step reads, with types, nullability and metadata of columns. At the end each engine reads
+  its own table, and delta-spark the one that spark_ext wrote;
+- *history*: operation, parameters and metrics of each commit, without times, and without the sizes of files;
+- *log*: the other actions of each commit: added and removed files by partition values and row counts, change files, row
+  ids, deletion vectors, schema, partition columns, properties, protocol, transactions, domains.
+
+In every scenario the following may differ, and does not count:
+
+{"".join(f"- {sentence}" + chr(10) for sentence in GENERAL.values())}"""
+
+
+def committed_rows() -> dict[str, str]:
+    """The lines of the page as it is, by scenario."""
+    if not PAGE.exists():
+        return {}
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    return {line.split(" | ")[0].removeprefix("| "): line for line in lines}
+
+
+def main() -> int:
+    os.environ[WRITE] = "1"
+    return int(pytest.main(["-q", "--long", str(Path(__file__).parents[1] / "test_interop_parity.py"), *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""The list of scenarios, and how one is declared and run."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.interop.parity.answers import FACETS, answers, differences
+from tests.interop.parity.tables import DELTA_SPARK, SPARK_EXT, Place, Table
+
+# The modules of scenarios, in the order of the page, with the heading of each.
+AREAS = {
+    "modes": "Save modes",
+    "partitions": "Partitions",
+    "schemas": "Schemas",
+    "replaces": "Replacing a part of a table",
+    "options": "Options and settings",
+    "types": "Types",
+    "travel": "Time travel",
+    "feed": "Change data feed",
+    "features": "Tables with features",
+    "rules": "Rules of a table",
+    "concurrent": "Other writers",
+}
+
+# Differences that are the same in all scenarios: the place and delta-spark's and spark_ext's answer; why.
+GENERAL = {
+    r"history\[\d+\]\.isBlindAppend True False": (
+        "`isBlindAppend` of an append that creates a table or changes its schema: true in delta-spark, false in "
+        "spark_ext, since such a commit can conflict with others."
+    ),
+    r"history\[\d+\]\.metrics\.numDeletedRows absent \d+": ("`numDeletedRows` of an overwrite: only spark_ext has it."),
+    r"history\[\d+\]\.parameters\.isDynamicPartitionOverwrite true absent": (
+        "`isDynamicPartitionOverwrite`: in delta-spark wherever the option or the setting is given, in spark_ext where "
+        "partitions are replaced."
+    ),
+    r"history\[\d+\]\.metrics\.(numCopiedRows|numAddedChangeFiles) 0 absent": (
+        "`numCopiedRows` and `numAddedChangeFiles` of replaceWhere where they are 0: only delta-spark has them."
+    ),
+    r"log\[\d+\]\.remove\[\d+\]\.rows \d+ absent": (
+        "statistics of files that replaceWhere removes: delta-spark repeats them in the remove action."
+    ),
+    r"log\[\d+\]\.remove\[\d+\]\.partitionValues\..+ absent None": (
+        "null partition values of a removed file: left out by delta-spark, written by spark_ext."
+    ),
+    r"history\[\d+\]\.parameters\.partitionBy \[\] \[.+\]": (
+        "`partitionBy` of a write without `partitionBy(…)`: empty in delta-spark, the table's columns in spark_ext."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    area: str
+    name: str
+    run: Callable[[Table], None]
+    differs: str | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Where the answers differ: place, delta-spark's answer, spark_ext's."""
+
+    differences: tuple[tuple[str, Any, Any], ...]
+
+    @property
+    def facets(self) -> list[str]:
+        places = [place for place, _, _ in self.differences]
+        return [facet for facet in FACETS if any(place.split("[")[0].split(".")[0] == facet for place in places)]
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(name: str, differs: str | None = None) -> Callable[[Callable[[Table], None]], Callable[[Table], None]]:
+    """Declare a scenario: a function that writes and reads a table. ``differs`` says why the engines' answers differ;
+    without it they must be the same."""
+
+    def declare(run: Callable[[Table], None]) -> Callable[[Table], None]:
+        assert name not in SCENARIOS, f"two scenarios are called {name!r}"
+        SCENARIOS[name] = Scenario(run.__module__.rpartition(".")[2], name, run, differs)
+        return run
+
+    return declare
+
+
+def load() -> dict[str, Scenario]:
+    """All scenarios by name, in the order of the page."""
+    for area in AREAS:
+        importlib.import_module(f"tests.interop.parity.{area}")
+    return SCENARIOS
+
+
+def examine(scenario: Scenario, place: Place) -> Finding:
+    """Run a scenario with both engines and compare the answers."""
+    found = []
+    for engine in (DELTA_SPARK, SPARK_EXT):
+        table = Table(engine, place)
+        scenario.run(table)
+        found.append(answers(table))
+    return compare(*found)
+
+
+def compare(theirs: dict[str, Any], ours: dict[str, Any]) -> Finding:
+    """The differences between the two engines' answers, but not those that are GENERAL."""
+    return Finding(tuple(each for each in differences(theirs, ours) if not _is_general(*each)))
+
+
+def _is_general(place: str, theirs: Any, ours: Any) -> bool:
+    return any(re.fullmatch(pattern, f"{place} {theirs} {ours}") for pattern in GENERAL)
