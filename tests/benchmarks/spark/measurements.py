@@ -1,0 +1,186 @@
+"""What is measured: for each system one call, which must give the same answer."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import deltalog
+import spark_ext
+from tests.benchmarks.spark.tables import Shape, obtain, shapes
+
+OURS, DELTA, PARQUET = SYSTEMS = ("deltalog", "delta-spark", "parquet")
+# What a table's reader must know beforehand where no log tells it.
+_PARQUET_SCHEMA = "id long, value long, amount double, text string"
+_PARTITIONS = 200
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """``calls``: for each system that takes part, the call; its answer is compared with ``answer``.
+
+    ``delta_factor``: how many times as long as deltalog delta-spark should take. ``near_parquet``: whether deltalog
+    should take at most 1.05 times as long as plain Parquet, and 0.2 s.
+    """
+
+    key: str
+    title: str
+    answer: object
+    calls: Mapping[str, Callable[[], object]]
+    delta_factor: float = 1.0
+    near_parquet: bool = False
+
+
+KEYS = (
+    "append", "append:partitioned", "append:tiny",
+    *(f"{table}:{what}" for table in ("files2k", "files100k") for what in ("load", "count", "filter", "sum")),
+    "travel2k", "travel10k", "vectors:sum",
+)  # fmt: skip
+_MUCH_FASTER = 3.0
+
+
+def measurement(key: str, spark: Any, tables: Path, scratch: Path, quick: bool) -> Measurement:
+    """The measurement of a key. Makes the table that it reads, if it is not there yet."""
+    group, _, what = key.partition(":")
+    if group == "append":
+        return _append(what, spark, scratch, quick)
+    shape = shapes(quick)[group.replace("travel", "commits")]
+    path = str(obtain(tables, shape))
+    if group.startswith("travel"):
+        return _travel(key, spark, path, shape)
+    return _read(key, what, spark, path, shape)
+
+
+# --- reading
+
+
+def _loads(spark: Any, path: str) -> dict[str, Callable[[], Any]]:
+    return {
+        OURS: lambda: spark_ext.read(spark).load(path),
+        DELTA: lambda: spark.read.format("delta").load(path),
+        PARQUET: lambda: spark.read.schema(_PARQUET_SCHEMA).parquet(path),
+    }
+
+
+def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measurement:
+    loads = _loads(spark, path)
+    low = shape.rows // 2
+    high = low + max(shape.rows // 100, 1)
+    if what == "load":
+        calls = {system: _then(load, lambda df: len(df.columns)) for system, load in loads.items()}
+        return Measurement(key, f"load of {shape.files:,} files", 4, calls, _MUCH_FASTER)
+    if what == "count":
+        query = "select count(*) from {}"
+        calls = {
+            OURS: lambda: _one(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
+            DELTA: lambda: _one(spark.sql(query.format(f"delta.`{path}`"))),
+            PARQUET: lambda: loads[PARQUET]().count(),
+        }
+        return Measurement(key, f"count(*) of {shape.files:,} files", shape.rows, calls, _MUCH_FASTER)
+    if what == "filter":
+        condition = f"id >= {low} and id < {high}"
+        frames = {**loads, OURS: lambda: spark_ext.read(spark).where(condition).load(path)}
+        calls = {
+            system: _then(load, lambda df: _one(df.where(condition).agg({"value": "count"})))
+            for system, load in frames.items()
+        }
+        return Measurement(key, f"1 % of {shape.files:,} files by a sorted column", high - low, calls, _MUCH_FASTER)
+    live = [each for each in range(shape.rows) if not shape.deletes_every or each % shape.deletes_every]
+    total = sum(each % 5 for each in live)
+    calls = {
+        system: _then(load, lambda df: _one(df.agg({"value": "sum"})))
+        for system, load in loads.items()
+        if not (shape.deletes_every and system == PARQUET)
+    }
+    deleted = shape.rows - len(live)
+    title = f"sum of a column, {shape.files:,} files" + (f", {deleted:,} of {shape.rows:,} deleted" if deleted else "")
+    return Measurement(key, title, total, calls)
+
+
+def _then(load: Callable[[], Any], use: Callable[[Any], object]) -> Callable[[], object]:
+    return lambda: use(load())
+
+
+def _one(df: Any) -> Any:
+    """The value of a DataFrame of one row and one column."""
+    return df.collect()[0][0]
+
+
+def _travel(key: str, spark: Any, path: str, shape: Shape) -> Measurement:
+    """The version in the middle, by its number and by its time."""
+    version = shape.commits // 2
+    commit = deltalog.DeltaTable.open(path).history(shape.commits - version + 1)[-1]
+    assert commit.version == version, commit
+    when = spark.sql(f"select cast(timestamp_millis({commit.timestamp_ms}) as string) as t").first()["t"]
+
+    def rows(reader: Any) -> int:
+        return int(_one(reader.option("timestampAsOf", when).load(path).agg({"id": "count"})))
+
+    calls = {
+        OURS: lambda: rows(spark_ext.read(spark)),
+        DELTA: lambda: rows(spark.read.format("delta")),
+    }
+    return Measurement(
+        key, f"time travel on {shape.commits:,} commits", version * shape.rows_per_file, calls, _MUCH_FASTER
+    )
+
+
+# --- writing
+
+
+def _append(what: str, spark: Any, scratch: Path, quick: bool) -> Measurement:
+    numbers = itertools.count()
+
+    def fresh() -> Iterator[str]:
+        while True:
+            path = scratch / f"table-{next(numbers)}"
+            yield str(path)
+            shutil.rmtree(path, ignore_errors=True)
+
+    places = fresh()
+    if what == "tiny":
+        return _tiny(spark, places, 3 if quick else 100)
+    rows = 2_000 if quick else 10_000_000
+    df = spark.range(rows).selectExpr(
+        "id", "id % 1000 as customer", "id / 7 as amount", "cast(id % 100 as int) as quantity",
+        "concat('a note on ', id) as note", f"cast(id * 31 % {_PARTITIONS} as int) as part",
+    )  # fmt: skip
+    by = ["part"] if what else []
+    calls = {
+        OURS: lambda: spark_ext.write(df).partitionBy(*by).save(next(places)).num_rows,
+        DELTA: lambda: _saved(df.write.format("delta").partitionBy(*by).save(next(places)), rows),
+        PARQUET: lambda: _saved(df.write.partitionBy(*by).parquet(next(places)), rows),
+    }
+    title = f"append of {rows:,} rows" + (f" into {_PARTITIONS} partitions" if by else "")
+    return Measurement(f"append:{what}" if what else "append", title, rows, calls, near_parquet=True)
+
+
+def _saved(_: None, rows: int) -> int:
+    return rows
+
+
+def _tiny(spark: Any, places: Iterator[str], count: int) -> Measurement:
+    one = spark.range(1).coalesce(1)
+
+    def ours() -> int:
+        path = next(places)
+        return [spark_ext.write(one).mode("append").save(path).version for _ in range(count)][-1]
+
+    def delta() -> int:
+        path = next(places)
+        for _ in range(count):
+            one.write.format("delta").mode("append").save(path)
+        return count - 1
+
+    def parquet() -> int:
+        path = next(places)
+        for _ in range(count):
+            one.write.mode("append").parquet(path)
+        return count - 1
+
+    calls = {OURS: ours, DELTA: delta, PARQUET: parquet}
+    return Measurement("append:tiny", f"{count} appends of one row", count - 1, calls, _MUCH_FASTER)
