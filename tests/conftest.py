@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import collections
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401 
 # No test judges a time: a busy machine must not fail an example.
 settings.register_profile("deltalog", deadline=None)
 settings.load_profile("deltalog")
+
+# A shell starts its background jobs with SIGINT ignored, and no test of an interrupt would ever see one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
