@@ -228,9 +228,10 @@ class DeltaTable:
     def history(self, limit: int | None = None) -> list[CommitEntry]:
         """The commits, newest first, each with the time that time travel uses.
 
-        Cost: 2 HEADs, and for each commit returned 1 GET of 4 KiB and 1 HEAD; 1 LIST instead of many HEADs.
+        Cost: 2 HEADs, and for each commit returned 1 GET of 4 KiB and 1 HEAD; on an object store 1 LIST instead of
+        many HEADs.
         """
-        return self._handle.history(stat=limit is None).entries(limit)
+        return self._handle.history().entries(limit)
 
     def changes(
         self,

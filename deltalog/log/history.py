@@ -46,8 +46,8 @@ from deltalog.storage.base import FileMeta
 
 BEFORE = ("error", "earliest")
 AFTER = ("error", "latest")
-# The sizes and times of at most this number of commit files are looked up one by one; those of more are listed.
-_FEW_HEADS, _FEW_STATS = 8, 1_000
+# Sizes and times of at most this number of commit files are requested one by one from a remote store; else listed.
+_FEW_HEADS = 8
 # How often a log that seems to have a gap is listed again.
 _LISTINGS = 4
 
@@ -56,17 +56,15 @@ class LogHistory:
     """The commits of a log up to the latest version, whose properties decide between in-commit timestamps and file
     times.
 
-    ``latest``: that version, where it is known; else the log is listed and the version loaded first. ``stat``: list
-    with the files' times, for callers that need those of most commits. Cost of creation: none; without ``latest`` 1
-    LIST, and that of loading it (2 GETs with a usable ``.crc``).
+    ``latest``: that version, where it is known; else the log is listed and the version loaded first. Cost of creation:
+    none; without ``latest`` 1 LIST, and that of loading it (2 GETs with a usable ``.crc``).
     """
 
-    def __init__(self, reader: LogReader, latest: LogSnapshot | None = None, *, stat: bool = False) -> None:
+    def __init__(self, reader: LogReader, latest: LogSnapshot | None = None) -> None:
         self.reader = reader
-        self._stat = stat
         self._listed: Listing | None = None
         if latest is None:
-            self._listed = reader.list_from(stat=stat)
+            self._listed = reader.list_from()
             latest = load(reader, self._listed)
         self.latest: LogSnapshot = latest
         # Timestamps that were read to load the latest version are not read again.
@@ -100,7 +98,8 @@ class LogHistory:
         return listing
 
     def _list(self) -> Listing:
-        stat = self._stat or not self.latest.in_commit_timestamps_enabled
+        # On a remote store sizes and times cost nothing more.
+        stat = self.reader.store.is_remote or not self.latest.in_commit_timestamps_enabled
         return self.reader.list_range(0, self.latest.version, stat=stat).through(self.latest.version)
 
     @Lazy
@@ -293,14 +292,13 @@ class LogHistory:
 
     def file_times_of(self, versions: Sequence[int]) -> list[int]:
         """The file modification times of commits as the store has them, in milliseconds since 1970. Raises
-        VersionNotFoundError. Cost: 1 LIST, or 1 HEAD each for at most 8 versions."""
+        VersionNotFoundError. Cost: 1 HEAD each, or on a remote store 1 LIST above 8 versions."""
         self._stat_all(versions)
         return [self._file_meta(v)[1] for v in versions]
 
     def _stat_all(self, versions: Sequence[int]) -> None:
         unknown = [v for v in versions if v not in self._metas]
-        remote = self.reader.store.is_remote
-        if len(unknown) > (_FEW_HEADS if remote else _FEW_STATS):
+        if self.reader.store.is_remote and len(unknown) > _FEW_HEADS:
             metas = self.reader.list_range(unknown[0], unknown[-1], stat=True).metas
             self._metas.update((v, metas[v]) for v in unknown if v in metas)
             return
@@ -324,8 +322,8 @@ class LogHistory:
     def entries(self, limit: int | None = None) -> list[CommitEntry]:
         """The commits with a file, newest first; with ``limit``, at most that many. Raises CallError,
         InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and for their sizes and times 1 HEAD
-        each up to 8 commits, else 1 LIST for each 450. As ``listing`` besides, unless ``limit`` is given and in-commit
-        timestamps decide for these commits."""
+        each; on a remote store above 8 commits 1 LIST for each 450. As ``listing`` besides, unless ``limit`` is given
+        and in-commit timestamps decide for these commits."""
         if limit is not None and limit < 1:
             raise CallError(f"limit is a positive number or None; got {limit}.")
         entries = None if limit is None else self._recent_entries(limit)

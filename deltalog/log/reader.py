@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -325,9 +325,11 @@ class LogReader:
         times = [metas[v].modification_time_ms or 0 for v in sorted(metas) if v <= version]
         return timestamps.monotonised(times)[-1] if times else None
 
-    def heads(self, paths: Sequence[str]) -> Iterator[FileMeta | None]:
-        """Sizes and times of files; None for those that are absent. Cost: 1 HEAD each: in one round on a remote store,
-        else one by one as the caller takes them."""
+    def heads(self, paths: Sequence[str]) -> Iterable[FileMeta | None]:
+        """Sizes and times of files; None for those that are absent. Cost: 1 HEAD each, in one round on a remote
+        store."""
+        if not self.store.is_remote:
+            return self.store.head_many(paths)
         return mapped(paths, self.store.head, parallel_gets(self.store), 0)
 
     def in_commit_timestamps(self, versions: Sequence[int]) -> dict[int, int | None]:

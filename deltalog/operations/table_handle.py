@@ -135,9 +135,9 @@ class TableHandle:
             found = None
         return shared.setdefault(version, history.snapshot(version)) if found is None else found
 
-    def history(self, *, stat: bool = False) -> LogHistory:
-        """The commits up to the latest version. ``stat``: see LogHistory. Cost: as ``refresh``."""
-        return LogHistory(self.reader, self.refresh().log, stat=stat)
+    def history(self) -> LogHistory:
+        """The commits up to the latest version. Cost: as ``refresh``."""
+        return LogHistory(self.reader, self.refresh().log)
 
     def writable(self) -> Snapshot:
         """The latest version, after a check that deltalog can write the table. Raises UnsupportedFeatureError."""

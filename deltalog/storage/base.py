@@ -115,6 +115,10 @@ class LogStore(ABC):
         requests."""
         return [self.get(path, length) for path in paths]
 
+    def head_many(self, paths: Sequence[str]) -> list[FileMeta | None]:
+        """As ``head`` of several objects, in the order of ``paths``. Cost: 1 HEAD each, one by one."""
+        return [self.head(path) for path in paths]
+
     @abstractmethod
     def list_from(
         self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None

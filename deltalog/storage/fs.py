@@ -127,24 +127,18 @@ class LocalStore(LogStore):
         if len(paths) < _MANY:
             return [self.get(path, length) for path in paths]
         found: list[bytes] = []
-        directories: dict[str, int] = {}
         path = paths[0]
         try:
-            for path in paths:
-                directory, _, name = path.rpartition("/")
-                above = directories.get(directory)
-                if above is None:
-                    above = directories[directory] = os.open(self._absolute(directory), os.O_RDONLY | os.O_CLOEXEC)
-                descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=above)
-                try:
-                    found.append(os.read(descriptor, length) if length is not None else _read_all(descriptor))
-                finally:
-                    os.close(descriptor)
+            with contextlib.closing(_OpenDirectories(self._absolute)) as opened:
+                for path in paths:
+                    directory, _, name = path.rpartition("/")
+                    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=opened[directory])
+                    try:
+                        found.append(os.read(descriptor, length) if length is not None else _read_all(descriptor))
+                    finally:
+                        os.close(descriptor)
         except OSError as error:
             raise _store_error("read", self._absolute(path), error) from error
-        finally:
-            for above in directories.values():
-                os.close(above)
         return found
 
     def list_from(
@@ -190,6 +184,24 @@ class LocalStore(LogStore):
                 return _meta(os.path.basename(target), os.stat(target))
             except (FileNotFoundError, NotADirectoryError):
                 return None
+
+    def head_many(self, paths: Sequence[str]) -> list[FileMeta | None]:
+        """As ``head`` of each; faster, as ``get_many``."""
+        if len(paths) < _MANY:
+            return [self.head(path) for path in paths]
+        found: list[FileMeta | None] = []
+        path = paths[0]
+        try:
+            with contextlib.closing(_OpenDirectories(self._absolute)) as opened:
+                for path in paths:
+                    directory, _, name = path.rpartition("/")
+                    try:
+                        found.append(_meta(name, os.stat(name, dir_fd=opened[directory])))
+                    except (FileNotFoundError, NotADirectoryError):
+                        found.append(None)
+        except OSError as error:
+            raise _store_error("stat", self._absolute(path), error) from error
+        return found
 
     def delete(self, path: str) -> None:
         target = self._absolute(path)
@@ -374,6 +386,21 @@ def local_root(url: str) -> str | None:
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
     return os.path.abspath(urllib.parse.unquote(parts.path))
+
+
+class _OpenDirectories(dict[str, int]):
+    """Descriptors of directories, opened at their first use."""
+
+    def __init__(self, absolute: Callable[[str], str]) -> None:
+        self._absolute = absolute
+
+    def __missing__(self, directory: str) -> int:
+        self[directory] = found = os.open(self._absolute(directory), os.O_RDONLY | os.O_CLOEXEC)
+        return found
+
+    def close(self) -> None:
+        for descriptor in self.values():
+            os.close(descriptor)
 
 
 def _meta(name: str, status: os.stat_result) -> FileMeta:

@@ -189,6 +189,15 @@ class LogStoreTests:
         with pytest.raises(ObjectNotFoundError):
             store.get_many([*paths, f"{LOG}/absent"])
 
+    def test_head_many(self, store: LogStore) -> None:
+        paths = [f"{LOG}/{n}" for n in range(40)]
+        for path in paths:
+            store.put(path, path.encode())
+        wanted = [*paths[::-1], f"{LOG}/absent", "absent/1"]
+        assert store.head_many(wanted) == [store.head(path) for path in wanted]
+        assert store.head_many(wanted)[-2:] == [None, None]
+        assert store.head_many([]) == []
+
     def test_head(self, store: LogStore) -> None:
         assert store.head(FIRST) is None
         before = time.time() * 1000
