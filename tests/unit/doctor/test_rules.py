@@ -1,0 +1,20 @@
+"""The registry of rules: ids, sections, texts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from deltalog.doctor.rules import RULES, SEVERITIES
+
+ANCHORS = set((Path(__file__).parents[2] / "house" / "protocol_anchors.txt").read_text(encoding="utf-8").split())
+
+
+def test_rules_have_ids_sections_and_texts() -> None:
+    assert len(RULES) >= 150
+    for name, rule in RULES.items():
+        assert rule.id == name and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name), name
+        assert rule.section in ANCHORS and rule.reference.endswith(rule.section), (name, rule.section)
+        assert rule.severity in SEVERITIES
+        assert not rule.title.endswith(".") and rule.remedy.endswith("."), name
+    assert len({rule.title for rule in RULES.values()}) == len(RULES)
