@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from deltalog.cli import catalog, commit_tables
+from deltalog.cli import catalog, commit_tables, conformance
 from deltalog.cli.options import Commands, storage_options
 from deltalog.cli.output import Output, facts_of, plural, report_error, report_warning
 
@@ -550,3 +550,4 @@ app.command("serve")(catalog.serve)
 app.add_typer(catalog.txn, name="txn")
 app.add_typer(catalog.tables, name="tables")
 app.add_typer(commit_tables.app, name="commit-table")
+app.add_typer(conformance.app, name="conformance")

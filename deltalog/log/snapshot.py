@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from deltalog.errors import InvalidCheckpointError
+from deltalog.errors import InvalidCheckpointError, InvalidEnablementError
 from deltalog.log.file_cache import FileCache, NewCheckpoint
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, PartialState, State, advance
@@ -96,8 +96,11 @@ class LogSnapshot:
         """The in-commit timestamps by version that are in memory. Cost: none."""
         if not self.in_commit_timestamps_enabled:
             return {}
-        # Commits before the enablement may have timestamps that do not apply.
-        first = 0 if self.enablement is None else self.enablement.version
+        try:
+            # Commits before the enablement may have timestamps that do not apply.
+            first = 0 if self.enablement is None else self.enablement.version
+        except InvalidEnablementError:
+            return {}  # which apply is unknown; versions can still be read by their numbers
         infos = ((commit.version, commit.commit_info) for commit in self.cache.known_commits)
         known = {version: info.in_commit_timestamp_ms for version, info in infos if info is not None}
         known[self.version] = self.recorded_ict_ms if self.recorded_ict_ms is not None else known.get(self.version)

@@ -1,0 +1,176 @@
+"""``deltalog conformance``: tests engines against the protocol, and exports the cases for other programs."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltalog.cli.output import Output, plain
+
+if TYPE_CHECKING:
+    from deltalog.conformance import Case
+
+app = typer.Typer(
+    help="Test whether an engine reads and writes Delta tables as the protocol says.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+_Area = Annotated[str | None, typer.Option("--area", metavar="AREA", help="Only the cases of one area.")]
+_Case = Annotated[
+    list[str] | None, typer.Option("--case", metavar="ID", help="Only this case; * is any text. May be repeated.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="For scripts: one JSON document.")]
+
+
+@app.command("list")
+def list_cases(area: _Area = None, case: _Case = None, as_json: _Json = False) -> None:
+    """Show the cases: id, area, and what each is about."""
+    from deltalog.conformance import SUITE_VERSION
+
+    chosen, out = _chosen(area, case), Output(as_json)
+    if as_json:
+        out.document({"suite": SUITE_VERSION, "cases": [_described(each) for each in chosen]})
+        return
+    from rich.table import Table
+
+    table = Table("id", "area", "about", box=None)
+    for each in chosen:
+        table.add_row(plain(each.id), plain(each.area), plain(each.about))
+    out.print(table, f"{len(chosen)} cases, suite {SUITE_VERSION}.")
+
+
+@app.command()
+def run(
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help="deltalog, deltalake, polars, duckdb, delta-spark, spark_ext, or module:Class.",
+        ),
+    ],
+    area: _Area = None,
+    case: _Case = None,
+    limit_seconds: Annotated[
+        float, typer.Option("--limit-seconds", min=1, metavar="N", help="The time that a case may take.")
+    ] = 120.0,
+    as_json: _Json = False,
+) -> None:
+    """Run the cases on an engine. The exit status is 1 where one fails.
+
+    The engine has a process of its own: a case that hangs or kills the process costs only itself.
+    """
+    from deltalog.conformance import SUITE_VERSION, report
+    from deltalog.conformance.apart import EngineProcess
+
+    chosen, out = _chosen(area, case), Output(as_json)
+    with out.working(f"Starting {engine}"):
+        process = EngineProcess(engine, limit_seconds)
+        process.__enter__()
+    try:
+        with out.working(f"Running {len(chosen)} cases on {engine}"):
+            outcomes = list(process.run(chosen))
+    finally:
+        process.__exit__(None, None, None)
+    document = report.document(process.engine, process.version, SUITE_VERSION, outcomes)
+    if as_json:
+        out.document(document)
+    else:
+        _print(out, document)
+    if document["summary"]["failed"]:
+        raise typer.Exit(1)
+
+
+@app.command("report")
+def show_report(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Documents that run --json wrote.")],
+    as_json: _Json = False,
+) -> None:
+    """Compare runs: engine by engine, area by area, as a table in Markdown."""
+    from deltalog.conformance import report
+
+    rows = report.matrix([_document(file) for file in files])
+    out = Output(as_json)
+    if as_json:
+        head, *body = rows
+        out.document([dict(zip(head, line, strict=True)) for line in body])
+    else:
+        out.print(report.markdown(rows).rstrip("\n"))
+
+
+@app.command()
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory, or an empty one.")],
+    area: _Area = None,
+    case: _Case = None,
+    as_json: _Json = False,
+) -> None:
+    """Write the cases as files, for tests in any language: tables, steps and expected results.
+
+    docs/conformance.md describes the directories.
+    """
+    from deltalog.conformance.export import export_cases
+
+    chosen, out = _chosen(area, case), Output(as_json)
+    with out.working(f"Writing {len(chosen)} cases"):
+        written = export_cases(directory, chosen)
+    if as_json:
+        out.document({"directory": str(directory), "cases": written})
+    else:
+        out.print(f"{written} cases are in {directory}.")
+
+
+def _chosen(area: str | None, patterns: list[str] | None) -> list[Case]:
+    from deltalog.conformance import AREAS, all_cases
+
+    if area is not None and area not in AREAS:
+        raise typer.BadParameter(f"There is no area {area!r}; the areas are {', '.join(AREAS)}.")
+    found = [case for case in all_cases() if area in (None, case.area)]
+    if patterns:
+        found = [case for case in found if any(fnmatch.fnmatchcase(case.id, each) for each in patterns)]
+    if not found:
+        raise typer.BadParameter("No case matches.")
+    return found
+
+
+def _described(case: Case) -> dict[str, Any]:
+    return {
+        "id": case.id, "area": case.area, "about": case.about, "section": case.section, "basis": case.basis,
+        "rule": case.rule,
+    }  # fmt: skip
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        found["engine"], found["version"], found["cases"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise typer.BadParameter(f"{file} is no document of deltalog conformance run --json: {error}") from None
+    return dict(found)
+
+
+def _print(out: Output, document: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from deltalog.conformance import report
+
+    table = Table("case", "outcome", "reason", box=None)
+    for case in document["cases"]:
+        if case["outcome"] == "failed":
+            table.add_row(plain(case["id"]), plain("failed", "red"), plain(case["reason"] or ""))
+    if table.row_count:
+        out.print(table, "")
+    summary = Table("area", "passed of run", box=None)
+    for area, count in report.by_area(document).items():
+        summary.add_row(plain(area), plain(report.cell(count)))
+    out.print(summary)
+    counts = document["summary"]
+    out.print(
+        f"{document['engine']} {document['version']}, suite {document['suite']}: {counts['passed']} passed, "
+        f"{counts['failed']} failed, {counts['skipped']} skipped."
+    )

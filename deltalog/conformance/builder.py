@@ -1,0 +1,258 @@
+"""TableBuilder: tables made action by action, with times, names and damage as a case needs them.
+
+Everything is written as plain JSON and Parquet with fixed names and times, so that a table is the same in every run and
+owes nothing to the engine that reads it. What a case cannot reasonably write by hand (checkpoints, compaction) is made
+by deltalog, with a fixed clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import urllib.parse
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from deltalog.environment import Environment
+from deltalog.protocol import deletion_vectors
+from deltalog.protocol.schema import StructType
+from deltalog.table import DeltaTable
+
+Action = dict[str, Any]
+
+# 2025-01-15T12:00:00Z
+T0 = 1_736_942_400_000
+SECOND = 1000
+MINUTE = 60 * SECOND
+DAY = 86_400_000
+
+ICT_PROPERTY = "delta.enableInCommitTimestamps"
+PAIR_VERSION = "delta.inCommitTimestampEnablementVersion"
+PAIR_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+ICT_FEATURE = "inCommitTimestamp"
+IDS = pa.schema([("id", pa.int64())])
+
+
+class TableBuilder:
+    """A table below ``root``. Commits are made in order, from version 0; ``at_ms`` of one is its file time, and its
+    in-commit timestamp where ``ict=True``.
+
+    A commit with ``later="name"`` is kept beside the table, for the step ``Put`` to put it into the log.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = root / "_delta_log"
+        self.log.mkdir(parents=True)
+        self.next_version = 0
+        self.schema = IDS
+        self.partition_by: tuple[str, ...] = ()
+        self.configuration: dict[str, str] = {}
+        self.file_times_ms: dict[str, int] = {}
+        self._numbers = itertools.count()
+        self._schema_string: str | None = None
+        self.waiting = root.with_name("later")
+
+    # --------------------------------------------------------------------------------------------- actions
+
+    def protocol(
+        self,
+        writer_features: Sequence[str] | None = None,
+        reader_features: Sequence[str] | None = None,
+        versions: tuple[int, int] | None = None,
+    ) -> Action:
+        """``versions``: by default the lowest that the features need."""
+        if versions is None:
+            versions = (3 if reader_features is not None else 1, 7 if writer_features is not None else 2)
+        found: Action = {"minReaderVersion": versions[0], "minWriterVersion": versions[1]}
+        if reader_features is not None:
+            found["readerFeatures"] = list(reader_features)
+        if writer_features is not None:
+            found["writerFeatures"] = list(writer_features)
+        return {"protocol": found}
+
+    def metadata(
+        self,
+        schema: pa.Schema | str | None = None,
+        partition_by: Sequence[str] | None = None,
+        configuration: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Action:
+        """The table's metaData, with what is given changed from now on. A schema may be a schema string."""
+        if isinstance(schema, str):
+            self._schema_string = schema
+        elif schema is not None:
+            self.schema, self._schema_string = schema, None
+        if partition_by is not None:
+            self.partition_by = tuple(partition_by)
+        if configuration is not None:
+            self.configuration = dict(configuration)
+        return {
+            "metaData": {
+                "id": "5f6d1c6e-9a0d-4a9e-8a53-3d0b8f1c2a77",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": self._schema_string or StructType.from_arrow(self.schema).to_json(),
+                "partitionColumns": list(self.partition_by),
+                "configuration": dict(self.configuration),
+                "createdTime": T0,
+                **more,
+            }
+        }
+
+    def add(
+        self,
+        rows: Sequence[Mapping[str, Any]] | pa.Table,
+        partition: Mapping[str, str | None] | None = None,
+        *,
+        path: str | None = None,
+        stats: bool | Mapping[str, Any] = True,
+        file_schema: pa.Schema | None = None,
+        **more: Any,
+    ) -> Action:
+        """A data file with rows, and its add. ``path``: the name on the disk, by default ``part-00000.parquet`` and so
+        on. ``partition``: the values in the log, by which the columns are left out of the file."""
+        partition = dict(partition or {})
+        if isinstance(rows, pa.Table):
+            table = rows
+        else:
+            columns = [f for f in file_schema or self.schema if f.name not in partition]
+            table = pa.Table.from_pylist([dict(row) for row in rows], pa.schema(columns))
+        name = path or f"part-{next(self._numbers):05d}.parquet"
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, file)
+        found: Action = {
+            "path": urllib.parse.quote(name, safe="/=-_.~"),
+            "partitionValues": dict(partition),
+            "size": file.stat().st_size,
+            "modificationTime": T0,
+            "dataChange": True,
+        }
+        if stats is True:
+            found["stats"] = json.dumps({"numRecords": table.num_rows})
+        elif stats is not False:
+            found["stats"] = json.dumps(stats)
+        return {"add": {**found, **more}}
+
+    def remove(self, added: Action, at_ms: int = T0, **more: Any) -> Action:
+        """The tombstone of a file that was added."""
+        add = added["add"]
+        found: Action = {
+            "path": add["path"],
+            "deletionTimestamp": at_ms,
+            "dataChange": True,
+            "extendedFileMetadata": True,
+            "partitionValues": add["partitionValues"],
+            "size": add["size"],
+        }
+        if "deletionVector" in add:
+            found["deletionVector"] = add["deletionVector"]
+        return {"remove": {**found, **more}}
+
+    def with_deleted(self, added: Action, positions: Sequence[int], storage: str = "i") -> Action:
+        """The same file with rows deleted by a deletion vector: inline (``i``), or in a file by a relative (``u``) or
+        an absolute path (``p``)."""
+        data = deletion_vectors.encode(BitMap64(sorted(positions)))
+        if storage == "i":
+            vector = deletion_vectors.inline(data, len(positions))
+            descriptor: Action = {
+                "storageType": "i",
+                "pathOrInlineDv": vector.path_or_inline_dv,
+                "sizeInBytes": vector.size_in_bytes,
+                "cardinality": len(positions),
+            }
+        else:
+            unique = uuid.UUID(int=next(self._numbers) + (7 << 100))
+            content, (offset,) = deletion_vectors.encode_file([data])
+            (self.root / f"deletion_vector_{unique}.bin").write_bytes(content)
+            place = deletion_vectors.encode_z85(unique.bytes)
+            if storage == "p":
+                place = (self.root / f"deletion_vector_{unique}.bin").resolve().as_uri()
+            descriptor = {
+                "storageType": storage,
+                "pathOrInlineDv": place,
+                "offset": offset,
+                "sizeInBytes": len(data),
+                "cardinality": len(positions),
+            }
+        return {"add": {**added["add"], "deletionVector": descriptor}}
+
+    # --------------------------------------------------------------------------------------------- commits
+
+    def commit(
+        self,
+        *actions: Action,
+        at_ms: int | None = None,
+        ict: bool | Any = False,
+        file_ms: int | None = None,
+        info: str | Mapping[str, Any] = "first",
+        text: str | None = None,
+        later: str | None = None,
+    ) -> int:
+        """Write the next version. ``ict``: True for ``at_ms``, False for none, or any value. ``file_ms``: the file time
+        where it is another than ``at_ms``. ``info``: where commitInfo is, "first", "last" or "absent", or more of its
+        fields. ``text``: the bytes of the commit instead."""
+        version = self.next_version
+        at_ms = T0 + version * MINUTE if at_ms is None else at_ms
+        fields: Action = {"timestamp": at_ms, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+        if ict is not False:
+            fields = {"inCommitTimestamp": at_ms if ict is True else ict, **fields}
+        fields["txnId"] = str(uuid.UUID(int=version + (1 << 100)))
+        if isinstance(info, Mapping):
+            fields.update(info)
+        lines = list(actions)
+        if info != "absent":
+            lines.insert(len(lines) if info == "last" else 0, {"commitInfo": fields})
+        content = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines) if text is None else text
+        name = f"{version:020d}.json"
+        if later is None:
+            self.write_log_file(name, content, at_ms if file_ms is None else file_ms)
+        else:
+            (self.waiting / later).mkdir(parents=True, exist_ok=True)
+            (self.waiting / later / name).write_text(content, encoding="utf-8")
+        self.next_version += 1
+        return version
+
+    def write_log_file(self, name: str, content: str, file_ms: int = T0) -> None:
+        """A file of the log, with its time."""
+        file = self.log / name
+        file.write_text(content, encoding="utf-8")
+        self.file_times_ms[name] = file_ms
+        os.utime(file, ns=(file_ms * 1_000_000, file_ms * 1_000_000))
+
+    def set_file_ms(self, version: int, file_ms: int) -> None:
+        """The file time of a commit, as a copy or a restore changes it."""
+        name = f"{version:020d}.json"
+        self.file_times_ms[name] = file_ms
+        os.utime(self.log / name, ns=(file_ms * 1_000_000, file_ms * 1_000_000))
+
+    def drop_commits(self, *versions: int) -> None:
+        """Delete commits, as a clean-up of the log or a fault does."""
+        for version in versions:
+            (self.log / f"{version:020d}.json").unlink()
+            self.file_times_ms.pop(f"{version:020d}.json")
+
+    def opened(self) -> DeltaTable:
+        """The table by deltalog, with a clock that stands after the last commit, for what a case does not write by
+        hand."""
+        numbers = itertools.count(1)
+        environment = Environment(
+            clock_ms=lambda: T0 + self.next_version * MINUTE,
+            new_uuid=lambda: str(uuid.UUID(int=next(numbers) + (self.next_version << 64) + (3 << 100))),
+        )
+        return DeltaTable.open(str(self.root), environment=environment)
+
+    def checkpoint(self, **options: Any) -> None:
+        """A checkpoint of the latest version."""
+        self.opened().checkpoint(**options)
+
+    def compact(self, start: int, end: int) -> None:
+        """A log compaction file of a range of commits."""
+        self.opened().compact_log(start, end)

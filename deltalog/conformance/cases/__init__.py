@@ -1,0 +1,24 @@
+"""The cases, by area. Each module is data: tables made by ``TableBuilder``, steps, outcomes.
+
+``SUITE_VERSION`` changes with the cases: its first number when the outcome of a case changes or a case goes, its second
+when cases are added.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+from deltalog.conformance.case import Case
+from deltalog.conformance.cases import ict_logs, ict_reading, ict_writing
+
+SUITE_VERSION = "1.0"
+_MODULES = (ict_reading, ict_logs, ict_writing)
+
+
+@functools.cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case, in a fixed order."""
+    found = tuple(itertools.chain.from_iterable(module.cases() for module in _MODULES))
+    assert len({case.id for case in found}) == len(found), "two cases have one id"
+    return found

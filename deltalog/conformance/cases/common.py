@@ -1,0 +1,104 @@
+"""Tables and steps that cases share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltalog.conformance.builder import (
+    ICT_FEATURE,
+    ICT_PROPERTY,
+    MINUTE,
+    PAIR_TIMESTAMP,
+    PAIR_VERSION,
+    T0,
+    Action,
+    TableBuilder,
+)
+from deltalog.conformance.case import Case, Row
+
+Build = Callable[[TableBuilder], None]
+
+# 2100-01-01T00:00:00Z: after the clock of every machine that runs a case.
+FUTURE = 4_102_444_800_000
+CDF = {"delta.enableChangeDataFeed": "true"}
+ICT_SECTION = "writer-requirements-for-in-commit-timestamps"
+ICT_READERS = "recommendations-for-readers-of-tables-with-in-commit-timestamps"
+
+
+def ids(latest: int, first: int = 0) -> list[Row]:
+    """The rows of a timeline's version: each commit adds the row with its number."""
+    return [{"id": number} for number in range(first, latest + 1)]
+
+
+def minute(number: float) -> int:
+    """A time after T0, in minutes."""
+    return T0 + round(number * MINUTE)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A table ``id: long`` whose version n adds the row n, for questions of time.
+
+    ``at``: the minute of each commit. ``file``: the minutes of the file times, where they are others. ``ict_from``: the
+    version from which commits have in-commit timestamps, and with ``ict_until`` the first that has none again; None:
+    never. ``pair``: the enablement pair as the metaData has it; by default the right one. ``damage``: how single
+    commits differ, as arguments of ``TableBuilder.commit``; ``ict`` there may be any value.
+    """
+
+    at: Sequence[float] = (0, 1, 2, 3, 4)
+    file: Sequence[float] | None = None
+    ict_from: int | None = None
+    ict_until: int | None = None
+    pair: tuple[str | None, str | None] | None = None
+    properties: Mapping[str, str] | None = None
+    features: Sequence[str] = (ICT_FEATURE,)
+    damage: Mapping[int, Mapping[str, Any]] | None = None
+    checkpoints: Sequence[int] = ()
+    dropped: Sequence[int] = ()
+
+    def but(self, **changes: Any) -> Timeline:
+        return replace(self, **changes)
+
+    def __call__(self, table: TableBuilder) -> None:
+        for version in range(len(self.at)):
+            at_ms = minute(self.at[version])
+            file_ms = at_ms if self.file is None else minute(self.file[version])
+            has_ict = self.ict_from is not None and version >= self.ict_from
+            has_ict = has_ict and (self.ict_until is None or version < self.ict_until)
+            actions = [*self._metadata(table, version), table.add([{"id": version}])]
+            options = {"at_ms": at_ms, "file_ms": file_ms, "ict": has_ict, **(self.damage or {}).get(version, {})}
+            table.commit(*actions, **options)
+            if version in self.checkpoints:
+                table.checkpoint()
+        table.drop_commits(*self.dropped)
+
+    def _metadata(self, table: TableBuilder, version: int) -> Iterator[Action]:
+        properties = dict(self.properties or {})
+        if version == 0 and self.ict_from != 0:
+            yield table.protocol()
+            yield table.metadata(configuration=properties)
+        if version == self.ict_from:
+            yield table.protocol(["appendOnly", "invariants", *self.features])
+            yield table.metadata(configuration={**properties, **self._pair(version), ICT_PROPERTY: "true"})
+        if version == self.ict_until:
+            yield table.metadata(configuration={**properties, ICT_PROPERTY: "false"})
+
+    def _pair(self, version: int) -> dict[str, str]:
+        right = (str(version), str(minute(self.at[version]))) if version else (None, None)
+        names = zip((PAIR_VERSION, PAIR_TIMESTAMP), self.pair or right, strict=True)
+        return {name: value for name, value in names if value is not None}
+
+
+def plain(table: TableBuilder) -> None:
+    """A table of one commit without rows, by the oldest protocol."""
+    table.commit(table.protocol(), table.metadata())
+
+
+def each(prefix: str, area: str, section: str, rows: Iterable[tuple[Any, ...]], **more: Any) -> Iterator[Case]:
+    """Cases that are rows of a table: id, about, build, steps, and fields of the case that differ."""
+    for name, about, build, steps, *rest in rows:
+        fields = {**more, **(rest[0] if rest else {})}
+        section_of = fields.pop("section", section)
+        yield Case(f"{prefix}-{name}", area, about, section_of, build, tuple(steps), **fields)

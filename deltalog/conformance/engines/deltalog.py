@@ -1,0 +1,108 @@
+"""deltalog as an engine under test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.commit_result import CommitResult
+from deltalog.conformance.engine import Engine
+from deltalog.errors import DeltaLogError
+from deltalog.operations.append import append
+from deltalog.operations.delete import delete
+from deltalog.operations.overwrite import replacing
+from deltalog.operations.properties import set_properties, unset_properties
+from deltalog.operations.transaction import Transaction
+from deltalog.table import DeltaTable
+from deltalog.version import VERSION
+
+
+class DeltalogEngine(Engine):
+    """deltalog: each call opens the table, as a new process would."""
+
+    name = "deltalog"
+    version = VERSION
+    refusals = (DeltaLogError,)
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        return DeltaTable.open(path).snapshot(version, timestamp_ms).scan().to_arrow()
+
+    def version_at(self, path: str, timestamp_ms: int) -> int:
+        return DeltaTable.open(path).version_at(timestamp_ms).version
+
+    def latest_version(self, path: str) -> int:
+        return DeltaTable.open(path).version
+
+    def history(self, path: str) -> Mapping[int, int | None]:
+        return {entry.version: entry.timestamp_ms for entry in DeltaTable.open(path).history()}
+
+    def changes(
+        self,
+        path: str,
+        from_version: int | None = None,
+        to_version: int | None = None,
+        from_timestamp_ms: int | None = None,
+        to_timestamp_ms: int | None = None,
+    ) -> Any:
+        table = DeltaTable.open(path)
+        return table.changes(
+            from_version, to_version, from_timestamp=from_timestamp_ms, to_timestamp=to_timestamp_ms
+        ).to_arrow()
+
+    def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
+        DeltaTable.create(path, schema, partition_by=partition_by, properties=properties)
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        DeltaTable.open(path).append(rows)
+
+    def overwrite(self, path: str, rows: pa.Table) -> None:
+        DeltaTable.open(path).overwrite(rows)
+
+    def delete(self, path: str, where: str) -> None:
+        DeltaTable.open(path).delete(where)
+
+    def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
+        _set(DeltaTable.open(path).transaction(), properties)
+
+    def restore(self, path: str, version: int) -> None:
+        DeltaTable.open(path).restore(version)
+
+    def checkpoint(self, path: str) -> None:
+        DeltaTable.open(path).checkpoint()
+
+    def begin(self, path: str) -> Engine:
+        return _Begun(DeltaTable.open(path).transaction())
+
+
+class _Begun(Engine):
+    """One open transaction."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def _end(self, verb: Callable[[Transaction], CommitResult]) -> None:
+        with self._transaction as transaction:
+            verb(transaction)
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        self._end(lambda transaction: append(transaction, rows, False, None, None))
+
+    def overwrite(self, path: str, rows: pa.Table) -> None:
+        self._end(replacing(rows, None, None, False, None, None))
+
+    def delete(self, path: str, where: str) -> None:
+        self._end(lambda transaction: delete(transaction, where, None, None))
+
+    def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
+        _set(self._transaction, properties)
+
+
+def _set(transaction: Transaction, properties: Mapping[str, str | None]) -> None:
+    values = {key: value for key, value in properties.items() if value is not None}
+    with transaction:
+        if values:
+            set_properties(transaction, values, None)
+        else:
+            unset_properties(transaction, [*properties], None)

@@ -1,0 +1,77 @@
+"""The cases as files, so that a program in any language can run them: docs/conformance.md has the format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltalog.conformance import values
+from deltalog.conformance.builder import TableBuilder
+from deltalog.conformance.case import Case, Changes, MayRefuse, Refused, Rows, Step, Write, step_to_json
+from deltalog.conformance.cases import SUITE_VERSION
+from deltalog.errors import PathExistsError
+
+FORMAT = 1
+
+
+def export_cases(directory: Path, cases: Iterable[Case]) -> int:
+    """Write each case into a directory of its id below ``directory``, and ``index.json``; returns their number. Raises
+    PathExistsError where the directory has files."""
+    if directory.exists() and any(directory.iterdir()):
+        raise PathExistsError(f"{directory} is not empty: export into a new directory.")
+    directory.mkdir(parents=True, exist_ok=True)
+    index = [_export(directory / case.id, case) for case in cases]
+    _write(directory / "index.json", {"format": FORMAT, "suite": SUITE_VERSION, "cases": index})
+    return len(index)
+
+
+def _export(place: Path, case: Case) -> dict[str, Any]:
+    place.mkdir()
+    file_times: dict[str, int] = {}
+    if case.build is not None:
+        builder = TableBuilder(place / "table")
+        case.build(builder)
+        file_times = {f"_delta_log/{name}": ms for name, ms in builder.file_times_ms.items()}
+        for file in sorted((place / "table/_delta_log").glob("*.crc")):
+            file.unlink()
+    _write(place / "file_times.json", file_times)
+    steps = []
+    for number, step in enumerate(case.steps, start=1):
+        steps.append(_step(place, number, step))
+    described = {
+        "id": case.id, "area": case.area, "about": case.about, "section": case.section, "basis": case.basis,
+        "rule": case.rule,
+    }  # fmt: skip
+    _write(place / "case.json", {**described, "format": FORMAT, "suite": SUITE_VERSION, "steps": steps})
+    return {**described, "has_table": case.build is not None}
+
+
+def _step(place: Path, number: int, step: Step) -> dict[str, Any]:
+    """The step as JSON, with its rows in files of JSON and Parquet."""
+    found = step_to_json(step)
+    inner = step.step if isinstance(step, (Refused, MayRefuse)) else step
+    body = found["of"] if inner is not step else found
+    if isinstance(inner, (Rows, Changes)):
+        body["expect"] = _rows(place, f"expected_{number}", inner.expect)
+    if isinstance(inner, Write) and inner.rows is not None:
+        body["rows"] = _rows(place, f"rows_{number}", inner.rows)
+    if found["step"] == "log" and "value" in found and isinstance(found["value"], list):
+        found["value"] = json.loads(json.dumps(found["value"], default=values.canonical))
+    return found
+
+
+def _rows(place: Path, name: str, rows: Iterable[Any]) -> str:
+    listed = [dict(row) for row in rows]
+    _write(place / f"{name}.json", values.canonical_rows(listed))
+    if listed:
+        pq.write_table(pa.Table.from_pylist(listed), place / f"{name}.parquet")
+    return name
+
+
+def _write(file: Path, document: Any) -> None:
+    file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,405 @@
+"""Properties of a log that an engine left, by name; each reads the JSON itself and gives what is wrong as a sentence.
+
+``Log("commit-info-first")`` in a case runs ``CHECKS["commit-info-first"]``. The page docs/conformance.md lists them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalog.conformance import values
+from deltalog.conformance.builder import ICT_FEATURE, ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERSION
+from deltalog.table import DeltaTable
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*")
+# Clocks of a test machine and its file system agree within this.
+_SLACK_MS = 5_000
+
+
+@dataclass(frozen=True)
+class LogView:
+    """A table's log as files. ``began_ms`` and ``ended_ms``: the clock when the case's steps began, and now."""
+
+    root: Path
+    began_ms: int
+    ended_ms: int
+
+    def versions(self) -> list[int]:
+        if not (self.root / "_delta_log").is_dir():
+            return []
+        names = (_COMMIT.fullmatch(file.name) for file in (self.root / "_delta_log").iterdir())
+        return sorted(int(match[1]) for match in names if match)
+
+    def latest(self) -> int:
+        return max(self.versions(), default=-1)
+
+    def actions(self, version: int) -> list[dict[str, Any]]:
+        text = (self.root / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+    def of_kind(self, version: int, kind: str) -> list[dict[str, Any]]:
+        return [action[kind] for action in self.actions(version) if kind in action]
+
+    def info(self, version: int) -> dict[str, Any]:
+        return next(iter(self.of_kind(version, "commitInfo")), {})
+
+    def ict(self, version: int) -> Any:
+        return self.info(version).get("inCommitTimestamp")
+
+    def latest_of(self, kind: str, until: int | None = None) -> dict[str, Any]:
+        """The newest protocol or metaData of the commits."""
+        for version in reversed(self.versions()):
+            if (until is None or version <= until) and (found := self.of_kind(version, kind)):
+                return found[-1]
+        return {}
+
+    def configuration(self) -> dict[str, str]:
+        return dict(self.latest_of("metaData").get("configuration") or {})
+
+    def checkpoints(self) -> list[int]:
+        names = (_CHECKPOINT.fullmatch(file.name) for file in (self.root / "_delta_log").iterdir())
+        return sorted({int(match[1]) for match in names if match})
+
+
+Check = Callable[[LogView, int, Any], str | None]
+CHECKS: dict[str, Check] = {}
+
+
+def _check(name: str) -> Callable[[Check], Check]:
+    def register(function: Check) -> Check:
+        CHECKS[name] = function
+        return function
+
+    return register
+
+
+def run(view: LogView, name: str, version: int | None, value: Any) -> str | None:
+    """What is wrong; None where the log has the property. ``version``: by default the latest."""
+    return CHECKS[name](view, view.latest() if version is None else version, value)
+
+
+# --------------------------------------------------------------------------------------------- commits
+
+
+@_check("latest-version")
+def _latest_version(view: LogView, version: int, value: Any) -> str | None:
+    """The latest commit has version ``value``."""
+    return None if view.latest() == value else f"the latest commit is version {view.latest()} and not {value}"
+
+
+@_check("contiguous")
+def _contiguous(view: LogView, version: int, value: Any) -> str | None:
+    """No version is missing between the first commit and the latest."""
+    found = view.versions()
+    return None if found == list(range(found[0], found[-1] + 1)) else f"the versions are {found}"
+
+
+@_check("commit-info-first")
+def _commit_info_first(view: LogView, version: int, value: Any) -> str | None:
+    """The first action of the commit is commitInfo."""
+    kinds = [next(iter(action)) for action in view.actions(version)]
+    return None if kinds[:1] == ["commitInfo"] else f"version {version} begins with {kinds[:1]} and not with commitInfo"
+
+
+@_check("one-commit-info")
+def _one_commit_info(view: LogView, version: int, value: Any) -> str | None:
+    """The commit has one commitInfo."""
+    number = len(view.of_kind(version, "commitInfo"))
+    return None if number == 1 else f"version {version} has {number} commitInfo actions"
+
+
+@_check("actions")
+def _actions(view: LogView, version: int, value: Any) -> str | None:
+    """The commit has as many actions of each kind as ``value`` says."""
+    found = {kind: len(view.of_kind(version, kind)) for kind in value}
+    return None if found == value else f"version {version} has {found} and not {value}"
+
+
+@_check("statistics-count-rows")
+def _statistics(view: LogView, version: int, value: Any) -> str | None:
+    """The statistics of the files added by the commit count ``value`` rows in all."""
+    counts = [json.loads(add.get("stats") or "{}").get("numRecords") for add in view.of_kind(version, "add")]
+    total = sum(count or 0 for count in counts)
+    return (
+        None if None not in counts and total == value else f"numRecords of the files is {counts}, the rows are {value}"
+    )
+
+
+@_check("partition-values")
+def _partition_values(view: LogView, version: int, value: Any) -> str | None:
+    """The files added by the commit have these partition values, in any order."""
+    found = sorted((add["partitionValues"] for add in view.of_kind(version, "add")), key=str)
+    wanted = sorted(value, key=str)
+    return None if found == wanted else f"the partition values are {found} and not {wanted}"
+
+
+@_check("paths-are-relative-and-there")
+def _paths(view: LogView, version: int, value: Any) -> str | None:
+    """The files added by the commit are named by relative paths and exist with the size in the log."""
+    import urllib.parse
+
+    for add in view.of_kind(version, "add"):
+        file = view.root / urllib.parse.unquote(add["path"])
+        if not file.is_file():
+            return f"{add['path']} is added and is not below the table"
+        if file.stat().st_size != add["size"]:
+            return f"{add['path']} has {file.stat().st_size} bytes, the log says {add['size']}"
+    return None
+
+
+@_check("txn")
+def _txn(view: LogView, version: int, value: Any) -> str | None:
+    """The commit has the transaction identifier ``value``."""
+    found = [[txn["appId"], txn["version"]] for txn in view.of_kind(version, "txn")]
+    return None if found == [value] else f"version {version} has the transaction identifiers {found}"
+
+
+# --------------------------------------------------------------------------------------------- rows
+
+
+@_check("rows")
+def _rows(view: LogView, version: int, value: Any) -> str | None:
+    """The rows of the version, read by deltalog, are ``value``."""
+    found = values.rows_of(DeltaTable.open(str(view.root)).snapshot(version).scan().to_arrow())
+    return values.difference(found, values.canonical_rows(value))
+
+
+# --------------------------------------------------------------------------------------------- metadata, protocol
+
+
+@_check("property")
+def _property(view: LogView, version: int, value: Any) -> str | None:
+    """The latest metaData has these properties; null: does not have them."""
+    configuration = view.configuration()
+    found = {key: configuration.get(key) for key in value}
+    return None if found == value else f"the properties are {found} and not {value}"
+
+
+@_check("supports-writer-feature")
+def _supports(view: LogView, version: int, value: Any) -> str | None:
+    """The protocol lists the writer feature, at writer version 7."""
+    protocol = view.latest_of("protocol")
+    listed = value in (protocol.get("writerFeatures") or ())
+    return None if listed and protocol.get("minWriterVersion") == 7 else f"the protocol {protocol} lacks {value}"
+
+
+@_check("lists-no-reader-feature")
+def _no_reader_feature(view: LogView, version: int, value: Any) -> str | None:
+    """The protocol does not lock out readers by the feature ``value``, which concerns writers only."""
+    protocol = view.latest_of("protocol")
+    listed = value in (protocol.get("readerFeatures") or ())
+    return f"the protocol lists the writer feature {value} as a reader feature" if listed else None
+
+
+# --------------------------------------------------------------------------------------------- in-commit timestamps
+
+
+@_check("has-ict")
+def _has_ict(view: LogView, version: int, value: Any) -> str | None:
+    """The commit has an in-commit timestamp, a whole number."""
+    found = view.ict(version)
+    good = isinstance(found, int) and not isinstance(found, bool)
+    return None if good else f"the inCommitTimestamp of version {version} is {found!r} and not a whole number"
+
+
+@_check("no-ict")
+def _no_ict(view: LogView, version: int, value: Any) -> str | None:
+    """The commit has no in-commit timestamp."""
+    found = view.ict(version)
+    return None if found is None else f"version {version} has the inCommitTimestamp {found}, and the feature is off"
+
+
+@_check("ict-increases")
+def _ict_increases(view: LogView, version: int, value: Any) -> str | None:
+    """From version ``value`` (default: the first) on every commit has one that is greater than the one before."""
+    above = None
+    for each in view.versions():
+        if each < (value or 0):
+            continue
+        found = view.ict(each)
+        if not isinstance(found, int):
+            return f"version {each} has no inCommitTimestamp"
+        if above is not None and found <= above:
+            return f"the inCommitTimestamp {found} of version {each} is not after {above} of the version before"
+        above = found
+    return None
+
+
+@_check("ict-increases-where-present")
+def _ict_increases_where_present(view: LogView, version: int, value: Any) -> str | None:
+    """The in-commit timestamps of those commits that have one increase."""
+    found = [stamp for each in view.versions() if isinstance(stamp := view.ict(each), int)]
+    return None if found == sorted(set(found)) else f"the in-commit timestamps are {found}"
+
+
+@_check("ict-agrees")
+def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
+    """The latest commit has an in-commit timestamp where they are on, and none where they are off; a pair that is there
+    is that of a commit."""
+    if _ict_active(view, version, True) is not None:
+        return _no_ict(view, version, value)
+    return _has_ict(view, version, value) or _pair_agrees(view, version, value)
+
+
+@_check("pair-agrees")
+def _pair_agrees(view: LogView, version: int, value: Any) -> str | None:
+    """The enablement pair is absent where they are off, and else names a commit and its in-commit timestamp."""
+    named = view.configuration().get(PAIR_VERSION)
+    if _ict_active(view, version, True) is not None:
+        return None
+    return "there is no enablement pair" if named is None else _pair(view, version, int(named))
+
+
+@_check("ict-is")
+def _ict_is(view: LogView, version: int, value: Any) -> str | None:
+    """The commit's in-commit timestamp is exactly ``value``."""
+    found = view.ict(version)
+    return None if found == value else f"the inCommitTimestamp of version {version} is {found} and not {value}"
+
+
+@_check("ict-is-the-clock")
+def _ict_is_the_clock(view: LogView, version: int, value: Any) -> str | None:
+    """The commit's in-commit timestamp is a time at which the case ran."""
+    found = view.ict(version)
+    if isinstance(found, int) and view.began_ms - _SLACK_MS <= found <= view.ended_ms + _SLACK_MS:
+        return None
+    return f"the inCommitTimestamp of version {version} is {found}; the commit was made from {view.began_ms} to " + str(
+        view.ended_ms
+    )
+
+
+@_check("ict-after-file-time-before")
+def _ict_after_file_time(view: LogView, version: int, value: Any) -> str | None:
+    """The in-commit timestamp of the commit is greater than the file time of the commit before."""
+    before = view.root / "_delta_log" / f"{version - 1:020d}.json"
+    file_ms, found = before.stat().st_mtime_ns // 1_000_000, view.ict(version)
+    if isinstance(found, int) and found > file_ms:
+        return None
+    return f"the inCommitTimestamp {found} of version {version} is not after the file time {file_ms} of the one before"
+
+
+@_check("ict-active")
+def _ict_active(view: LogView, version: int, value: Any) -> str | None:
+    """In-commit timestamps are in effect (``value`` true) or are not (false), by protocol and properties."""
+    protocol, listed = view.latest_of("protocol"), False
+    listed = protocol.get("minWriterVersion") == 7 and ICT_FEATURE in (protocol.get("writerFeatures") or ())
+    active = listed and view.configuration().get(ICT_PROPERTY) == "true"
+    return None if active is value else f"in-commit timestamps are {'on' if active else 'off'}"
+
+
+@_check("pair")
+def _pair(view: LogView, version: int, value: Any) -> str | None:
+    """The enablement pair has version ``value`` and the in-commit timestamp of that commit, both as text."""
+    configuration = view.configuration()
+    found = (configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP))
+    wanted = (str(value), str(view.ict(value)))
+    return None if found == wanted else f"the enablement pair is {found} and not {wanted}"
+
+
+@_check("pair-is")
+def _pair_is(view: LogView, version: int, value: Any) -> str | None:
+    """The enablement pair is ``value``, two texts."""
+    configuration = view.configuration()
+    found = [configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP)]
+    return None if found == list(value) else f"the enablement pair is {found} and not {value}"
+
+
+@_check("no-pair")
+def _no_pair(view: LogView, version: int, value: Any) -> str | None:
+    """There is no enablement pair."""
+    found = sorted({PAIR_VERSION, PAIR_TIMESTAMP} & view.configuration().keys())
+    return f"the table has {', '.join(found)}" if found else None
+
+
+@_check("checksum-has-ict")
+def _checksum(view: LogView, version: int, value: Any) -> str | None:
+    """A ``.crc`` of the commit, where there is one, has its in-commit timestamp, and none where it has none."""
+    file = view.root / "_delta_log" / f"{version:020d}.crc"
+    if not file.exists():
+        return None
+    found = json.loads(file.read_text(encoding="utf-8")).get("inCommitTimestampOpt")
+    wanted = view.ict(version)
+    return None if found == wanted else f"the .crc of version {version} has {found}, the commit {wanted}"
+
+
+# --------------------------------------------------------------------------------------------- checkpoints
+
+
+@_check("checkpoint")
+def _checkpoint(view: LogView, version: int, value: Any) -> str | None:
+    """There is a checkpoint of version ``value``."""
+    found = view.checkpoints()
+    return None if value in found else f"there are checkpoints of {found} and none of version {value}"
+
+
+@_check("checkpoint-without-commit-info")
+def _checkpoint_actions(view: LogView, version: int, value: Any) -> str | None:
+    """The classic checkpoint of version ``value`` holds no commitInfo, cdc or tombstones that have expired."""
+    import pyarrow.parquet as pq
+
+    for file in sorted((view.root / "_delta_log").glob(f"{value:020d}.checkpoint*.parquet")):
+        found = pq.read_table(file)
+        for kind in {"commitInfo", "cdc"} & set(found.column_names):
+            if found[kind].null_count < found.num_rows:
+                return f"{file.name} holds a {kind} action"
+    return None
+
+
+@_check("last-checkpoint")
+def _last_checkpoint(view: LogView, version: int, value: Any) -> str | None:
+    """``_last_checkpoint`` names version ``value``."""
+    file = view.root / "_delta_log" / "_last_checkpoint"
+    found = json.loads(file.read_text(encoding="utf-8")).get("version") if file.exists() else None
+    return None if found == value else f"_last_checkpoint names version {found} and not {value}"
+
+
+@_check("rows-by-checkpoint")
+def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
+    """The rows of the latest version are ``value`` where all commits up to the newest checkpoint are gone."""
+    newest = view.checkpoints()[-1]
+    with _copied(view.root) as copy:
+        log = copy / "_delta_log"
+        for file in list(log.iterdir()):
+            number = file.name[:20]
+            if number.isdigit() and (file.suffix == ".crc" or (file.suffix == ".json" and int(number) < newest)):
+                file.unlink()
+        found = values.rows_of(DeltaTable.open(str(copy)).snapshot().scan().to_arrow())
+    return values.difference(found, values.canonical_rows(value))
+
+
+class _copied:
+    """A copy of a table for the time of a block."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def __enter__(self) -> Path:
+        self._scratch = tempfile.TemporaryDirectory(prefix="deltalog-conformance-")
+        return Path(shutil.copytree(self._root, Path(self._scratch.name) / "table"))
+
+    def __exit__(self, *_: object) -> None:
+        self._scratch.cleanup()
+
+
+def unchanged(before: dict[str, bytes], root: Path) -> str | None:
+    """Commits that existed before are as they were; a commit may be deleted by a clean-up, never changed."""
+    for name, content in before.items():
+        file = root / "_delta_log" / name
+        if file.exists() and file.read_bytes() != content:
+            return f"{name} was changed"
+    return None
+
+
+def commits_of(root: Path) -> dict[str, bytes]:
+    """The commits by their file names."""
+    log = root / "_delta_log"
+    files: Iterator[Path] = iter(log.iterdir()) if log.is_dir() else iter(())
+    return {file.name: file.read_bytes() for file in files if _COMMIT.fullmatch(file.name)}

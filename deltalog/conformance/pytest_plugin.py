@@ -1,0 +1,61 @@
+"""A pytest plugin for projects that test their own engine: each case is a test.
+
+    # conftest.py
+    pytest_plugins = ["deltalog.conformance.pytest_plugin"]
+
+    # test_conformance.py
+    import pytest
+    from my_project.adapter import MyEngine
+
+    @pytest.fixture(scope="session")
+    def conformance_engine():
+        return MyEngine()
+
+    def test_conformance(conformance_case, conformance_engine, check_conformance):
+        check_conformance(conformance_engine, conformance_case)
+
+``--conformance-area`` and ``--conformance-case`` select cases. A skipped case is a skipped test.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltalog.conformance.case import AREAS, FAILED, SKIPPED, Case
+from deltalog.conformance.cases import all_cases
+from deltalog.conformance.engine import Engine
+from deltalog.conformance.runner import run_case
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("deltalog conformance")
+    group.addoption("--conformance-area", choices=AREAS, help="only the cases of one area")
+    group.addoption("--conformance-case", metavar="ID", action="append", help="only this case; * is any text")
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    """A test with an argument ``conformance_case`` is a test for each case."""
+    if "conformance_case" in metafunc.fixturenames:
+        area, ids = (metafunc.config.getoption(f"conformance_{name}") for name in ("area", "case"))
+        chosen = [case for case in all_cases() if area in (None, case.area)]
+        chosen = [case for case in chosen if not ids or any(fnmatch.fnmatchcase(case.id, each) for each in ids)]
+        metafunc.parametrize("conformance_case", chosen, ids=[case.id for case in chosen])
+
+
+@pytest.fixture
+def check_conformance(tmp_path: Path) -> Callable[[Engine, Case], None]:
+    """Runs a case on an engine, in the test's own directory."""
+
+    def check(engine: Engine, case: Case) -> None:
+        outcome = run_case(engine, case, tmp_path)
+        if outcome.outcome == SKIPPED:
+            pytest.skip(outcome.reason or "")
+        if outcome.outcome == FAILED:
+            pytest.fail(f"{case.about} (PROTOCOL.md#{case.section}): {outcome.reason}", pytrace=False)
+
+    return check

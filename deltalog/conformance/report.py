@@ -1,0 +1,57 @@
+"""Reports: the JSON document of a run, its text, and the matrix of several runs. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from deltalog.conformance.case import AREAS, FAILED, PASSED, SKIPPED, Outcome
+
+
+def document(engine: str, version: str, suite: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:
+    """A run as JSON: ``cases`` has the id, area, outcome and reason of each."""
+    found = [outcome.to_json() for outcome in outcomes]
+    counts = Counter(case["outcome"] for case in found)
+    return {
+        "suite": suite,
+        "engine": engine,
+        "version": version,
+        "summary": {name: counts[name] for name in (PASSED, FAILED, SKIPPED)},
+        "cases": found,
+    }
+
+
+def by_area(found: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """The numbers of outcomes in each area of a run, in the order of the areas."""
+    counts: dict[str, Counter[str]] = {area: Counter() for area in AREAS}
+    for case in found["cases"]:
+        counts.setdefault(case["area"], Counter())[case["outcome"]] += 1
+    return {area: count for area, count in counts.items() if count}
+
+
+def cell(count: Mapping[str, int]) -> str:
+    """``12 of 14``, with the skipped cases behind it: of 14 that were run, 12 passed."""
+    ran = count.get(PASSED, 0) + count.get(FAILED, 0)
+    if not ran:
+        return f"– ({count.get(SKIPPED, 0)} skipped)"
+    text = f"{count.get(PASSED, 0)} of {ran}"
+    return f"{text} ({count[SKIPPED]} skipped)" if count.get(SKIPPED) else text
+
+
+def matrix(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Rows of cells: a head of engines, one for each area, and all areas."""
+    counts = [by_area(run) for run in runs]
+    areas = [area for area in AREAS if any(area in each for each in counts)]
+    rows = [["area", *(f"{run['engine']} {run['version']}".strip() for run in runs)]]
+    for area in areas:
+        rows.append([area, *(cell(each.get(area, {})) for each in counts)])
+    totals = [sum(each.values(), Counter[str]()) for each in counts]
+    return [*rows, ["all", *(cell(each) for each in totals)]]
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as a table in Markdown."""
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

@@ -1,0 +1,202 @@
+"""Runs cases on an engine. A case never ends the run: what it raises becomes its outcome.
+
+They run in this process; ``deltalog.conformance.apart`` has the engine in another one, which can be ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.conformance import case as steps
+from deltalog.conformance import log_checks, values
+from deltalog.conformance.builder import TableBuilder
+from deltalog.conformance.case import FAILED, PASSED, SKIPPED, Case, Outcome, Step
+from deltalog.conformance.engine import Engine, NotSupported
+
+_MAX_REASON = 400
+# A DataFrame without a column has no form in some engines, and neither has a table of none.
+_TYPES = {"long": pa.int64(), "string": pa.string(), "double": pa.float64(), "boolean": pa.bool_(), "date": pa.date32()}
+
+
+class WrongOutcome(Exception):
+    """A step had another outcome than the case expects."""
+
+
+def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str] | None = None) -> Iterator[Outcome]:
+    """Run each case in a directory of its own below ``directory``, or below a temporary one; gives outcomes as they
+    arrive."""
+    with _directory(directory) as parent:
+        for case in cases:
+            place = Path(tempfile.mkdtemp(prefix=f"{case.id}-", dir=parent))
+            try:
+                yield run_case(engine, case, place)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+
+
+def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
+    """Build the table in ``place``, take the steps, compare."""
+    root = build(case, place)
+    try:
+        _Run(engine, root).take(case.steps)
+    except NotSupported as reason:
+        return Outcome(case.id, case.area, SKIPPED, _short(str(reason)))
+    except WrongOutcome as difference:
+        return Outcome(case.id, case.area, FAILED, _short(str(difference)))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic in Rust is not an Exception
+        return Outcome(case.id, case.area, FAILED, _short(f"{type(error).__name__}: {error}"))
+    return Outcome(case.id, case.area, PASSED)
+
+
+def build(case: Case, place: Path) -> Path:
+    """The case's table, as ``place/table``; ``place/later`` has the commits of other writers."""
+    root = place / "table"
+    if case.build is not None:
+        case.build(TableBuilder(root))
+    return root
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_REASON else text[: _MAX_REASON - 1] + "…"
+
+
+@contextlib.contextmanager
+def _directory(given: str | os.PathLike[str] | None) -> Iterator[Path]:
+    if given is not None:
+        Path(given).mkdir(parents=True, exist_ok=True)
+        yield Path(given)
+        return
+    with tempfile.TemporaryDirectory(prefix="deltalog-conformance-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+class _Run:
+    """The steps of one case."""
+
+    def __init__(self, engine: Engine, root: Path) -> None:
+        self.engine = engine
+        self.root = root
+        self.path = str(root)
+        self.began_ms = time.time_ns() // 1_000_000
+        self._begun: Engine | None = None
+
+    def take(self, taken: Iterable[Step]) -> None:
+        for number, step in enumerate(taken, start=1):
+            before = log_checks.commits_of(self.root)
+            try:
+                self._take(step)
+            except WrongOutcome as difference:
+                raise WrongOutcome(f"step {number}, {step.kind}: {difference}") from None
+            except NotSupported:
+                raise
+            except Exception as error:
+                if self.engine.lacks and re.search(self.engine.lacks, str(error)):
+                    raise NotSupported(f"the engine lacks a table feature: {error}") from error
+                raise WrongOutcome(f"step {number}, {step.kind}: {type(error).__name__}: {error}") from error
+            if wrong := log_checks.unchanged(before, self.root):
+                raise WrongOutcome(f"step {number}, {step.kind}: {wrong}")
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step, (steps.Refused, steps.MayRefuse)):
+            self._take_refused(step)
+        elif isinstance(step, steps.Log):
+            view = log_checks.LogView(self.root, self.began_ms, time.time_ns() // 1_000_000)
+            if wrong := log_checks.run(view, step.check, step.version, step.value):
+                raise WrongOutcome(f"{step.check}: {wrong}")
+        elif isinstance(step, steps.Put):
+            self._put(step.name)
+        elif isinstance(step, steps.Begin):
+            self._begun = self.engine.begin(self.path)
+        elif isinstance(step, (steps.Write, steps.Create)):
+            self._write(step)
+        else:
+            self._read(step)
+
+    def _take_refused(self, step: steps.Refused | steps.MayRefuse) -> None:
+        try:
+            self._take(step.step)
+        except (NotSupported, WrongOutcome):
+            raise
+        except self.engine.refusals:
+            return
+        if isinstance(step, steps.Refused):
+            raise WrongOutcome("the engine did not refuse")
+
+    def _put(self, name: str) -> None:
+        for file in sorted((self.root.with_name("later") / name).iterdir()):
+            shutil.copy2(file, self.root / "_delta_log" / file.name)
+            os.utime(self.root / "_delta_log" / file.name)
+
+    def _read(self, step: Step) -> None:
+        if isinstance(step, steps.Rows):
+            found = values.rows_of(self.engine.rows(self.path, step.version, step.at_ms))
+            wrong = values.difference(found, values.canonical_rows(step.expect))
+        elif isinstance(step, steps.VersionAt):
+            wrong = _unequal(int(self.engine.version_at(self.path, step.at_ms)), step.expect)
+        elif isinstance(step, steps.LatestVersion):
+            wrong = _unequal(int(self.engine.latest_version(self.path)), step.expect)
+        elif isinstance(step, steps.History):
+            history = dict(self.engine.history(self.path))
+            wrong = _unequal({v: history.get(v, "absent") for v in step.expect}, dict(step.expect))
+        elif isinstance(step, steps.Changes):
+            wrong = self._changes(step)
+        else:
+            raise TypeError(f"{step.kind} is no step of a case")
+        if wrong:
+            raise WrongOutcome(wrong)
+
+    def _changes(self, step: steps.Changes) -> str | None:
+        found = self.engine.changes(self.path, step.from_version, step.to_version, step.from_ms, step.to_ms)
+        table = found if isinstance(found, pa.Table) else pa.table(found)
+        if not step.timestamps:
+            table = table.select([name for name in table.column_names if name != "_commit_timestamp"])
+        else:
+            at = table.column_names.index("_commit_timestamp")
+            ms = table["_commit_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+            table = table.set_column(at, "_commit_timestamp", ms)
+        return values.difference(values.rows_of(table), values.canonical_rows(step.expect))
+
+    def _write(self, step: steps.Write | steps.Create) -> None:
+        if isinstance(step, steps.Create):
+            schema = pa.schema([(name, _TYPES[kind]) for name, kind in step.columns.items()])
+            self.engine.create(self.path, schema, tuple(step.partition_by), dict(step.properties))
+            return
+        engine = self.engine
+        if step.begun:
+            assert self._begun is not None, "the case begins a transaction before it writes in it"
+            engine = self._begun
+        if step.call in ("append", "overwrite"):
+            getattr(engine, step.call)(self.path, _arrow(step.rows or ()))
+        elif step.call == "delete":
+            engine.delete(self.path, step.where or "true")
+        elif step.call == "set_properties":
+            engine.set_properties(self.path, dict(step.properties))
+        elif step.call == "restore":
+            assert step.version is not None
+            engine.restore(self.path, step.version)
+        elif step.call == "checkpoint":
+            engine.checkpoint(self.path)
+        else:
+            raise TypeError(f"{step.call} is no call that writes")
+
+
+def _arrow(rows: Iterable[steps.Row]) -> pa.Table:
+    """Rows to write: their types are those of their values."""
+    return pa.Table.from_pylist([dict(row) for row in rows])
+
+
+def _unequal(found: Any, expected: Any) -> str | None:
+    return None if found == expected else f"the answer is {found} and not {expected}"

@@ -1,0 +1,82 @@
+"""Rows as values that can be compared and written as JSON, whatever engine returned them. Pure.
+
+A row is an object by column. null, booleans, integers, strings, structs (objects) and arrays are as in JSON; the others
+are strings: floats as Python's ``repr``, decimals with their scale, binary in hexadecimal, dates as ``2025-01-15``,
+timestamps in UTC as ``2025-01-15T12:00:00.000000Z``, those without a time zone without the ``Z``. A map is an array of
+pairs in the order of the keys' JSON.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+
+def canonical(value: Any) -> Any:
+    """One value, of Python or of ``pyarrow.Table.to_pylist``."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, datetime.datetime):
+        zone = "" if value.tzinfo is None else "Z"
+        value = value if value.tzinfo is None else value.astimezone(datetime.timezone.utc)
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + zone
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): canonical(each) for key, each in value.items()}
+    if isinstance(value, Sequence):
+        items = [canonical(each) for each in value]
+        pairs = [isinstance(each, tuple) and len(each) == 2 for each in value]
+        return sorted(items, key=_text) if pairs and all(pairs) else items
+    raise TypeError(f"a value of {type(value).__name__} has no form in a conformance case: {value!r}")
+
+
+def canonical_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in the order of their JSON."""
+    return sorted(({str(key): canonical(value) for key, value in row.items()} for row in rows), key=_text)
+
+
+def rows_of(found: Any, columns: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    """Rows that an engine returned: anything with ``__arrow_c_stream__``, or a list of dictionaries."""
+    if isinstance(found, (list, tuple)):
+        return canonical_rows(found)
+    table = found if isinstance(found, pa.Table) else pa.table(found)
+    table = table.cast(pa.schema([pa.field(f.name, _plain(f.type)) for f in table.schema]))
+    return canonical_rows((table if columns is None else table.select(list(columns))).to_pylist())
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Timestamps in microseconds: Python has no finer ones, and a cast fails where digits would be lost."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return kind
+
+
+def difference(found: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]) -> str | None:
+    """How canonical rows differ, in a sentence; None where they agree, in any order."""
+    here, there = Counter(map(_text, found)), Counter(map(_text, expected))
+    if here == there:
+        return None
+    extra, missing = list((here - there).elements()), list((there - here).elements())
+    parts = []
+    if missing:
+        parts.append(f"{len(missing)} rows are missing, such as {missing[0]}")
+    if extra:
+        parts.append(f"{len(extra)} rows are not in the table, such as {extra[0]}")
+    return f"of {len(expected)} rows, " + "; ".join(parts)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

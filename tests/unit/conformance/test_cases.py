@@ -1,0 +1,66 @@
+"""The cases as data, and deltalog on each of them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from deltalog.conformance import AREAS, Case, all_cases, load_engine, run_case
+from deltalog.conformance.case import Log, MayRefuse, Refused, Step
+from deltalog.conformance.log_checks import CHECKS
+from deltalog.doctor.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[3]
+ANCHORS = set((ROOT / "tests/house/protocol_anchors.txt").read_text().split())
+CASES = all_cases()
+
+
+def steps_of(case: Case) -> list[Step]:
+    return [step.step if isinstance(step, (Refused, MayRefuse)) else step for step in case.steps]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_deltalog_passes(case: Case, tmp_path: Path) -> None:
+    outcome = run_case(load_engine("deltalog"), case, tmp_path)
+    assert (outcome.outcome, outcome.reason) == ("passed", None)
+
+
+def test_ids_are_unique_and_plain() -> None:
+    assert [id for id, count in Counter(case.id for case in CASES).items() if count > 1] == []
+    assert [case.id for case in CASES if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", case.id)] == []
+
+
+def test_every_case_has_its_area_section_and_rule() -> None:
+    assert {case.area for case in CASES} <= set(AREAS)
+    assert {case.section for case in CASES} - ANCHORS == set()
+    assert {case.rule for case in CASES if case.rule} - set(RULES) == set()
+    assert {case.basis for case in CASES} <= {"protocol", "reference"}
+
+
+def test_at_least_a_hundred_cases_are_on_in_commit_timestamps() -> None:
+    assert sum(case.area == "in-commit-timestamps" for case in CASES) >= 100
+
+
+def test_no_two_cases_are_the_same() -> None:
+    """A case differs from all others in its table or its steps. Timelines are equal where they are written alike."""
+    texts = Counter((repr(case.build), repr(case.steps)) for case in CASES)
+    assert [text for text, count in texts.items() if count > 1] == []
+
+
+def test_every_check_is_used_and_every_used_check_exists() -> None:
+    used = {step.check for case in CASES for step in steps_of(case) if isinstance(step, Log)}
+    assert used <= set(CHECKS)
+
+
+def test_the_page_lists_the_checks() -> None:
+    page = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
+    lines = [f"| `{name}` | {' '.join((check.__doc__ or '').split())} |" for name, check in CHECKS.items()]
+    assert "\n".join(["| --- | --- |", *lines, ""]).replace("``", "`") in page
+
+
+def test_abouts_are_sentences_of_their_own() -> None:
+    abouts = Counter(case.about for case in CASES)
+    assert [about for about, count in abouts.items() if count > 1 or about.endswith(".")] == []

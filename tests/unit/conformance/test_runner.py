@@ -1,0 +1,276 @@
+"""Running: outcomes, engines that fail in every way, processes, the command, the plugin, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltalog import CallError, DeltaTable, PathExistsError
+from deltalog.conformance import Case, Engine, NotSupported, all_cases, load_engine, run, run_case
+from deltalog.conformance.apart import EngineProcess
+from deltalog.conformance.case import LatestVersion, MayRefuse, Refused, Rows, Write
+from deltalog.conformance.cases.common import Timeline, ids, minute
+from deltalog.conformance.engines.deltalog import DeltalogEngine
+from deltalog.conformance.export import export_cases
+from deltalog.conformance.report import document, markdown, matrix
+
+ROOT = Path(__file__).resolve().parents[3]
+LATE = {case.id: case for case in all_cases() if case.id.startswith("ict-late-")}
+
+
+def a_case(*steps: Any) -> Case:
+    return Case("a-case", "reading", "A case", "actions", Timeline(at=(0, 1)), steps)
+
+
+class Answers(Engine):
+    """An engine whose rows are given, or an error."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        if isinstance(self.found, BaseException):
+            raise self.found
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("found", "step", "outcome", "reason"),
+    [
+        (ids(1), Rows(ids(1)), "passed", None),
+        (list(reversed(ids(1))), Rows(ids(1)), "passed", None),
+        (ids(0), Rows(ids(1)), "failed", "1 rows are missing"),
+        (ids(2), Rows(ids(1)), "failed", "1 rows are not in the table"),
+        ([*ids(1), {"id": 1}], Rows(ids(1)), "failed", "not in the table"),
+        ([{"id": 0.0}, {"id": 1.0}], Rows(ids(1)), "failed", "missing"),
+        (NotSupported("no rows"), Rows(ids(1)), "skipped", "no rows"),
+        (ValueError("broken"), Rows(ids(1)), "failed", "ValueError: broken"),
+        (ValueError("broken"), Refused(Rows(ids(1))), "passed", None),
+        (ValueError("broken"), MayRefuse(Rows(ids(1))), "passed", None),
+        (NotSupported("no rows"), Refused(Rows(ids(1))), "skipped", "no rows"),
+        (ids(1), Refused(Rows(ids(1))), "failed", "did not refuse"),
+        (ids(0), Refused(Rows(ids(1))), "failed", "missing"),
+        (ids(0), MayRefuse(Rows(ids(1))), "failed", "missing"),
+        (ValueError("Feature x is not supported"), Rows(ids(1)), "skipped", "lacks a table feature"),
+        (ids(1), LatestVersion(1), "skipped", "latest version"),
+    ],
+)
+def test_outcomes(found: Any, step: Any, outcome: str, reason: str | None, tmp_path: Path) -> None:
+    engine = Answers(found)
+    engine.lacks = "Feature . is not supported"
+    result = run_case(engine, a_case(step), tmp_path)
+    assert result.outcome == outcome
+    assert result.reason is None if reason is None else reason in (result.reason or "")
+
+
+def test_an_error_that_is_no_refusal_fails(tmp_path: Path) -> None:
+    engine = Answers(TypeError("a defect"))
+    engine.refusals = (ValueError,)
+    result = run_case(engine, a_case(Refused(Rows(ids(1)))), tmp_path)
+    assert result.outcome == "failed" and "TypeError: a defect" in (result.reason or "")
+
+
+def test_a_changed_commit_fails(tmp_path: Path) -> None:
+    class Editing(DeltalogEngine):
+        def append(self, path: str, rows: Any) -> None:
+            super().append(path, rows)
+            first = Path(path, "_delta_log", f"{0:020d}.json")
+            first.write_text(first.read_text() + "\n")
+
+    result = run_case(Editing(), a_case(Write("append", rows=[{"id": 9}])), tmp_path)
+    assert result.outcome == "failed" and "was changed" in (result.reason or "")
+
+
+def test_a_panic_is_an_outcome(tmp_path: Path) -> None:
+    class PanicException(BaseException):
+        pass
+
+    result = run_case(Answers(PanicException("index out of bounds")), a_case(Rows(ids(1))), tmp_path)
+    assert result.outcome == "failed" and "PanicException" in (result.reason or "")
+
+
+def test_each_case_has_a_directory_that_is_removed(tmp_path: Path) -> None:
+    outcomes = list(run(load_engine("deltalog"), LATE.values(), tmp_path))
+    assert [outcome.id for outcome in outcomes] == list(LATE) and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["nowhere", "no.such.module:X", "deltalog.conformance:Nothing", "builtins:dict"])
+def test_unknown_engines_are_refused(name: str) -> None:
+    with pytest.raises(CallError):
+        load_engine(name)
+
+
+# ------------------------------------------------------------------------------------------- processes
+
+_WRONG = """
+import os, time
+from deltalog.conformance.engines.deltalog import DeltalogEngine
+
+class Hangs(DeltalogEngine):
+    name = "hangs"
+    def rows(self, path, version=None, timestamp_ms=None):
+        if "exact-enablement" in path:
+            time.sleep(3600)
+        print("noise on standard output")
+        return super().rows(path, version, timestamp_ms)
+
+class Dies(DeltalogEngine):
+    name = "dies"
+    def rows(self, path, version=None, timestamp_ms=None):
+        if "exact-enablement" in path:
+            os._exit(7)
+        return super().rows(path, version, timestamp_ms)
+"""
+
+
+@pytest.fixture
+def wrong_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wrong_engines.py").write_text(textwrap.dedent(_WRONG))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+
+
+@pytest.mark.usefixtures("wrong_engines")
+@pytest.mark.parametrize(("name", "reason"), [("Hangs", "no outcome within 2 seconds"), ("Dies", "status 7")])
+def test_a_case_never_takes_down_the_run(name: str, reason: str) -> None:
+    cases = [LATE[f"ict-late-{each}"] for each in ("exact-earlier", "exact-enablement", "exact-later")]
+    with EngineProcess(f"wrong_engines:{name}", limit_seconds=2) as process:
+        outcomes = list(process.run(cases))
+    assert [outcome.outcome for outcome in outcomes] == ["passed", "failed", "passed"]
+    assert reason in (outcomes[1].reason or "")
+    assert process.engine == name.lower()
+
+
+def test_an_engine_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(CallError, match="there is no engine"), EngineProcess("nowhere"):
+        pass
+
+
+# ------------------------------------------------------------------------------------------- the command
+
+
+def command(*arguments: str, status: int = 0, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "deltalog.cli.main", "conformance", *arguments],
+        capture_output=True, text=True, timeout=300, check=False, cwd=cwd,
+    )  # fmt: skip
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_command_runs_cases(tmp_path: Path) -> None:
+    found = json.loads(command("run", "--engine", "deltalog", "--case", "ict-late-exact*", "--json"))
+    assert found["engine"] == "deltalog" and found["summary"] == {"passed": 5, "failed": 0, "skipped": 0}
+    assert found["cases"][0] == {
+        "id": "ict-late-exact-enablement", "area": "in-commit-timestamps", "outcome": "passed", "reason": None,
+    }  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(found))
+    assert "| in-commit-timestamps | 5 of 5 |" in command("report", str(tmp_path / "run.json"))
+    text = command("run", "--engine", "deltalog", "--case", "ict-late-exact*")
+    assert "5 passed, 0 failed, 0 skipped" in text
+
+
+@pytest.mark.usefixtures("wrong_engines")
+def test_the_command_fails_with_a_case(tmp_path: Path) -> None:
+    arguments = ("run", "--engine", "wrong_engines:Dies", "--case", "ict-late-exact*")
+    text = command(*arguments, status=1)
+    assert "ict-late-exact-enablement" in text and "4 of 5" in text
+    found = json.loads(command(*arguments, "--json", status=1))
+    assert found["summary"] == {"passed": 4, "failed": 1, "skipped": 0}
+
+
+def test_the_command_lists_cases() -> None:
+    found = json.loads(command("list", "--area", "in-commit-timestamps", "--json"))
+    assert len(found["cases"]) >= 100 and {case["area"] for case in found["cases"]} == {"in-commit-timestamps"}
+    assert "ict-late-exact-enablement" in command("list", "--case", "ict-late-*")
+    command("list", "--area", "nonsense", status=2)
+    command("list", "--case", "nonsense", status=2)
+
+
+# ------------------------------------------------------------------------------------------- reports, files
+
+
+def test_the_matrix_counts_by_area() -> None:
+    mine = document("mine", "1", "1.0", run(Answers(ids(5)), LATE.values()))
+    rows = matrix([mine, document("other", "", "1.0", [])])
+    assert rows[0] == ["area", "mine 1", "other"] and rows[1][0] == "in-commit-timestamps" and rows[-1][0] == "all"
+    assert markdown(rows).startswith("| area | mine 1 | other |\n| --- | --- | --- |\n")
+    assert sum(mine["summary"].values()) == len(LATE)
+
+
+def test_exported_cases_need_nothing_else(tmp_path: Path) -> None:
+    """The tables are those that the cases build, and rows are the same in both forms."""
+    chosen = [LATE["ict-late-exact-enablement"], LATE["ict-late-before-first"]]
+    assert export_cases(tmp_path / "out", chosen) == 2
+    index = json.loads((tmp_path / "out/index.json").read_text())
+    assert [case["id"] for case in index["cases"]] == [case.id for case in chosen]
+    place = tmp_path / "out/ict-late-exact-enablement"
+    case = json.loads((place / "case.json").read_text())
+    assert case["steps"] == [{"step": "rows", "expect": "expected_1", "at_ms": minute(10)}]
+    for name, ms in json.loads((place / "file_times.json").read_text()).items():
+        os.utime(place / "table" / name, (ms / 1000, ms / 1000))
+    rows = DeltaTable.open(str(place / "table")).snapshot(timestamp=case["steps"][0]["at_ms"]).scan().to_arrow()
+    assert sorted(rows.to_pylist(), key=str) == json.loads((place / "expected_1.json").read_text())
+    assert pq.read_table(place / "expected_1.parquet").to_pylist() == ids(3)
+    refused = json.loads((tmp_path / "out/ict-late-before-first/case.json").read_text())["steps"][0]
+    assert refused["step"] == "refused" and refused["of"]["step"] == "rows"
+    with pytest.raises(PathExistsError):
+        export_cases(tmp_path / "out", chosen)
+
+
+def test_an_export_is_the_same_each_time(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        export_cases(tmp_path / name, [case for case in all_cases() if "cleaned" in case.id])
+    files = [path.relative_to(tmp_path / "one") for path in sorted((tmp_path / "one").rglob("*")) if path.is_file()]
+    assert len(files) > 50
+    assert [
+        str(file) for file in files if (tmp_path / "one" / file).read_bytes() != (tmp_path / "two" / file).read_bytes()
+    ] == []
+
+
+def test_all_steps_have_a_form_in_json(tmp_path: Path) -> None:
+    assert export_cases(tmp_path / "out", all_cases()) == len(all_cases())
+    kinds = set()
+    for file in (tmp_path / "out").glob("*/case.json"):
+        for step in json.loads(file.read_text())["steps"]:
+            kinds.add(step["step"])
+    page = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
+    assert [kind for kind in kinds if f"| `{kind}` |" not in page] == []
+
+
+# ------------------------------------------------------------------------------------------- the plugin
+
+
+def test_the_plugin_makes_a_test_of_each_case(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["deltalog.conformance.pytest_plugin"]\n')
+    (tmp_path / "test_mine.py").write_text(
+        textwrap.dedent("""
+        import pytest
+        from deltalog.conformance.engines.deltalog import DeltalogEngine
+
+        class Mine(DeltalogEngine):
+            def version_at(self, path, timestamp_ms):
+                return 0
+
+        @pytest.fixture(scope="session")
+        def conformance_engine():
+            return Mine()
+
+        def test_conformance(conformance_case, conformance_engine, check_conformance):
+            check_conformance(conformance_engine, conformance_case)
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--conformance-case", "ict-late-version-at-*",
+         "--conformance-area", "in-commit-timestamps"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert "5 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "PROTOCOL.md#recommendations-for-readers" in done.stdout
