@@ -76,6 +76,8 @@ if typing.TYPE_CHECKING:
     from deltalog.commit.prepared import IsolationLevel
     from deltalog.commit_result import CommitResult
     from deltalog.dataset import Dataset
+    from deltalog.doctor.check import check
+    from deltalog.doctor.findings import CheckReport, Finding
     from deltalog.environment import Environment, RetryPolicy
     from deltalog.expressions.columns import col
     from deltalog.expressions.tree import Predicate
@@ -128,6 +130,7 @@ __all__ = [
     "ChangeAfterCommitError",
     "ChangeFile",
     "Changes",
+    "CheckReport",
     "CleanupDecision",
     "CleanupReport",
     "ClockDriftWarning",
@@ -164,6 +167,7 @@ __all__ = [
     "FeatureDropIncompleteError",
     "FileMeta",
     "FilesCommittedError",
+    "Finding",
     "InvalidActionError",
     "InvalidCheckpointError",
     "InvalidCommitError",
@@ -242,6 +246,7 @@ __all__ = [
     "VirtualObject",
     "WriteOptions",
     "__version__",
+    "check",
     "col",
     "create_commit_table",
     "describe_commit_table",
@@ -263,6 +268,7 @@ _MODULES = {
     "CatalogBehindLogWarning": "deltalog.catalog.store",
     "ChangeFile": "deltalog.read.changes",
     "Changes": "deltalog.read.changes",
+    "CheckReport": "deltalog.doctor.findings",
     "CleanupDecision": "deltalog.log.cleanup",
     "CleanupReport": "deltalog.log.cleanup",
     "ClockDriftWarning": "deltalog.commit.loop",
@@ -282,6 +288,7 @@ _MODULES = {
     "Enablement": "deltalog.protocol.timestamps",
     "Environment": "deltalog.environment",
     "FileMeta": "deltalog.storage.base",
+    "Finding": "deltalog.doctor.findings",
     "Isolation": "deltalog.catalog.records",
     "IsolationLevel": "deltalog.commit.prepared",
     "LeftoverKind": "deltalog.protocol.leftovers",
@@ -319,6 +326,7 @@ _MODULES = {
     "UnsafeStoreWarning": "deltalog.storage.base",
     "VirtualObject": "deltalog.transactions.manager",
     "WriteOptions": "deltalog.operations.contract.staging",
+    "check": "deltalog.doctor.check",
     "col": "deltalog.expressions.columns",
     "create_commit_table": "deltalog.storage.commit_tables",
     "describe_commit_table": "deltalog.storage.commit_tables",

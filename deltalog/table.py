@@ -12,6 +12,9 @@ from deltalog.arguments import checked
 from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
+from deltalog.doctor.check import examine
+from deltalog.doctor.examination import Progress, silent
+from deltalog.doctor.findings import CheckReport
 from deltalog.environment import Environment
 from deltalog.errors import CallError, TableNotFoundError
 from deltalog.expressions.tree import Predicate
@@ -126,15 +129,9 @@ class DeltaTable:
         Raises TableExistsError, SchemaMismatchError, InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file, 1 commit.
         """
         transaction = cls.create_transaction(
-            url,
-            schema,
-            partition_by=partition_by,
-            properties=properties,
-            name=name,
-            description=description,
-            environment=environment,
-            **storage_options,
-        )
+            url, schema, partition_by=partition_by, properties=properties, name=name, description=description,
+            environment=environment, **storage_options,
+        )  # fmt: skip
         with transaction:
             create(transaction, data)
         assert transaction.committed is not None
@@ -156,14 +153,9 @@ class DeltaTable:
         ``Dataset.stream_write`` adds one and ``Dataset.open_blob`` reads one. Raises and costs as ``create``.
         """
         return cls.create(
-            url,
-            stream.BLOB_SCHEMA,
-            properties={**(properties or {}), staging.BLOBS_PROPERTY: "true"},
-            name=name,
-            description=description,
-            environment=environment,
-            **storage_options,
-        )
+            url, stream.BLOB_SCHEMA, properties={**(properties or {}), staging.BLOBS_PROPERTY: "true"}, name=name,
+            description=description, environment=environment, **storage_options,
+        )  # fmt: skip
 
     @classmethod
     def create_transaction(
@@ -552,6 +544,11 @@ class DeltaTable:
         target = self.snapshot(version, timestamp)
         with self.transaction() as transaction:
             return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
+
+    def check(self, deep: bool = False, *, progress: Progress = silent) -> CheckReport:
+        """Examine the log and the files of the table; see ``deltalog.check``, which also takes a table that cannot be
+        opened. Cost: as ``deltalog.check``."""
+        return examine(self._handle.reader, deep, progress, self._handle.environment)
 
     def flush(self) -> None:
         """Wait for the derived files of this process's commits, which follow them on a remote store. Cost: none."""

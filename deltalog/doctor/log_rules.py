@@ -313,6 +313,8 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("crc-without-commit", "info", "A .crc has no commit", "Nothing: log clean-up deletes it."),
     )),
     ("metadata-cleanup", (
+        ("log-begins-later", "info", "The log begins after version 0: earlier versions cannot be read",
+         "Nothing: log clean-up does it."),
         ("cleanup-without-checkpoint", "warning", "Old commits remain that no checkpoint makes readable",
          "Nothing: log clean-up deletes them."),
     )),

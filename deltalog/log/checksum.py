@@ -25,7 +25,7 @@ from deltalog.protocol.properties import SET_TRANSACTION_RETENTION_MS
 # Larger lists are left out, which PROTOCOL.md allows: readers take them from the log.
 MAX_TRANSACTIONS = 10_000
 MAX_DOMAINS = 10_000
-__all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "encode_checksum"]
+__all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "differences", "encode_checksum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,7 @@ def check_against(state: State, commits: Sequence[CommitActions], table: str, ve
     ``commits``: ascending, up to ``version``; an action that none of them has is not compared. Raises
     CorruptTableError.
     """
-    expected, actual = _comparable(state), _comparable(advance(PartialState(), commits))
-    different = [name for name, value in actual.items() if value is not None and value != expected[name]]
+    different = differences(state, advance(PartialState(), commits))
     if different:
         raise CorruptTableError(
             f"{table}: {checksum_path(version)} contradicts the commits in {' and '.join(different)}. The commits "
@@ -135,8 +134,34 @@ def check_against(state: State, commits: Sequence[CommitActions], table: str, ve
         )
 
 
+def differences(one: State | PartialState, other: State | PartialState) -> list[str]:
+    """Which of protocol and metaData differ, by the names of the actions; what one of them lacks does not.
+
+    Only the parts that define rows are compared, and schemas by what they say: writers differ in white space.
+    """
+    first, second = _comparable(one), _comparable(other)
+    return [
+        name
+        for name, value in first.items()
+        if None not in (value, second[name]) and value != second[name] and not _same_metadata(one, other, name)
+    ]
+
+
+def _same_metadata(one: State | PartialState, other: State | PartialState, name: str) -> bool:
+    """Whether metaData differs in the form of the schema's text only."""
+    if name != "metaData" or one.metadata is None or other.metadata is None:
+        return False
+    try:
+        schemas = [msgspec.json.decode(metadata.schema_string) for metadata in (one.metadata, other.metadata)]
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    alike = msgspec.structs.replace(other.metadata, schema_string=one.metadata.schema_string)
+    return bool(schemas[0] == schemas[1]) and _comparable(one)[name] == _comparable(PartialState(None, alike))[name]
+
+
 def _comparable(state: State | PartialState) -> dict[str, object]:
-    """The parts of protocol and metaData that define rows, without those whose form differs between writers."""
+    """The parts of protocol and metaData that define rows, without those whose form differs between writers, by the
+    names of the actions; None for an action that is missing."""
     protocol, metadata = state.protocol, state.metadata
     return {
         "protocol": None if protocol is None else (

@@ -31,7 +31,7 @@ def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[
     ``footer``: pyarrow.parquet.FileMetaData. ``schema``: the table's columns without the partition columns.
     ``indexed_columns``: how many leaves, in schema order, get bounds and null counts (-1: all).
     """
-    chunks = _chunks_by_path(footer)
+    chunks = chunks_by_path(footer)
     rows = footer.num_rows
     minimum: dict[str, Any] = {}
     maximum: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[
             continue
         if not found:
             continue
-        null_count = _null_count(found)
+        null_count = null_count_of(found)
         if null_count is not None:
             _put(nulls, path, null_count)
         bounds = _bounds(found, leaf.data_type)
@@ -64,7 +64,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     tree[path[-1]] = value
 
 
-def _chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
+def chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
     """Column chunks of all row groups by path of lower-case names; those below lists and maps are left out.
 
     The paths come from the schema's tree: the dotted ones of the footer are the same for a.b and a column "a.b".
@@ -98,7 +98,8 @@ def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> It
             yield path
 
 
-def _null_count(chunks: list[Any]) -> int | None:
+def null_count_of(chunks: list[Any]) -> int | None:
+    """The number of NULLs in column chunks; None if one of them does not have it."""
     total = 0
     for chunk in chunks:
         statistics = chunk.statistics
@@ -108,8 +109,9 @@ def _null_count(chunks: list[Any]) -> int | None:
     return total
 
 
-def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
-    """Smallest and largest value as JSON-able values, or None if they are unknown for some rows."""
+def value_bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
+    """Smallest and largest value as the footer has them, timestamps in microseconds since 1970; None if they are
+    unknown for some rows."""
     name = str(data_type)
     is_timestamp = name in ("timestamp", "timestamp_ntz")
     if not (name in _ORDERED or is_timestamp or isinstance(data_type, DecimalType)):
@@ -135,10 +137,17 @@ def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
             return None
         lows.append(low)
         highs.append(high)
-    if not lows:
-        return None
     try:
-        return _render(min(lows), max(highs), name)
+        return (min(lows), max(highs)) if lows else None
+    except (TypeError, decimal.InvalidOperation):
+        return None
+
+
+def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
+    """Smallest and largest value as JSON-able values, or None if they are unknown for some rows."""
+    found = value_bounds(chunks, data_type)
+    try:
+        return None if found is None else _render(*found, str(data_type))
     except (ValueError, OverflowError, TypeError, decimal.InvalidOperation):
         return None
 

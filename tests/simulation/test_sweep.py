@@ -58,6 +58,7 @@ VERBS_WITHOUT_A_ROW = {
     "discard_staged",  # deletes what nobody reads
     "open_blob",  # a snapshot, and one reading
     "advance",  # takes note of a snapshot, without a call
+    "check",  # reads only
     "flush",  # waits for the calls of others
 }
 

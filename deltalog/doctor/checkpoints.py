@@ -1,0 +1,338 @@
+"""Reads each checkpoint of a log, compares it with the state by the commits, or takes the state from it.
+
+Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #sidecar-file-information. A defect is a finding, never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltalog.doctor.checksums import CheckpointSize
+from deltalog.doctor.commit_lines import TYPES, Actions, examine_bytes
+from deltalog.doctor.features import has
+from deltalog.doctor.file_entries import Rules, examine_add, rules_of, statistics
+from deltalog.doctor.findings import Finding, found
+from deltalog.doctor.live_files import LiveFiles, digest_of, vector_id
+from deltalog.errors import DeltaLogError, InvalidCommitError, ObjectNotFoundError, StoreError, UnsafePathError
+from deltalog.log.checkpoint.footer import check_footer
+from deltalog.log.checkpoint.reader import LEAN
+from deltalog.log.checkpoint.rows import Wanted, small_actions
+from deltalog.log.checksum import differences
+from deltalog.log.file_tables import FILES, TOMBSTONES, add_actions
+from deltalog.log.reader import LogReader
+from deltalog.log.replay import PartialState
+from deltalog.log.segment import Checkpoint
+from deltalog.protocol.actions import AddFile, DeletionVector, Sidecar
+from deltalog.protocol.paths import LogFileKind, log_path, place_of
+from deltalog.protocol.properties import SET_TRANSACTION_RETENTION_MS
+
+_SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata", "commitInfo", "cdc")
+_READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError, DeltaLogError)
+_KEY = pa.schema([TOMBSTONES.field("path"), TOMBSTONES.field("deletion_vector")])
+
+
+@dataclass(slots=True)
+class CheckpointExamination:
+    """One checkpoint. After ``run``: ``is_usable``, ``size``, ``sidecars`` and, where the state was not known,
+    ``state`` and ``files`` as the checkpoint has them."""
+
+    reader: LogReader
+    checkpoint: Checkpoint
+    size_of: Callable[[str], int | None]
+    small: Actions = field(default_factory=Actions)
+    others: list[str] = field(default_factory=list)
+    sidecars: list[str] = field(default_factory=list)
+    state: PartialState = field(default_factory=PartialState)
+    files: LiveFiles | None = None
+    is_usable: bool = True
+    size: CheckpointSize | None = None
+    _adds: int = 0
+    _removes: int = 0
+
+    @property
+    def _path(self) -> str:
+        return log_path(self.checkpoint.names[0])
+
+    def run(self, known: PartialState | None, live: LiveFiles | None) -> Iterator[Finding]:
+        """``known``: the state by the commits, None where it is not known; ``live``: its files."""
+        version = self.checkpoint.version
+        for rule, text in self._read_small():
+            self.is_usable = self.is_usable and rule != "checkpoint-unreadable"
+            yield found(rule, text, version, self._path)
+        if not self.is_usable:
+            return
+        for rule, text in (*self._numbers(), *self._kind()):
+            yield found(rule, text, version, self._path)
+        if self.small.protocols and self.small.metadatas:
+            self.state = PartialState(
+                self.small.protocols[-1], self.small.metadatas[-1],
+                {each.app_id: each for each in self.small.transactions},
+                {each.domain: each for each in self.small.domains if not each.removed},
+            )  # fmt: skip
+        else:
+            self.is_usable = False
+        if known is not None:
+            for rule, text in _compared(known, self.small):
+                yield found(rule, text, version, self._path)
+        yield from self._examine_sidecars()
+        if self.is_usable:
+            yield from self._examine_files(live)
+        is_flat = self.checkpoint.kind is not LogFileKind.UUID_CHECKPOINT and not self.small.checkpoint_metadata
+        count = self._adds + self._removes + self._small_count() if self.is_usable and is_flat else None
+        self.size = CheckpointSize(
+            version, len(self.checkpoint.names), count, self._adds if self.is_usable else None
+        )  # fmt: skip
+        if self.is_usable:
+            yield from self._tags()
+
+    def _small_count(self) -> int:
+        small = self.small
+        lists: tuple[list[Any], ...] = (small.protocols, small.metadatas, small.transactions, small.domains)
+        return sum(map(len, lists))
+
+    # -------------------------------------------------------------------------------------- small actions
+
+    def _read_small(self) -> Iterator[tuple[str, str]]:
+        if self.checkpoint.is_json:
+            yield from self._read_json()
+            return
+        for name in self.checkpoint.names:
+            try:
+                with contextlib.closing(self.reader.store.open_input(log_path(name))) as source:
+                    yield from self._small_of(source)
+            except _READ_ERRORS as error:
+                yield "checkpoint-unreadable", f"{name} cannot be read: {error}"
+
+    def _small_of(self, source: Any) -> Iterator[tuple[str, str]]:
+        with pq.ParquetFile(source) as file:
+            footer, schema = file.metadata, file.schema_arrow
+            groups = map(footer.row_group, range(footer.num_row_groups))
+            check_footer(schema, footer.num_rows, (group.total_byte_size for group in groups))
+            columns = [name for name in _SMALL if name in schema.names]
+            for batch in file.iter_batches(LEAN.rows, columns=columns, use_threads=False) if columns else ():
+                table = pa.Table.from_batches([batch])
+                for key, body in small_actions(table, columns):
+                    yield from self._take(key, body)
+
+    def _take(self, key: str, body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        if key == "checkpointMetadata":
+            self.small.checkpoint_metadata.append({**body, "tags": dict(body.get("tags") or ())})
+        elif key in ("commitInfo", "cdc"):
+            if key not in self.others:
+                self.others.append(key)
+        else:
+            for name in ("tags",):
+                if isinstance(body.get(name), list):
+                    body[name] = dict(body[name])
+            try:
+                removed = {"removed": False} if key == "domainMetadata" else {}
+                self.small.take(TYPES[key].from_json({**removed, **body}))
+            except InvalidCommitError as error:
+                yield "checkpoint-action-invalid", str(error)
+
+    def _read_json(self) -> Iterator[tuple[str, str]]:
+        try:
+            data = self.reader.store.get(self._path)
+        except (StoreError, ObjectNotFoundError) as error:
+            yield "checkpoint-unreadable", str(error)
+            return
+        for finding in examine_bytes(data, self.checkpoint.version, self._path, self.small):
+            if finding.severity == "error":
+                yield "checkpoint-unreadable", finding.message
+        self.others += ["commitInfo"] * bool(self.small.infos) + ["cdc"] * bool(self.small.cdc)
+
+    def _numbers(self) -> Iterator[tuple[str, str]]:
+        if not self.small.protocols:
+            yield "checkpoint-protocol-missing", "It has no protocol action."
+        if not self.small.metadatas:
+            yield "checkpoint-metadata-missing", "It has no metaData action."
+        for kind, times in (("protocol", len(self.small.protocols)), ("metaData", len(self.small.metadatas))):
+            if times > 1:
+                yield "checkpoint-single-action-twice", f"It has {times} {kind} actions."
+        for kind, names in (
+            ("txn", [each.app_id for each in self.small.transactions]),
+            ("domainMetadata", [each.domain for each in self.small.domains]),
+        ):
+            if len(set(names)) < len(names):
+                yield "checkpoint-single-action-twice", f"It has several {kind} actions of one name."
+        for each in self.small.domains:
+            if each.removed:
+                yield "checkpoint-domains-differ", f"It has the removed domain {each.domain}."
+        for other in self.others:
+            yield "checkpoint-holds-provenance", f"It has {other} actions."
+
+    def _kind(self) -> Iterator[tuple[str, str]]:
+        kind, marks = self.checkpoint.kind, self.small.checkpoint_metadata
+        protocol = self.small.protocols[-1] if self.small.protocols else None
+        allowed = protocol is not None and has(protocol, "v2Checkpoint")
+        if kind is LogFileKind.UUID_CHECKPOINT:
+            if protocol is not None and not allowed:
+                yield "uuid-checkpoint-without-feature", "The protocol does not list v2Checkpoint."
+            if len(marks) != 1:
+                yield "checkpoint-metadata-action-missing", f"It has {len(marks)} checkpointMetadata actions."
+        elif kind is LogFileKind.MULTI_PART_CHECKPOINT:
+            rule = "multi-part-checkpoint-with-v2" if allowed else "multi-part-checkpoint"
+            yield rule, f"It has {len(self.checkpoint.names)} parts."
+        if (marks or self.small.sidecars) and not allowed and protocol is not None:
+            yield "checkpoint-v2-action-in-v1", "The protocol does not list v2Checkpoint."
+        elif len(marks) > 1 or (self.small.sidecars and not marks):
+            yield "checkpoint-metadata-action-missing", f"It has {len(marks)} checkpointMetadata actions."
+        for mark in marks:
+            if mark.get("version") != self.checkpoint.version:
+                yield "checkpoint-metadata-version-differs", f"It names version {mark.get('version')!r}."
+
+    def _tags(self) -> Iterator[Finding]:
+        for mark in self.small.checkpoint_metadata:
+            tags = mark.get("tags") or {}
+            total = sum(sidecar.size_in_bytes for sidecar in self.small.sidecars)
+            for name, number in (("numOfAddFiles", self._adds), ("sidecarSizeInBytes", total)):
+                if isinstance(tags, dict) and tags.get(name) is not None and str(tags[name]) != str(number):
+                    text = f"The tag {name} is {tags[name]}, and should be {number}."
+                    yield found("checkpoint-counts-differ", text, self.checkpoint.version, self._path)
+
+    # -------------------------------------------------------------------------------------- file actions
+
+    def _examine_sidecars(self) -> Iterator[Finding]:
+        version = self.checkpoint.version
+        for sidecar in self.small.sidecars:
+            try:
+                _, path = self.reader.files.find_sidecar(sidecar.path)
+            except UnsafePathError as error:
+                yield found("sidecar-path-invalid", str(error), version, self._path)
+                self.is_usable = False
+                continue
+            self.sidecars.append(path.rpartition("/")[2])
+            yield from self._examine_sidecar(sidecar, path)
+
+    def _examine_sidecar(self, sidecar: Sidecar, path: str) -> Iterator[Finding]:
+        version = self.checkpoint.version
+        try:
+            meta = self.reader.store.head(path)
+        except StoreError as error:
+            self.is_usable = False
+            yield found("sidecar-unreadable", str(error), version, path)
+            return
+        if meta is None:
+            self.is_usable = False
+            yield found("sidecar-missing", f"{self.checkpoint.names[0]} names it.", version, path)
+        elif meta.size_bytes is not None and meta.size_bytes != sidecar.size_in_bytes:
+            text = f"It has {meta.size_bytes} bytes, and its action says {sidecar.size_in_bytes}."
+            yield found("sidecar-size-differs", text, version, path)
+
+    def _pieces(self, wanted: Wanted, convert: Callable[[pa.Table], Any]) -> Iterator[Any]:
+        return self.reader.checkpoint(self.checkpoint).file_pieces(wanted, convert, LEAN)
+
+    def _examine_files(self, live: LiveFiles | None) -> Iterator[Finding]:
+        version = self.checkpoint.version
+        protocol, metadata = self.state.protocol, self.state.metadata
+        assert protocol is not None and metadata is not None
+        rules = rules_of(protocol, metadata, self.reader.store.url)
+        paths: set[str] = set()
+        if live is None:
+            self.files = LiveFiles(place_of(self.reader.store.url))
+        try:
+            for adds in self._pieces(Wanted("add", FILES), add_actions):
+                self._adds += len(adds)
+                for add in adds:
+                    if add.path in paths:
+                        yield found("checkpoint-file-twice", f"{add.path} is there twice.", version, self._path)
+                    paths.add(add.path)
+                    yield from self._examine_file(add, rules, live)
+            # A V2 checkpoint may not split them; a top-level file with both shows here.
+            if self.small.sidecars and self._has_own_files():
+                text = f"{self.checkpoint.names[0]} has file actions itself."
+                yield found("checkpoint-files-split", text, version, self._path)
+            yield from self._examine_tombstones(live or self.files, paths)
+        except _READ_ERRORS as error:
+            self.is_usable, self.files = False, None
+            rule = "sidecar-unreadable" if self.small.sidecars else "checkpoint-unreadable"
+            yield found(rule, str(error), version, self._path)
+            return
+        if (live is not None and len(paths) < len(live)) or (live is not None and paths != live.packed.keys()):
+            for path in sorted(live.packed.keys() - paths)[:20]:
+                yield found("checkpoint-file-missing", f"{path} is live.", version, self._path)
+
+    def _examine_file(self, add: AddFile, rules: Rules, live: LiveFiles | None) -> Iterator[Finding]:
+        version = self.checkpoint.version
+        if live is None:
+            assert self.files is not None
+            self.files.put(add)
+            yield from examine_add(add, rules, version)
+            return
+        entry = live.get(add.path)
+        if entry is None:
+            yield found("checkpoint-file-extra", f"{add.path} is not live.", version, self._path)
+        elif live.vectors.get(add.path) != vector_id(add.deletion_vector) or entry.digest != digest_of(add):
+            text = f"{add.path} has another size, time, partition values, deletion vector or row id."
+            yield found("checkpoint-file-differs", text, version, self._path)
+        elif add.stats and entry.records >= 0 and statistics(add).num_records not in (None, entry.records):
+            text = f"{add.path} has {statistics(add).num_records} rows, and its add action {entry.records}."
+            yield found("checkpoint-stats-differ", text, version, self._path)
+
+    def _has_own_files(self) -> bool:
+        if self.checkpoint.is_json:
+            return bool(self.small.adds or self.small.removes)
+        for name in self.checkpoint.names:
+            with (
+                contextlib.closing(self.reader.store.open_input(log_path(name))) as source,
+                pq.ParquetFile(source) as file,
+            ):
+                columns = [
+                    each for each in ("add.path", "remove.path") if each.partition(".")[0] in file.schema_arrow.names
+                ]
+                for batch in file.iter_batches(columns=columns, use_threads=False) if columns else ():
+                    for column in batch.columns:
+                        if any(child.null_count < len(child) for child in column.flatten()):
+                            return True
+        return False
+
+    def _examine_tombstones(self, live: LiveFiles | None, adds: set[str]) -> Iterator[Finding]:
+        version = self.checkpoint.version
+        for keys in self._pieces(Wanted("remove", _KEY), _keys):
+            self._removes += len(keys)
+            for path, vector in keys:
+                if live is not None and path in adds and live.vectors.get(path) == vector:
+                    yield found("checkpoint-file-twice", f"{path} is added and removed.", version, self._path)
+
+
+def _keys(table: pa.Table) -> list[tuple[str, str | None]]:
+    return [
+        (row["path"], None if row["deletion_vector"] is None else DeletionVector(**row["deletion_vector"]).unique_id)
+        for row in table.to_pylist()
+    ]
+
+
+def _compared(known: PartialState, small: Actions) -> Iterator[tuple[str, str]]:
+    protocol = small.protocols[-1] if small.protocols else None
+    metadata = small.metadatas[-1] if small.metadatas else None
+    for name in differences(known, PartialState(protocol, metadata)):
+        rule = "checkpoint-protocol-differs" if name == "protocol" else "checkpoint-metadata-differs"
+        yield rule, f"The {name} of the commits is another one."
+    listed = {each.app_id: each.version for each in small.transactions}
+    expected = {app: each.version for app, each in known.transactions.items()}
+    configuration = known.metadata.configuration if known.metadata is not None else {}
+    if SET_TRANSACTION_RETENTION_MS.key in configuration:  # writers leave out those that have expired
+        expected = {app: number for app, number in expected.items() if app in listed}
+    if listed != expected:
+        text = ", ".join(sorted(app for app in {*listed, *expected} if listed.get(app) != expected.get(app))[:3])
+        yield "checkpoint-transactions-differ", f"It differs in {text}."
+    domains = {each.domain: each.configuration for each in small.domains if not each.removed}
+    expected_domains = {name: each.configuration for name, each in known.domains.items()}
+    if domains != expected_domains:
+        names = {*domains, *expected_domains}
+        text = ", ".join(sorted(name for name in names if domains.get(name) != expected_domains.get(name))[:3])
+        yield "checkpoint-domains-differ", f"It differs in {text}."
+
+
+def examine_leftover_sidecars(names: Iterable[str], used: set[str]) -> Iterator[Finding]:
+    """Files in ``_sidecars`` that no checkpoint names."""
+    for name in names:
+        if name not in used and not name.startswith("."):
+            path = f"_delta_log/_sidecars/{name}"
+            yield found("sidecar-unreferenced", "No checkpoint in the log names it.", None, path)

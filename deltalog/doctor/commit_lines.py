@@ -1,0 +1,230 @@
+"""The bytes of a commit, line by line: its actions as far as they can be read, and what is wrong with the rest. Pure.
+
+Spec: PROTOCOL.md#delta-log-entries, #actions. The decoder of deltalog refuses a whole commit; this one continues.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from deltalog.doctor.findings import Finding, found
+from deltalog.errors import CorruptTableError, InvalidCommitError
+from deltalog.protocol import limits
+from deltalog.protocol.actions import (
+    Action,
+    AddCDCFile,
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    Sidecar,
+)
+
+TYPES: dict[str, type[Action]] = {
+    cls.KEY: cls
+    for cls in (AddFile, RemoveFile, AddCDCFile, Sidecar, Metadata, Protocol, SetTransaction, DomainMetadata)
+}
+# Fields that the protocol requires and that readers, deltalog among them, do without.
+_EXPECTED = {
+    "metaData": ("id", "format", "schemaString", "partitionColumns", "configuration"),
+    "remove": ("path", "dataChange"),
+    "protocol": ("minReaderVersion", "minWriterVersion"),
+}
+_BOM = b"\xef\xbb\xbf"
+# Up to this size every object is parsed with the order of its keys, to find those that are there twice.
+_SMALL = 1 << 20
+
+
+@dataclass(slots=True)
+class Actions:
+    """The actions of a commit, a compaction or a checkpoint, as far as they can be read.
+
+    ``infos``: with the number of their line, from 0. ``lines``: how many there are. ``is_whole``: every line was read.
+    """
+
+    infos: list[tuple[int, CommitInfo]] = field(default_factory=list)
+    protocols: list[Protocol] = field(default_factory=list)
+    metadatas: list[Metadata] = field(default_factory=list)
+    adds: list[AddFile] = field(default_factory=list)
+    removes: list[RemoveFile] = field(default_factory=list)
+    cdc: list[AddCDCFile] = field(default_factory=list)
+    transactions: list[SetTransaction] = field(default_factory=list)
+    domains: list[DomainMetadata] = field(default_factory=list)
+    sidecars: list[Sidecar] = field(default_factory=list)
+    checkpoint_metadata: list[dict[str, Any]] = field(default_factory=list)
+    lines: int = 0
+    is_whole: bool = True
+
+    @property
+    def info(self) -> CommitInfo | None:
+        """The first commitInfo."""
+        return self.infos[0][1] if self.infos else None
+
+    def take(self, action: Action) -> None:
+        """Add an action to those of its kind."""
+        places: dict[str, list[Any]] = {
+            "add": self.adds, "remove": self.removes, "cdc": self.cdc, "sidecar": self.sidecars,
+            "metaData": self.metadatas, "protocol": self.protocols, "txn": self.transactions,
+            "domainMetadata": self.domains,
+        }  # fmt: skip
+        places[action.KEY].append(action)
+
+
+def examine_bytes(data: bytes, version: int, path: str, actions: Actions) -> Iterator[Finding]:
+    """Fill ``actions`` with those of a commit; the findings are about its bytes and the form of its actions."""
+    if data.startswith(_BOM):
+        yield found("commit-byte-order-mark", "The file begins with the bytes EF BB BF.", version, path)
+        data = data.removeprefix(_BOM)
+    if not data.strip():
+        actions.is_whole = False
+        size = "no bytes" if not data else f"{len(data)} bytes of white space"
+        yield found("commit-empty", f"The file has {size}.", version, path)
+        return
+    if len(data) > limits.MAX_COMMIT_BYTES:
+        actions.is_whole = False
+        size = limits.over("MAX_COMMIT_BYTES", len(data))
+        yield found("commit-unreadable", f"Its size in bytes {size}.", version, path)
+        return
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        yield found("commit-not-text", f"Byte {error.start} is not UTF-8.", version, path)
+    rows = [line for line in data.split(b"\n") if line.strip()]
+    bodies = [_decoded(line) for line in rows]
+    if any(isinstance(body, Exception) for body in bodies) and (several := _spread(data)) is not None:
+        rows, bodies = several, [_decoded(line) for line in several]
+        yield found("commit-json-multiline", "An action spans several lines.", version, path)
+    small = len(data) <= _SMALL
+    for number, (line, body) in enumerate(zip(rows, bodies, strict=True)):
+        actions.lines += 1
+        if isinstance(body, Exception):
+            actions.is_whole = False
+            is_torn = number == len(rows) - 1 and not data.endswith(b"\n")
+            rule = "commit-truncated" if is_torn else "commit-invalid-json"
+            yield found(rule, f"Line {number + 1} is not JSON: {body}.", version, path)
+            continue
+        if small and (twice := _twice(line)) is not None:
+            text = f"Line {number + 1} has {twice!r} twice in one object."
+            yield found("commit-duplicate-key", text, version, path)
+        yield from _line(body, number, version, path, actions)
+
+
+def _decoded(line: bytes) -> Any:
+    """The value of a line, or the error that it cannot be read."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return error
+
+
+def _spread(data: bytes) -> list[bytes] | None:
+    """The objects of a text in which they span several lines; None where it is not that."""
+    try:
+        text, decoder, at = data.decode(), json.JSONDecoder(), 0
+        objects = []
+        while at < len(text):
+            if text[at].isspace():
+                at += 1
+                continue
+            value, at = decoder.raw_decode(text, at)
+            if not isinstance(value, dict):
+                return None
+            objects.append(json.dumps(value).encode())
+    except (ValueError, RecursionError):
+        return None
+    return objects
+
+
+def _line(body: Any, number: int, version: int, path: str, actions: Actions) -> Iterator[Finding]:
+    at = f"Line {number + 1}"
+    if not isinstance(body, dict) or not body:
+        actions.is_whole = False
+        yield found("commit-line-not-an-action", f"{at} is not an object with an action.", version, path)
+        return
+    present = [key for key, value in body.items() if value is not None]
+    known = [key for key in present if key in TYPES or key in ("commitInfo", "checkpointMetadata")]
+    if len(known) > 1:
+        yield found("commit-line-not-an-action", f"{at} has the actions {' and '.join(known)}.", version, path)
+    for key in known:
+        yield from _action(key, body[key], at, number, version, path, actions)
+    if not known:
+        names = ", ".join(repr(key)[:60] for key in body)
+        yield found("action-unknown", f"{at} has {names}.", version, path)
+
+
+def _twice(line: bytes) -> str | None:
+    """A key that an object has twice."""
+    keys: list[str] = []
+
+    def pairs(found_pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(found_pairs)
+        if len(result) < len(found_pairs):
+            names = [name for name, _ in found_pairs]
+            keys.append(next(name for name in names if names.count(name) > 1))
+        return result
+
+    try:
+        json.loads(line, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return None
+    return keys[0] if keys else None
+
+
+def _action(
+    key: str, body: Any, at: str, position: int, version: int, path: str, actions: Actions
+) -> Iterator[Finding]:
+    if key == "commitInfo":
+        if isinstance(body, dict):
+            actions.infos.append((position, CommitInfo(body)))
+        else:
+            yield found("action-invalid", f"{at}: commitInfo is not an object.", version, path)
+        return
+    if key == "checkpointMetadata":
+        actions.checkpoint_metadata.append(body if isinstance(body, dict) else {})
+        return
+    try:
+        actions.take(TYPES[key].from_json(body))
+    except (InvalidCommitError, CorruptTableError, TypeError, AttributeError) as error:
+        actions.is_whole = False
+        yield found("action-invalid", f"{at}: {error}", version, path)
+        return
+    missing = [name for name in _EXPECTED.get(key, ()) if body.get(name) is None]
+    if missing:
+        yield found("action-field-missing", f"{at}: {key} has no {' and no '.join(missing)}.", version, path)
+
+
+def examine_numbers(actions: Actions, version: int, path: str) -> Iterator[Finding]:
+    """Actions of which a commit may have only one, or none.
+
+    Spec: PROTOCOL.md#delta-log-entries-1, #action-reconciliation.
+    """
+    for rule, kind, times in (
+        ("commit-protocol-twice", "protocol", len(actions.protocols)),
+        ("commit-metadata-twice", "metaData", len(actions.metadatas)),
+        ("commit-info-twice", "commitInfo", len(actions.infos)),
+    ):
+        if times > 1:
+            yield found(rule, f"It has {times} {kind} actions.", version, path)
+    for rule, kind, names in (
+        ("commit-txn-twice", "application", [each.app_id for each in actions.transactions]),
+        ("commit-domain-twice", "domain", [each.domain for each in actions.domains]),
+    ):
+        for name in _repeated(names):
+            yield found(rule, f"It has several actions of the {kind} {name!r}.", version, path)
+    misplaced = [
+        *("sidecar" for _ in actions.sidecars[:1]), *("checkpointMetadata" for _ in actions.checkpoint_metadata[:1])
+    ]  # fmt: skip
+    for name in misplaced:
+        yield found("checkpoint-action-in-commit", f"It has the action {name}.", version, path)
+
+
+def _repeated(names: list[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []

@@ -1,0 +1,459 @@
+"""Walks a log from its first version to its last, in bounded memory, and collects what the examiners find.
+
+It opens what DeltaTable.open refuses: whatever cannot be read is a finding. Memory: the live files, the reconciled
+actions of a log compaction file's range, and some commits at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from deltalog.doctor.checkpoints import CheckpointExamination, examine_leftover_sidecars
+from deltalog.doctor.checksums import CheckpointSize, KnownState, examine_checksum, examine_hint
+from deltalog.doctor.commit_lines import Actions, examine_bytes, examine_numbers
+from deltalog.doctor.commit_times import CommitTimes
+from deltalog.doctor.commits import examine_commit
+from deltalog.doctor.compactions import Window, examine_compaction
+from deltalog.doctor.data_files import Counts, DataExamination
+from deltalog.doctor.features import (
+    examine_lowering,
+    examine_needs,
+    examine_properties,
+    examine_protocol,
+    is_on,
+)
+from deltalog.doctor.file_entries import ENTRY_RULES, Rules, examine_add, rules_of
+from deltalog.doctor.findings import CheckReport, Collector, Examined, Finding, found
+from deltalog.doctor.listing import LogFiles, examine_names, examine_segment, examine_staged, log_files
+from deltalog.doctor.live_files import LiveFiles, apply, digest_of, examine_row_ids
+from deltalog.doctor.table_metadata import examine_change, examine_domains, examine_metadata, schema_of
+from deltalog.environment import Environment
+from deltalog.errors import DeltaLogError, ObjectNotFoundError, StoreError
+from deltalog.log.checkpoint.rows import Wanted
+from deltalog.log.file_tables import FILES, add_actions
+from deltalog.log.reader import LogReader
+from deltalog.log.replay import PartialState
+from deltalog.log.segment import Checkpoint
+from deltalog.protocol.actions import AddFile, Metadata, Protocol
+from deltalog.protocol.features import CATALOG_MANAGED
+from deltalog.protocol.paths import (
+    LAST_CHECKPOINT,
+    LOG_DIRECTORY,
+    SIDECARS_DIRECTORY,
+    STAGED_COMMITS_DIRECTORY,
+    checksum_path,
+    commit_path,
+    log_path,
+    place_of,
+)
+from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
+from deltalog.storage.base import FileMeta
+
+# Files whose footers a check reads that is not deep; on a remote store also those whose existence it checks.
+FOOTERS = 10_000
+_AT_ONCE, _AT_ONCE_BYTES = 64, 64 << 20
+
+Progress = Callable[[str, int, int], None]
+
+
+def silent(what: str, done: int, of: int) -> None:
+    """No progress is shown."""
+
+
+@dataclass
+class Examination:
+    """One check of one table. ``progress``: called with what is examined, how much of it is done, and of how much."""
+
+    reader: LogReader
+    environment: Environment
+    deep: bool = False
+    progress: Progress = silent
+    collector: Collector = field(default_factory=Collector)
+    state: PartialState = field(default_factory=PartialState)
+    live: LiveFiles | None = None  # None: not all live files are known
+    latest: int | None = None
+    checkpoints: dict[int, list[CheckpointSize]] = field(default_factory=dict)
+    _base: tuple[Checkpoint, int] | None = None  # the newest checkpoint that can be read
+    _unusable: list[Checkpoint] = field(default_factory=list)
+    _sidecars: set[str] = field(default_factory=set)
+    _windows: list[Window] = field(default_factory=list)
+    _current: list[Finding] = field(default_factory=list)
+    _rules: Rules | None = None
+    _examined: Examined = field(default_factory=Examined)
+
+    def run(self) -> CheckReport:
+        """The report. Raises only what an unreachable store raises for its first listing."""
+        files = log_files(self._listed(LOG_DIRECTORY))
+        self.latest = files.latest
+        self._times = CommitTimes(self.environment.clock_ms())
+        self.live = LiveFiles(place_of(self.reader.store.url)) if files.listing.commits[:1] == (0,) else None
+        self.collector.take(examine_names(files))
+        self._walk(files)
+        self.collector.take(examine_segment(files, self._unusable))
+        self._finish(files)
+        counts = Counts()
+        if self.live is not None and self.state.protocol is not None and self.state.metadata is not None:
+            self._examined = replace(self._examined, live_files=len(self.live))
+            counts = self._examine_data(files)
+        examined = replace(self._examined, footers=counts.footers, rows=counts.rows)
+        return CheckReport(
+            self.reader.store.url,
+            self.latest,
+            self.deep,
+            self.collector.sorted(),
+            dict(self.collector.of_rules),
+            examined,
+        )
+
+    def _listed(self, directory: str) -> list[FileMeta]:
+        try:
+            return self.reader.store.list_from(directory)
+        except StoreError as error:
+            self.collector.one("log-unreadable", f"{directory} cannot be listed: {error}", None, directory)
+            return []
+
+    # ------------------------------------------------------------------------------------------ the walk
+
+    def _walk(self, files: LogFiles) -> None:
+        listing = files.listing
+        by_version: dict[int, list[Checkpoint]] = {}
+        for checkpoint in listing.checkpoints:
+            by_version.setdefault(checkpoint.version, []).append(checkpoint)
+        commits = set(listing.commits)
+        versions = sorted(commits | by_version.keys())
+        starts: dict[int, list[Window]] = {}
+        for file in files.compactions:
+            if file.end_version is not None and file.end_version > file.version:
+                starts.setdefault(file.version, []).append(Window(file))
+        reading = self._commits(listing.commits, files)
+        previous: int | None = None
+        for number, version in enumerate(versions):
+            if previous is not None and version != previous + 1 and version in commits:
+                self._lose()
+            elif previous is None and version > 0:
+                self._times.skip()
+            self._windows += starts.pop(version, [])
+            if version in commits:
+                data = next(reading)
+                self._commit(version, data, files)
+                previous = version
+            elif version in by_version:
+                self._lose()
+                previous = version
+            for checkpoint in by_version.get(version, ()):
+                self._checkpoint(checkpoint, files)
+            self._end_windows(version)
+            if number % 100 == 0:
+                self.progress("versions", number, len(versions))
+        self._windows += [window for windows in starts.values() for window in windows]
+        self._end_windows(None)
+        self.progress("versions", len(versions), len(versions))
+
+    def _commits(self, versions: Sequence[int], files: LogFiles) -> Iterator[bytes | str]:
+        """The bytes of commits, or why they cannot be read."""
+        batch: list[int] = []
+        size = 0
+        for version in versions:
+            meta = files.listing.metas.get(version)
+            batch.append(version)
+            size += (meta.size_bytes if meta is not None else None) or 0
+            if len(batch) >= _AT_ONCE or size >= _AT_ONCE_BYTES:
+                yield from self._gets([commit_path(each) for each in batch])
+                batch, size = [], 0
+        yield from self._gets([commit_path(each) for each in batch])
+
+    def _gets(self, paths: list[str]) -> Iterator[bytes | str]:
+        try:
+            yield from self.reader.store.get_many(paths)
+            return
+        except (StoreError, OSError):
+            pass
+        for path in paths:
+            try:
+                yield self.reader.store.get(path)
+            except (StoreError, OSError) as error:
+                yield str(error)
+
+    def _lose(self) -> None:
+        """Commits before a version are missing, so nothing is known of the state."""
+        self.live = None
+        self._times.skip()
+
+    def _commit(self, version: int, data: bytes | str, files: LogFiles) -> None:
+        path, actions = commit_path(version), Actions()
+        if isinstance(data, str):
+            actions.is_whole = False
+            self.collector.one("commit-unreadable", data, version, path)
+        else:
+            self.collector.take(examine_bytes(data, version, path, actions))
+        self._examined = replace(self._examined, commits=self._examined.commits + 1)
+        self.collector.take(examine_numbers(actions, version, path))
+        before = self.state
+        self._advance(actions)
+        protocol, metadata = self.state.protocol, self.state.metadata
+        for kind, action in (("protocol", protocol), ("metadata", metadata)):
+            if (
+                action is None
+                and self.live is not None
+                and actions.is_whole
+                and not self.collector.has(f"{kind}-missing")
+            ):
+                self.collector.one(f"{kind}-missing", f"Version {version} has none.", version, path)
+        if (actions.protocols or actions.metadatas) and protocol is not None and metadata is not None:
+            self._rules = rules_of(protocol, metadata, self.reader.store.url)
+        known = self._rules if protocol is not None and metadata is not None else None
+        first = not self.collector.has("commit-info-absent")
+        self.collector.take(
+            finding
+            for finding in examine_commit(actions, version, known, before, self.live is not None)
+            if first or finding.rule != "commit-info-absent"
+        )
+        if known is not None:
+            for add in actions.adds:
+                self.collector.take(examine_add(add, known, version))
+        older = self.live is not None and self._has_older_files(actions)
+        if self.live is not None:
+            self.collector.take(apply(self.live, actions, version, known, actions.is_whole))
+        if actions.protocols or actions.metadatas:
+            self._state_changed(before, actions, version, older)
+        for window in self._windows:
+            window.take(actions)
+        meta = files.listing.metas.get(version)
+        active = is_on(protocol, metadata) if protocol is not None and metadata is not None else None
+        file_ms = None if meta is None else meta.modification_time_ms
+        self._times.take(
+            version, actions, active, file_ms, not isinstance(data, str) and (actions.is_whole or bool(actions.lines))
+        )
+        if not actions.is_whole:
+            self.live = None
+        if version in files.listing.checksums:
+            self._checksum(version, actions, active)
+
+    def _has_older_files(self, actions: Actions) -> bool:
+        """Whether files that are live before a commit stay live after it."""
+        assert self.live is not None
+        if len(self.live) > len(actions.removes):
+            return True
+        return bool(self.live.packed.keys() - {remove.path for remove in actions.removes})
+
+    def _advance(self, actions: Actions) -> None:
+        transactions, domains = dict(self.state.transactions), dict(self.state.domains)
+        transactions.update((each.app_id, each) for each in actions.transactions)
+        for domain in actions.domains:
+            if domain.removed:
+                domains.pop(domain.domain, None)
+            else:
+                domains[domain.domain] = domain
+        protocol = actions.protocols[-1] if actions.protocols else self.state.protocol
+        metadata = actions.metadatas[-1] if actions.metadatas else self.state.metadata
+        self.state = PartialState(protocol, metadata, transactions, domains)
+
+    def _state_changed(self, before: PartialState, actions: Actions, version: int, older: bool) -> None:
+        protocol, metadata, path = self.state.protocol, self.state.metadata, commit_path(version)
+        operation = actions.info.operation if actions.info is not None else None
+        if before.protocol is not None and protocol is not None:
+            self.collector.take(examine_lowering(before.protocol, protocol, operation, version, path))
+        if before.metadata is not None and metadata is not None and actions.metadatas:
+            self.collector.take(examine_change(before.metadata, metadata, version, path, older))
+        self._examine_state(version, path)
+
+    def _examine_state(self, version: int, path: str) -> None:
+        """Protocol and metadata as they are from a version on. What a later version corrects is a warning at most."""
+        now = list(_of_state(self.state.protocol, self.state.metadata, version, path))
+        rules = {finding.rule for finding in now}
+        for finding in self._current:
+            if finding.rule not in rules:
+                corrected = replace(finding, severity="warning") if finding.severity == "error" else finding
+                self.collector.take([corrected])
+        self._current = now
+
+    def _checksum(self, version: int, actions: Actions, active: bool | None) -> None:
+        path = checksum_path(version)
+        try:
+            data = self.reader.store.get(path)
+        except (StoreError, OSError) as error:
+            self.collector.one("crc-unreadable", str(error), version, path)
+            return
+        self._examined = replace(self._examined, checksums=self._examined.checksums + 1)
+        known = KnownState(self.state, self.live, active) if self.live is not None else None
+        self.collector.take(examine_checksum(data, version, actions, known))
+
+    def _checkpoint(self, checkpoint: Checkpoint, files: LogFiles) -> None:
+        def size_of(name: str) -> int | None:
+            meta = files.metas.get(name)
+            return None if meta is None else meta.size_bytes
+
+        examination = CheckpointExamination(self.reader, checkpoint, size_of)
+        known = self.state if self.live is not None else None
+        self.collector.take(examination.run(known, self.live))
+        self._examined = replace(self._examined, checkpoints=self._examined.checkpoints + 1)
+        self._sidecars.update(examination.sidecars)
+        size = examination.size or CheckpointSize(checkpoint.version, len(checkpoint.names))
+        self.checkpoints.setdefault(checkpoint.version, []).append(size)
+        if not examination.is_usable:
+            self._unusable.append(checkpoint)
+            return
+        self._base = (checkpoint, checkpoint.version)
+        if self.live is None and examination.files is not None:
+            self.live = examination.files
+            changed = (self.state.protocol, self.state.metadata) != (
+                examination.state.protocol,
+                examination.state.metadata,
+            )
+            self.state = examination.state
+            assert self.state.protocol is not None and self.state.metadata is not None
+            self._rules = rules_of(self.state.protocol, self.state.metadata, self.reader.store.url)
+            if changed:
+                self._examine_state(checkpoint.version, log_path(checkpoint.names[0]))
+
+    def _end_windows(self, version: int | None) -> None:
+        for window in self._windows:
+            if version is not None and window.file.end_version != version:
+                continue
+            path = log_path(window.file.name)
+            try:
+                data = self.reader.store.get(path)
+            except (StoreError, OSError) as error:
+                self.collector.one("compaction-unreadable", str(error), window.file.version, path)
+                continue
+            self._examined = replace(self._examined, compactions=self._examined.compactions + 1)
+            self.collector.take(examine_compaction(data, window))
+        self._windows = [
+            window for window in self._windows if version is not None and window.file.end_version != version
+        ]
+
+    # ------------------------------------------------------------------------------------------- the end
+
+    def _finish(self, files: LogFiles) -> None:
+        latest = self.latest
+        if latest is None:
+            return
+        protocol, metadata, path = self.state.protocol, self.state.metadata, commit_path(latest)
+        self.collector.take(self._current)
+        if self.live is not None:
+            self.collector.lower(ENTRY_RULES, self.live.packed, self.live.vectors)
+        if metadata is not None:
+            last_commit = files.listing.commits[-1] if files.listing.commits else latest
+            self.collector.take(self._times.finish(metadata.configuration, last_commit))
+        managed = protocol is not None and CATALOG_MANAGED in (protocol.writer_features or ())
+        if protocol is not None and metadata is not None:
+            self.collector.take(examine_domains(protocol, metadata, self.state.domains, latest, path))
+            if self.live is not None and self._rules is not None and self._rules.tracks_rows:
+                self.collector.take(examine_row_ids(self.live, self._mark(), latest))
+        if managed and self.reader.store.catalog is None:
+            self.collector.one("catalog-not-consulted", "The log was read without the catalog.", latest)
+        self._hint()
+        orphans = sorted(files.listing.checksums - set(files.listing.commits))
+        self.collector.take(
+            found("crc-without-commit", f"Version {each} has no commit.", each, checksum_path(each)) for each in orphans
+        )
+        without = len(set(files.listing.commits) - files.listing.checksums)
+        if without and files.listing.checksums:
+            self.collector.one("crc-missing", f"{without} of {len(files.listing.commits)} versions have none.")
+        names = (meta.name for meta in self._listed(SIDECARS_DIRECTORY))
+        self.collector.take(examine_leftover_sidecars(names, self._sidecars))
+        staged = (meta.name for meta in self._listed(STAGED_COMMITS_DIRECTORY))
+        self.collector.take(examine_staged(staged, latest, managed))
+        self._gone(files)
+
+    def _gone(self, files: LogFiles) -> None:
+        """Commits without which time travel by timestamp has no answer."""
+        first = self._times.first_active
+        commits = files.listing.commits
+        if first is None or not commits:
+            return
+        for before, after in itertools.pairwise(commits):
+            if after > before + 1 and after > first:
+                text = f"In-commit timestamps are on, and version {before + 1} has no commit."
+                self.collector.one("ict-commit-gone", text, before + 1, commit_path(before + 1))
+
+    def _mark(self) -> int | None:
+        try:
+            domain = self.state.domains.get(DOMAIN)
+            return None if domain is None else high_water_mark([domain])
+        except DeltaLogError:
+            return None
+
+    def _hint(self) -> None:
+        path = log_path(LAST_CHECKPOINT)
+        try:
+            data: bytes | None = self.reader.store.get(path)
+        except ObjectNotFoundError:
+            data = None
+        except (StoreError, OSError) as error:
+            self.collector.one("last-checkpoint-unreadable", str(error), None, path)
+            return
+        self.collector.take(examine_hint(data, self.checkpoints))
+
+    # --------------------------------------------------------------------------------------- data files
+
+    def _live_adds(self, files: LogFiles) -> Iterator[AddFile]:
+        """The add actions of the live files: of the newest checkpoint, then of the commits after it. Removes each from
+        the files that are remembered."""
+        assert self.live is not None
+        start = 0
+        if self._base is not None:
+            checkpoint, version = self._base
+            start = version + 1
+            try:
+                for adds in self.reader.checkpoint(checkpoint).file_pieces(Wanted("add", FILES), add_actions):
+                    yield from self._still_live(adds)
+            except (DeltaLogError, OSError):
+                start = 0
+        rest = [version for version in files.listing.commits if version >= start]
+        for version, data in zip(rest, self._commits(rest, files), strict=True):
+            if isinstance(data, bytes):
+                actions = Actions()
+                for _ in examine_bytes(data, version, commit_path(version), actions):
+                    pass  # found before
+                yield from self._still_live(actions.adds)
+
+    def _still_live(self, adds: Iterable[AddFile]) -> Iterator[AddFile]:
+        assert self.live is not None
+        for add in adds:
+            entry = self.live.get(add.path)
+            if entry is not None and entry.digest == digest_of(add):
+                del self.live.packed[add.path]
+                yield add
+
+    def _examine_data(self, files: LogFiles) -> Counts:
+        assert self.live is not None and self._rules is not None and self.latest is not None
+        examination = DataExamination(self.reader.files, self._rules, self.latest)
+        total = len(self.live)
+        every = max(1, -(-total // FOOTERS))
+        remote = self.reader.store.is_remote
+        left_out = 0
+        for number, add in enumerate(self._live_adds(files)):
+            chosen = self.deep or number % every == 0
+            if chosen or not remote:
+                self.collector.take(examination.examine(add, chosen, self.deep))
+            else:
+                left_out += 1
+            if number % 100 == 0:
+                self.progress("data files", number, total)
+        if left_out or (every > 1 and not self.deep):
+            text = f"Of {total} files the footers of one in {every} were read."
+            self.collector.one("data-file-not-checked", text, self.latest)
+        self.progress("data files", total, total)
+        return examination.counts
+
+
+def _of_state(protocol: Protocol | None, metadata: Metadata | None, version: int, path: str) -> Iterator[Finding]:
+    if protocol is not None:
+        yield from examine_protocol(protocol, version, path)
+    if metadata is None:
+        return
+    has_unknown = protocol is not None and any(
+        finding.rule == "feature-unknown" for finding in examine_protocol(protocol, version, path)
+    )
+    for finding in examine_metadata(protocol, metadata, version, path):
+        # A type of a feature that deltalog does not know may be right.
+        is_open = has_unknown and finding.rule in ("schema-type-unknown", "metadata-schema-invalid")
+        yield replace(finding, severity="warning") if is_open else finding
+    if protocol is not None:
+        yield from examine_properties(protocol, metadata, version, path)
+        schema = schema_of(metadata)
+        if schema is not None:
+            yield from examine_needs(protocol, metadata, schema, version, path)

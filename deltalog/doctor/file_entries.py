@@ -1,0 +1,425 @@
+"""Add actions by themselves: path, partition values, statistics, deletion vector. Pure.
+
+Spec: PROTOCOL.md#add-file-and-remove-file, #partition-value-serialization, #per-file-statistics,
+#deletion-vector-descriptor-schema.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from deltalog.doctor.features import has
+from deltalog.doctor.findings import Finding, found
+from deltalog.doctor.table_metadata import mapping_of, physical_names, schema_of
+from deltalog.errors import CorruptTableError, DeltaLogError, InvalidDataFileError, UnsafePathError
+from deltalog.protocol import deletion_vectors
+from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
+from deltalog.protocol.column_mapping import physical_schema
+from deltalog.protocol.json_values import mapping_or_empty
+from deltalog.protocol.partitions import HIVE_NULL, parse
+from deltalog.protocol.paths import Place, locate, place_of
+from deltalog.protocol.properties import ENABLE_DELETION_VECTORS
+from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
+from deltalog.protocol.timestamps import parse_iso
+
+_ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
+_UNENCODED = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f]|%(?![0-9A-Fa-f]{2})")
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, "+Infinity": math.inf, "INF": math.inf}
+# What an add action shows by itself. It harms readers of the latest version only where the file is live.
+ENTRY_RULES = frozenset(
+    ["path-invalid", "partition-values-missing", "partition-value-invalid", "partition-value-null", "stats-invalid",
+     "stats-value-invalid", "stats-min-above-max", "stats-count-invalid", "stats-null-in-required-column",
+     "vector-without-feature", "vector-without-num-records", "vector-outside-file", "vector-descriptor-invalid",
+     "vector-unreadable", "vector-cardinality-differs"]
+)  # fmt: skip
+_GROUPS = ("minValues", "maxValues", "nullCount")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What add actions are checked against: the protocol and metadata of their version, and the table's place."""
+
+    protocol: Protocol
+    metadata: Metadata
+    place: Place
+
+    @cached_property
+    def schema(self) -> StructType | None:
+        """The columns under the names that statistics use; None where the schema cannot be used."""
+        schema = schema_of(self.metadata)
+        try:
+            return None if schema is None else physical_schema(schema, mapping_of(self.metadata))
+        except CorruptTableError:
+            return None
+
+    @cached_property
+    def partitions(self) -> dict[str, StructField | None]:
+        """The partition columns by their physical names."""
+        schema = schema_of(self.metadata) or StructType()
+        names = physical_names(self.metadata, schema)
+        return dict(zip(names, (schema.find(name) for name in self.metadata.partition_columns), strict=True))
+
+    @cached_property
+    def fields(self) -> Mapping[str, StructField]:
+        """The columns by their folded physical names."""
+        return {column.name.lower(): column for column in (self.schema.fields if self.schema else ())}
+
+    @cached_property
+    def allows_vectors(self) -> bool:
+        return has(self.protocol, "deletionVectors")
+
+    @cached_property
+    def writes_vectors(self) -> bool:
+        try:
+            return ENABLE_DELETION_VECTORS.read(self.metadata.configuration)
+        except DeltaLogError:
+            return True
+
+    @cached_property
+    def tracks_rows(self) -> bool:
+        suspended = self.metadata.configuration.get("delta.rowTrackingSuspended", "").lower() == "true"
+        return has(self.protocol, "rowTracking") and not suspended
+
+    @cached_property
+    def needs_records(self) -> str | None:
+        """The rule by which each new file needs numRecords."""
+        configuration = self.metadata.configuration
+        for number in "12":
+            on = configuration.get(f"delta.enableIcebergCompatV{number}", "").lower() == "true"
+            if on and has(self.protocol, f"icebergCompatV{number}"):
+                return f"iceberg-v{number}-violated"
+        return None
+
+
+def rules_of(protocol: Protocol, metadata: Metadata, url: str) -> Rules:
+    """The rules for the files of a table at a location."""
+    return Rules(protocol, metadata, place_of(url))
+
+
+def identity(path: str, place: Place) -> str:
+    """One text for all spellings of the path of one file."""
+    if _ORDINARY.fullmatch(path):
+        return path
+    try:
+        return locate(path, [place])[1]
+    except UnsafePathError:
+        text = urllib.parse.unquote(path)
+        return re.sub(r"^file:/+", "/", text)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """The statistics of a file, as far as they can be read. ``num_records`` is None where it is missing or wrong."""
+
+    num_records: int | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+def examine_add(add: AddFile, rules: Rules, version: int) -> Iterator[Finding]:
+    """What one add action shows by itself."""
+    for rule, text in (
+        *_path(add.path, rules),
+        *_partition_values(add, rules),
+        *_statistics(add, rules),
+        *(_vector(add, add.deletion_vector, rules) if add.deletion_vector is not None else ()),
+    ):
+        yield found(rule, text, version, add.path)
+
+
+def _path(path: str, rules: Rules) -> Iterator[tuple[str, str]]:
+    if _ORDINARY.fullmatch(path):
+        if path.startswith("_") and "/" in path and "=" not in path.partition("/")[0]:
+            yield "data-file-hidden", f"It lies in {path.partition('/')[0]}."
+        return
+    if _UNENCODED.search(path):
+        yield "path-not-encoded", f"The path is {path[:200]!r}."
+    try:
+        number, relative = locate(path, [rules.place])
+    except UnsafePathError:
+        text = urllib.parse.unquote(path)
+        bad = "\0" in text or "/../" in f"/{text}/" or not text.strip("/")
+        if _ABSOLUTE.match(path) and not bad:
+            yield "path-outside-table", f"The path is {path[:200]!r}."
+        else:
+            yield "path-invalid", f"The path is {path[:200]!r}."
+        return
+    if number == 0 and relative.startswith("_") and "/" in relative and "=" not in relative.partition("/")[0]:
+        yield "data-file-hidden", f"It lies in {relative.partition('/')[0]}."
+
+
+def _partition_values(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
+    values = add.partition_values
+    for name, column in rules.partitions.items():
+        if name not in values:
+            yield "partition-values-missing", f"It has no value of {name}."
+        elif column is not None:
+            try:
+                value = parse(values[name], column.data_type, name)
+            except CorruptTableError as error:
+                yield "partition-value-invalid", str(error)
+                continue
+            if value is None and not column.nullable:
+                yield "partition-value-null", f"The value of {name} is NULL."
+    if len(values) > len(rules.partitions):
+        extra = [name for name in values if name not in rules.partitions]
+        yield "partition-values-extra", f"It has values of {', '.join(extra)}."
+    if values and "=" in add.path:
+        yield from _directories(add, rules)
+
+
+def _directories(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
+    for segment in identity(add.path, rules.place).split("/")[:-1]:
+        name, mark, text = segment.partition("=")
+        name, text = urllib.parse.unquote(name), urllib.parse.unquote(text)
+        if not mark or name not in add.partition_values:
+            continue
+        value = add.partition_values[name]
+        column = rules.partitions.get(name)
+        in_directory = None if text in (HIVE_NULL, "") else text
+        if column is None or (value or None) == in_directory:
+            continue
+        try:
+            same = parse(value, column.data_type, name) == parse(in_directory, column.data_type, name)
+        except CorruptTableError:
+            same = True
+        if not same and str(column.data_type) not in ("timestamp", "timestamp_ntz"):
+            yield "partition-directory-differs", f"{name} is {value!r}, and the directory {segment}."
+
+
+# ------------------------------------------------------------------------------------------- statistics
+
+
+def statistics(add: AddFile) -> Statistics:
+    """The statistics of an add action; empty where they cannot be read."""
+    if not add.stats:
+        return Statistics()
+    try:
+        body = msgspec.json.decode(add.stats)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Statistics()
+    if not isinstance(body, dict):
+        return Statistics()
+    number = body.get("numRecords")
+    whole = isinstance(number, int) and not isinstance(number, bool) and number >= 0
+    return Statistics(number if whole else None, body)
+
+
+def _statistics(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
+    if not add.stats:
+        if rules.needs_records is not None:
+            yield rules.needs_records, "A file has no numRecords."
+        return
+    try:
+        body = msgspec.json.decode(add.stats)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        yield "stats-invalid", f"The statistics are not JSON: {error}."
+        return
+    if not isinstance(body, dict):
+        yield "stats-invalid", "The statistics are not a JSON object."
+        return
+    number = body.get("numRecords")
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+        yield "stats-invalid", f"numRecords is {number!r}."
+        number = None
+    elif number is not None and number < 0:
+        yield "stats-count-invalid", f"numRecords is {number}."
+        number = None
+    if number is None and rules.needs_records is not None:
+        yield rules.needs_records, "A file has no numRecords."
+    for name in _GROUPS:
+        if body.get(name) is not None and not isinstance(body[name], dict):
+            yield "stats-invalid", f"{name} is not an object."
+    if not isinstance(body.get("tightBounds", True), bool) and body.get("tightBounds") is not None:
+        yield "stats-invalid", f"tightBounds is {body['tightBounds']!r}."
+    if rules.schema is not None:
+        low, high, nulls = (mapping_or_empty(body.get(name)) for name in _GROUPS)
+        yield from _columns(low, high, nulls, rules.fields, number, "", add.deletion_vector is None)
+
+
+def _columns(
+    low: Mapping[str, Any], high: Mapping[str, Any], nulls: Mapping[str, Any], fields: Mapping[str, StructField],
+    records: int | None, where: str, is_exact: bool,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    for name in dict.fromkeys((*low, *high, *nulls)):
+        column, full = fields.get(name.lower()), f"{where}{name}"
+        if column is None:
+            yield "stats-column-unknown", f"The schema has no column {full}."
+            continue
+        kind = column.data_type
+        values = low.get(name), high.get(name), nulls.get(name)
+        if isinstance(kind, StructType):
+            if any(value is not None and not isinstance(value, dict) for value in values):
+                yield "stats-value-invalid", f"{full} is a struct, and its statistics are not objects."
+                continue
+            inner = {each.name.lower(): each for each in kind.fields}
+            low_in, high_in, nulls_in = (value or {} for value in values)
+            yield from _columns(low_in, high_in, nulls_in, inner, records, f"{full}.", is_exact)
+            continue
+        yield from _counts(values[2], records, column, full, not where and is_exact)
+        yield from _bounds(values[0], values[1], kind, full)
+
+
+def _counts(count: Any, records: int | None, column: StructField, full: str, is_top: bool) -> Iterator[tuple[str, str]]:
+    if count is None or isinstance(count, dict):  # some writers count NULLs inside of arrays and maps
+        return
+    if not isinstance(count, int) or isinstance(count, bool):
+        yield "stats-value-invalid", f"nullCount of {full} is {count!r}."
+    elif count < 0 or (records is not None and count > records):
+        yield "stats-count-invalid", f"nullCount of {full} is {count}, and numRecords {records}."
+    elif count and is_top and not column.nullable:
+        yield "stats-null-in-required-column", f"nullCount of {full} is {count}."
+
+
+def _bounds(low: Any, high: Any, kind: DataType, full: str) -> Iterator[tuple[str, str]]:
+    comparable: list[Any] = []
+    for name, value in (("minValues", low), ("maxValues", high)):
+        if value is None:
+            continue
+        try:
+            comparable.append(as_value(value, kind))
+        except (ValueError, TypeError, ArithmeticError, DeltaLogError):
+            yield "stats-value-invalid", f"{name} of {full} is {value!r}, and the column is {kind}."
+            return
+    if len(comparable) == 2 and None not in comparable:
+        first, last = comparable
+        if not (isinstance(first, float) and (math.isnan(first) or math.isnan(last))) and first > last:
+            yield "stats-min-above-max", f"The minimum of {full} is {low!r}, and the maximum {high!r}."
+
+
+def as_value(value: Any, kind: DataType) -> Any:
+    """A bound in statistics as a value that compares as its column's values do; None where it is of no use.
+
+    Raises ValueError, TypeError, ArithmeticError or DeltaLogError for a value that is not of the column's type.
+    """
+    name = str(kind)
+    convert = _CONVERT.get(name)
+    if convert is not None:
+        return convert(value)
+    if name in _BITS:
+        return _whole(value, _BITS[name])
+    if isinstance(kind, DecimalType):
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError(value)
+        return decimal.Decimal(str(value))
+    return None  # variants, and types of later protocols
+
+
+def _whole(value: Any, bits: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        raise ValueError(value)
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError(value)
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        return _SPECIAL[value] if value in _SPECIAL else float(value)
+    if isinstance(value, bool):
+        raise ValueError(value)
+    return float(value)
+
+
+def _text(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return value.encode("utf-8", "surrogatepass")
+
+
+def _date(value: Any) -> datetime.date:
+    if re.match(r"[+-]?\d{5,}-", value) or value.startswith("-"):
+        raise _Beyond
+    return datetime.date.fromisoformat(value[:10])
+
+
+class _Beyond(Exception):
+    """A date that Python does not have."""
+
+
+def _moment(value: Any) -> datetime.datetime:
+    if re.match(r"[+-]?\d{5,}-", value) or value.startswith("-"):
+        raise _Beyond
+    moment = parse_iso(value)
+    return moment.replace(tzinfo=datetime.timezone.utc) if moment.tzinfo is None else moment
+
+
+def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def run(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise ValueError(value)
+        try:
+            return convert(value)
+        except _Beyond:
+            return None
+
+    return run
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(value)
+    return value
+
+
+_CONVERT: Mapping[str, Callable[[Any], Any]] = {
+    "float": _float, "double": _float, "string": _text, "date": _or_none(_date), "timestamp": _or_none(_moment),
+    "timestamp_ntz": _or_none(_moment), "boolean": _boolean, "binary": lambda value: None, "void": lambda value: None,
+}  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------- deletion vectors
+
+
+def _vector(add: AddFile, vector: DeletionVector, rules: Rules) -> Iterator[tuple[str, str]]:
+    records = statistics(add).num_records
+    if not rules.allows_vectors:
+        yield "vector-without-feature", "The protocol does not list deletionVectors."
+    if records is None:
+        yield "vector-without-num-records", "The statistics have no numRecords."
+    elif vector.cardinality > records:
+        yield "vector-outside-file", f"It deletes {vector.cardinality} rows of {records}."
+    if vector.cardinality == 0:
+        yield "vector-empty", "Its cardinality is 0."
+    if vector.storage_type == "i":
+        if vector.offset is not None:
+            yield "vector-descriptor-invalid", f"An inline vector has the offset {vector.offset}."
+        yield from examine_inline(vector, records)
+    elif vector.storage_type == "u":
+        try:
+            deletion_vectors.relative_path(vector)
+        except InvalidDataFileError as error:
+            yield "vector-descriptor-invalid", str(error)
+    else:
+        for rule, text in _path(vector.path_or_inline_dv, rules):
+            if rule == "path-invalid":
+                yield "vector-descriptor-invalid", text
+    if vector.size_in_bytes <= 0:
+        yield "vector-descriptor-invalid", f"sizeInBytes is {vector.size_in_bytes}."
+
+
+def examine_inline(vector: DeletionVector, records: int | None) -> Iterator[tuple[str, str]]:
+    """The bitmap of a vector that the log itself holds. ``records``: of its file, None where unknown."""
+    try:
+        positions = deletion_vectors.from_inline(vector)
+    except InvalidDataFileError as error:
+        yield vector_rule(error), str(error)
+        return
+    if records is not None and len(positions) and positions.max() >= records:
+        yield "vector-outside-file", f"It deletes row {positions.max()} of {records}."
+
+
+def vector_rule(error: InvalidDataFileError) -> str:
+    """The rule that a vector breaks which cannot be read."""
+    return "vector-cardinality-differs" if "positions, but" in str(error) else "vector-unreadable"

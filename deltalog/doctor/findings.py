@@ -1,0 +1,201 @@
+"""What the doctor found: findings, and the report that has them. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from deltalog.doctor.rules import RULES, SEVERITIES, Severity
+
+# Of each rule as many findings are kept, so that a report of a large damaged table has bounded memory.
+MOST_OF_A_RULE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that a table breaks, and where.
+
+    ``rule``: its id in deltalog.doctor.rules.RULES. ``version``: of the table, None where it concerns none. ``path``:
+    the file, relative to the table's root, or as the log names it. ``message``: what was found. ``remedy``: what to do.
+    """
+
+    rule: str
+    severity: Severity
+    version: int | None
+    path: str | None
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        where = ", ".join(
+            text for text in (f"version {self.version}" if self.version is not None else "", self.path or "") if text
+        )
+        return f"{self.severity} {self.rule}{f' ({where})' if where else ''}: {self.message}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, and the section of PROTOCOL.md."""
+        return {**asdict(self), "section": RULES[self.rule].section}
+
+
+def found(rule: str, message: str, version: int | None = None, path: str | None = None) -> Finding:
+    """A finding of a rule, by its id."""
+    row = RULES[rule]
+    return Finding(rule, row.severity, version, path, message, row.remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """How much was examined: commits, checkpoints, live files of the latest version, footers and rows of data files."""
+
+    commits: int = 0
+    checkpoints: int = 0
+    checksums: int = 0
+    compactions: int = 0
+    live_files: int = 0
+    footers: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The result of a check.
+
+    ``findings``: by severity, then by version; at most MOST_OF_A_RULE of each rule. ``of_rules``: how many there are
+    of each rule, those that are left out included. ``version``: the latest version of the log, None where there is
+    none. ``deep``: whether the rows of data files were read.
+    """
+
+    url: str
+    version: int | None
+    deep: bool
+    findings: tuple[Finding, ...]
+    of_rules: Mapping[str, int] = field(default_factory=dict)
+    examined: Examined = field(default_factory=Examined)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no finding of severity ``error``."""
+        return self.counts["error"] == 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of findings of each severity, those that are left out included."""
+        numbers: dict[str, int] = dict.fromkeys(SEVERITIES, 0)
+        kept: Counter[str] = Counter()
+        for finding in self.findings:
+            numbers[finding.severity] += 1
+            kept[finding.rule] += 1
+        for rule, number in self.of_rules.items():
+            numbers[RULES[rule].severity] += number - kept[rule]
+        return numbers
+
+    @property
+    def rules(self) -> list[str]:
+        """The ids of the rules that have findings, the most severe first."""
+        return list(dict.fromkeys(finding.rule for finding in self.findings))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as values of JSON."""
+        return {
+            "url": self.url,
+            "version": self.version,
+            "deep": self.deep,
+            "ok": self.ok,
+            "counts": self.counts,
+            "rules": dict(self.of_rules),
+            "examined": asdict(self.examined),
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{self.counts[each]} {each}" for each in SEVERITIES)
+        head = f"{self.url}, version {self.version}: {numbers}"
+        return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
+
+
+class Collector:
+    """Takes findings in, and keeps at most MOST_OF_A_RULE of each rule."""
+
+    def __init__(self) -> None:
+        self.of_rules: Counter[str] = Counter()
+        self._kept: dict[Finding, None] = {}
+
+    def take(self, findings: Iterable[Finding]) -> None:
+        """Add findings; one that is there already is not added again."""
+        for finding in findings:
+            if finding in self._kept:
+                continue
+            self.of_rules[finding.rule] += 1
+            if self.of_rules[finding.rule] <= MOST_OF_A_RULE:
+                self._kept[finding] = None
+
+    def one(self, rule: str, message: str, version: int | None = None, path: str | None = None) -> None:
+        """Add one finding."""
+        self.take([found(rule, message, version, path)])
+
+    def lower(self, rules: Collection[str], live: Collection[str], vectors: Collection[str]) -> None:
+        """Make errors of ``rules`` warnings where their file, by its path, is not ``live`` any more, or has none of the
+        live deletion ``vectors`` that they are about."""
+
+        def is_gone(each: Finding) -> bool:
+            place = vectors if each.rule.startswith("vector-") else live
+            return each.severity == "error" and each.rule in rules and each.path is not None and each.path not in place
+
+        self._kept = {replace(each, severity="warning") if is_gone(each) else each: None for each in self._kept}
+
+    def has(self, *rules: str) -> bool:
+        """Whether there is a finding of one of these rules."""
+        return any(self.of_rules[rule] for rule in rules)
+
+    def sorted(self) -> tuple[Finding, ...]:
+        """By severity, version, rule and path."""
+
+        def order(finding: Finding) -> tuple[int, int, str, str]:
+            at = -1 if finding.version is None else finding.version
+            return SEVERITIES.index(finding.severity), at, finding.rule, finding.path or ""
+
+        return tuple(sorted(self._kept, key=order))
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.sorted())
+
+
+def to_sarif(report: CheckReport, tool_version: str) -> dict[str, Any]:
+    """The report as a log of SARIF 2.1.0, as code scanners show it. Locations are URIs of files."""
+    levels = {"error": "error", "warning": "warning", "info": "note"}
+    ids = sorted({finding.rule for finding in report.findings})
+    rules = [
+        {
+            "id": name,
+            "shortDescription": {"text": RULES[name].title},
+            "help": {"text": RULES[name].remedy},
+            "helpUri": RULES[name].reference,
+            "defaultConfiguration": {"level": levels[RULES[name].severity]},
+        }
+        for name in ids
+    ]
+    results = [
+        _result(report, finding, ids.index(finding.rule), levels[finding.severity]) for finding in report.findings
+    ]
+    driver = {"name": "deltalog", "version": tool_version, "informationUri": "https://delta.io", "rules": rules}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}],
+    }
+
+
+def _result(report: CheckReport, finding: Finding, index: int, level: str) -> dict[str, Any]:
+    path = finding.path or "_delta_log"
+    text = finding.message if finding.version is None else f"Version {finding.version}: {finding.message}"
+    uri = path if ":" in path.partition("/")[0] else f"{report.url.rstrip('/')}/{path}"
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": level,
+        "message": {"text": f"{text} {finding.remedy}"},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri.replace(" ", "%20")}}}],
+        "properties": {"version": finding.version, "section": RULES[finding.rule].section},
+    }

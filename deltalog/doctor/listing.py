@@ -1,0 +1,146 @@
+"""The names in a log: what each file is, and what is missing or has no place. Pure.
+
+Spec: PROTOCOL.md#delta-log-entries, #checkpoints, #log-compaction-files.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deltalog.doctor.findings import Finding, found
+from deltalog.log.segment import Checkpoint, Listing, parse_listing
+from deltalog.protocol.paths import LAST_CHECKPOINT, LogFile, LogFileKind, commit_name, log_path, parse_log_file
+from deltalog.storage.base import FileMeta
+
+_COMMIT_LIKE = re.compile(r"[0-9]+\.json", re.I)
+_CHECKPOINT_LIKE = re.compile(r"[0-9]+\.checkpoint\b.*", re.I)
+_COMPACTION_LIKE = re.compile(r"[0-9]+\.[0-9]+\.compacted\b.*", re.I)
+_STAGED = re.compile(r"([0-9]{20})\.[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\.json")
+_TEMPORARY = re.compile(r"\..*|_.*|.*(?:tmp|temp|\$folder\$|_started|_committed|\.crc|\.bak)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of a log: ``listing`` as deltalog parses it; ``metas`` of all files, by name; ``incomplete``
+    checkpoints: version, number of parts, names."""
+
+    listing: Listing
+    metas: Mapping[str, FileMeta]
+    incomplete: Sequence[tuple[int, int, tuple[str, ...]]] = ()
+    compactions: Sequence[LogFile] = ()
+    strays: Sequence[str] = field(default=())
+
+    @property
+    def latest(self) -> int | None:
+        """The last version that has a commit, else that of the last checkpoint."""
+        return self.listing.last
+
+
+def log_files(metas: Iterable[FileMeta]) -> LogFiles:
+    """The files of ``_delta_log``, sorted into kinds."""
+    by_name = {meta.name: meta for meta in metas}
+    parts: dict[tuple[int, int], list[str]] = {}
+    compactions, strays = [], []
+    for name in by_name:
+        parsed = parse_log_file(name)
+        if parsed is None:
+            if name != LAST_CHECKPOINT:
+                strays.append(name)
+        elif parsed.kind is LogFileKind.MULTI_PART_CHECKPOINT:
+            parts.setdefault((parsed.version, parsed.parts or 1), []).append(name)
+        elif parsed.kind is LogFileKind.COMPACTION:
+            compactions.append(parsed)
+    incomplete = [(version, of, tuple(sorted(names))) for (version, of), names in parts.items() if len(names) < of]
+    return LogFiles(parse_listing(by_name.values()), by_name, incomplete, compactions, strays)
+
+
+def examine_names(files: LogFiles) -> Iterator[Finding]:
+    """Names that the protocol does not define, and files whose names contradict the others."""
+    for name in files.strays:
+        path = log_path(name)
+        if _COMMIT_LIKE.fullmatch(name):
+            yield found("commit-name-malformed", f"The version of {name} does not have 20 digits.", None, path)
+        elif _CHECKPOINT_LIKE.fullmatch(name):
+            yield found("checkpoint-name-malformed", f"{name} is not a name of a checkpoint.", None, path)
+        elif _COMPACTION_LIKE.fullmatch(name):
+            yield found("compaction-range-invalid", f"{name} is not a name of a log compaction file.", None, path)
+        elif not _TEMPORARY.fullmatch(name):
+            yield found("log-file-unknown", f"{name} has no name of the protocol.", None, path)
+    for version, of, names in files.incomplete:
+        text = f"{len(names)} of {of} parts are there."
+        yield found("multi-part-checkpoint-incomplete", text, version, log_path(names[0]))
+    for each in files.compactions:
+        path = log_path(each.name)
+        if each.end_version is None or each.end_version <= each.version:
+            yield found("compaction-range-invalid", f"It ends at version {each.end_version}.", each.version, path)
+        elif files.latest is not None and each.end_version > files.latest:
+            text = f"It ends at version {each.end_version}, and the latest version is {files.latest}."
+            yield found("compaction-after-latest", text, each.version, path)
+
+
+def examine_segment(files: LogFiles, unusable: Iterable[Checkpoint] = ()) -> Iterator[Finding]:
+    """Commits and checkpoints that are missing. ``unusable``: checkpoints that cannot be read."""
+    listing, refused = files.listing, set(unusable)
+    commits = listing.commits
+    usable = [each for each in listing.checkpoints if each not in refused]
+    if not commits and not listing.checkpoints:
+        yield found("log-missing", "_delta_log has no commit and no checkpoint.")
+        return
+    last = max(commits[-1:] or (-1,))
+    newest = max((each.version for each in usable if each.version <= max(last, 0) or not commits), default=None)
+    for each in listing.checkpoints:
+        path = log_path(each.names[0])
+        if each.version > last:
+            yield found("checkpoint-after-latest", f"The last commit is of version {last}.", each.version, path)
+        elif not _has(commits, each.version):
+            text = f"{commit_name(each.version)} is missing: version {each.version} has no time of its own."
+            yield found("checkpoint-without-commit", text, each.version, path)
+    yield from _gaps(commits, usable, newest)
+
+
+def _has(commits: Sequence[int], version: int) -> bool:
+    at = bisect.bisect_left(commits, version)
+    return commits[at : at + 1] == (version,)
+
+
+def _gaps(commits: Sequence[int], usable: Sequence[Checkpoint], newest: int | None) -> Iterator[Finding]:
+    if not commits:
+        return
+    first = commits[0]
+    if first > 0 and not any(each.version >= first - 1 for each in usable):
+        text = f"The first commit is of version {first}."
+        yield found("log-start-missing", text, first, log_path(commit_name(first)))
+    elif first > 0 and usable and usable[0].version > first:
+        text = f"Versions {first} to {usable[0].version - 1} come before the first checkpoint, {usable[0].version}."
+        yield found("cleanup-without-checkpoint", text, first, log_path(commit_name(first)))
+    elif first > 0:
+        text = f"The first version is {first}."
+        yield found("log-begins-later", text, first, log_path(commit_name(first)))
+    for before, after in itertools.pairwise(commits):
+        if after == before + 1:
+            continue
+        missing = f"{before + 1}" if after == before + 2 else f"{before + 1} to {after - 1}"
+        path = log_path(commit_name(before + 1))
+        if newest is None or newest < after - 1:
+            yield found("version-gap", f"The commits of version {missing} are missing.", before + 1, path)
+        else:
+            text = f"The commits of version {missing} are missing; the checkpoint of version {newest} covers them."
+            yield found("version-gap-below-checkpoint", text, before + 1, path)
+
+
+def examine_staged(names: Iterable[str], last: int, is_managed: bool) -> Iterator[Finding]:
+    """The names in ``_staged_commits``. ``last``: the latest version in the log. ``is_managed``: by a catalog."""
+    for name in names:
+        match = _STAGED.fullmatch(name)
+        path = f"_delta_log/_staged_commits/{name}"
+        if match is None:
+            if not name.startswith("."):
+                text = f"{name} is not <version>.<uuid>.json."
+                yield found("staged-commit-name-malformed", text, None, path)
+        elif int(match[1]) > last or not is_managed:
+            text = f"The log ends at version {last}" + ("." if is_managed else ", and no catalog manages the table.")
+            yield found("staged-commit-unpublished", text, int(match[1]), path)

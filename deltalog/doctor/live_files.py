@@ -1,0 +1,213 @@
+"""The live files of a version, from commit to commit, and what is wrong with how commits change them. Pure.
+
+Spec: PROTOCOL.md#action-reconciliation, #add-file-and-remove-file, #delta-log-entries-1. A live file takes about 350
+bytes of memory.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from deltalog.doctor.commit_lines import Actions
+from deltalog.doctor.file_entries import Rules, identity, statistics
+from deltalog.doctor.findings import Finding, found
+from deltalog.log.table_totals import DELETED_BINS, SIZE_BINS
+from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
+from deltalog.protocol.paths import Place
+
+_PACKED = struct.Struct("<qqqqqQ")
+
+
+class Entry(NamedTuple):
+    """What is remembered of a live file; -1 for what it does not have. ``digest``: of what a checkpoint must repeat."""
+
+    size: int
+    deleted: int
+    records: int
+    base_row_id: int
+    row_version: int
+    digest: int
+
+
+def digest_of(add: AddFile) -> int:
+    """A number that is equal for equal add actions, but for statistics, tags and dataChange."""
+    values = tuple(sorted((name, value or None) for name, value in add.partition_values.items()))
+    vector = add.deletion_vector
+    key = (add.size, add.modification_time, values, add.base_row_id, add.default_row_commit_version,
+           None if vector is None else (vector.unique_id, vector.cardinality, vector.size_in_bytes))  # fmt: skip
+    return hash(key) & (2**64 - 1)
+
+
+def vector_id(vector: DeletionVector | None) -> str | None:
+    return None if vector is None else vector.unique_id
+
+
+@dataclass(slots=True)
+class LiveFiles:
+    """Live files by their paths as the log spells them."""
+
+    place: Place
+    packed: dict[str, bytes] = field(default_factory=dict)
+    vectors: dict[str, str] = field(default_factory=dict)
+    # Paths that are not spelled plainly, by the file that they mean.
+    odd: dict[str, set[str]] = field(default_factory=dict)
+    size_bytes: int = 0
+    deleted: int = 0
+    size_counts: list[int] = field(default_factory=lambda: [0] * len(SIZE_BINS))
+    size_sums: list[int] = field(default_factory=lambda: [0] * len(SIZE_BINS))
+    deleted_counts: list[int] = field(default_factory=lambda: [0] * len(DELETED_BINS))
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def get(self, path: str) -> Entry | None:
+        """What is remembered of a live file."""
+        data = self.packed.get(path)
+        return None if data is None else Entry(*_PACKED.unpack(data))
+
+    def put(self, add: AddFile) -> None:
+        """Add a file, in the place of the one that has its path."""
+        if add.path in self.packed:
+            self.drop(add.path)
+        vector = add.deletion_vector
+        deleted = -1 if vector is None else vector.cardinality
+        records = statistics(add).num_records
+        entry = Entry(
+            add.size, deleted, -1 if records is None or records >= 2**63 else records,
+            -1 if add.base_row_id is None else add.base_row_id,
+            -1 if add.default_row_commit_version is None else add.default_row_commit_version, digest_of(add),
+        )  # fmt: skip
+        self.packed[add.path] = _PACKED.pack(*entry)
+        if vector is not None:
+            self.vectors[add.path] = vector.unique_id
+        same = identity(add.path, self.place)
+        if same != add.path:
+            self.odd.setdefault(same, set()).add(add.path)
+        self._count(entry, 1)
+
+    def drop(self, path: str) -> None:
+        """Remove a file that is live."""
+        entry = self.get(path)
+        if entry is None:
+            return
+        del self.packed[path]
+        self.vectors.pop(path, None)
+        same = identity(path, self.place)
+        if same != path and same in self.odd:
+            self.odd[same].discard(path)
+            if not self.odd[same]:
+                del self.odd[same]
+        self._count(entry, -1)
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        self.size_bytes += sign * entry.size
+        at = bisect.bisect_right(SIZE_BINS, entry.size) - 1
+        self.size_counts[at] += sign
+        self.size_sums[at] += sign * entry.size
+        deleted = max(entry.deleted, 0)
+        self.deleted += sign * deleted
+        self.deleted_counts[bisect.bisect_right(DELETED_BINS, deleted) - 1] += sign
+
+    def other_spellings(self, path: str) -> list[str]:
+        """The paths of live files that mean the same file as this path, and are spelled otherwise."""
+        if not self.odd:
+            return []
+        same = identity(path, self.place)
+        others = set(self.odd.get(same, ()))
+        if same in self.packed:
+            others.add(same)
+        return sorted(others - {path})
+
+
+def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None, is_exact: bool) -> Iterator[Finding]:
+    """Change ``files`` as a commit does. ``is_exact``: whether all live files before it are known."""
+    yield from _examine_pairs(actions, version)
+    before: dict[str, Entry] = {}
+    for remove in actions.removes:
+        live = files.get(remove.path)
+        if live is not None and files.vectors.get(remove.path) == vector_id(remove.deletion_vector):
+            before[remove.path] = live
+            files.drop(remove.path)
+        elif is_exact:
+            text = "It is not live." if live is None else "It is live with another deletion vector."
+            yield found("remove-not-live", text, version, remove.path)
+    new = False
+    for add in actions.adds:
+        live = files.get(add.path)
+        if live is not None and files.vectors.get(add.path) != vector_id(add.deletion_vector):
+            text = f"The vector of the live file is {(files.vectors.get(add.path) or 'none')[:80]}."
+            yield found("file-live-with-two-vectors", text, version, add.path)
+        new = new or live is None
+        yield from _examine_row_ids(add, live or before.get(add.path), version, rules)
+        files.put(add)
+    for add in actions.adds if files.odd else ():
+        for other in files.other_spellings(add.path):
+            yield found("file-live-twice", f"It is live as {other!r}, too.", version, add.path)
+    if is_exact and new and actions.adds and not actions.removes and all(not add.data_change for add in actions.adds):
+        yield found("data-change-contradicts", f"It adds {len(actions.adds)} files.", version)
+
+
+def _examine_pairs(actions: Actions, version: int) -> Iterator[Finding]:
+    adds = {add.path: vector_id(add.deletion_vector) for add in actions.adds}
+    removes = {remove.path: vector_id(remove.deletion_vector) for remove in actions.removes}
+    for rule, kind, files, unique in (
+        ("file-added-twice", "add", actions.adds, adds),
+        ("file-removed-twice", "remove", actions.removes, removes),
+    ):
+        if len(unique) < len(files):
+            for path in repeated(files):
+                yield found(rule, f"It has several {kind} actions of the file.", version, path)
+    for path in adds.keys() & removes.keys():
+        if adds[path] == removes[path]:
+            yield found("commit-add-and-remove", "The commit adds and removes the file.", version, path)
+
+
+def repeated(files: Iterable[AddFile | RemoveFile]) -> list[str]:
+    """The paths that are there more than once."""
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for file in files:
+        if file.path in seen:
+            twice[file.path] = None
+        seen.add(file.path)
+    return list(twice)
+
+
+def _examine_row_ids(add: AddFile, live: Entry | None, version: int, rules: Rules | None) -> Iterator[Finding]:
+    if rules is None or not rules.tracks_rows:
+        return
+    if add.base_row_id is None or add.default_row_commit_version is None:
+        missing = "baseRowId" if add.base_row_id is None else "defaultRowCommitVersion"
+        yield found("row-id-missing", f"It has no {missing}.", version, add.path)
+    elif live is not None and live.base_row_id >= 0:
+        if (live.base_row_id, live.row_version) != (add.base_row_id, add.default_row_commit_version):
+            text = f"It had {live.base_row_id} of version {live.row_version}, and has {add.base_row_id} of version "
+            yield found("row-id-changed", f"{text}{add.default_row_commit_version}.", version, add.path)
+    elif live is None and add.default_row_commit_version > version:
+        # A restored file keeps the earlier version in which it was added first.
+        yield found("row-commit-version-wrong", f"It is {add.default_row_commit_version}.", version, add.path)
+
+
+def examine_row_ids(files: LiveFiles, mark: int | None, version: int) -> Iterator[Finding]:
+    """Row ids of the live files that overlap, or are above the high-water mark ``mark`` (None: there is none)."""
+    ranges = []
+    for path in files.packed:
+        entry = files.get(path)
+        if entry is not None and entry.base_row_id >= 0:
+            ranges.append((entry.base_row_id, max(entry.records, 1), path))
+    ranges.sort()
+    end, owner = -1, ""
+    for first, number, path in ranges:
+        if first < end:
+            yield found(
+                "row-id-overlap", f"Its ids begin at {first}, and those of {owner} end at {end - 1}.", version, path
+            )
+        if first + number > end:
+            end, owner = first + number, path
+    if ranges and (mark is None or mark < end - 1):
+        text = f"The highest row id is {end - 1}, and the high-water mark {'missing' if mark is None else mark}."
+        yield found("row-id-high-water-mark", text, version)
