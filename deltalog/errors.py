@@ -145,7 +145,7 @@ class SchemaMismatchError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintViolationError(CallError):
-    """New rows break a CHECK constraint, an invariant, a generated column or a length of the table.
+    """New rows break a CHECK constraint, invariant, generated column or length, or the condition of replaced rows.
 
     ``constraint`` names it, ``expression`` is its text, ``violations`` the number of rows (None where a row has no
     value).

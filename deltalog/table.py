@@ -349,9 +349,9 @@ class DeltaTable:
         """Replace rows in one commit: all of them, or those that one of these selects.
 
         ``where``: SQL text or a predicate made with ``col``; the rows for which it is true are replaced (Spark's
-        replaceWhere), and it must be true for the new rows, else SchemaMismatchError. Other rows in the files are kept,
-        as with ``delete``. ``partitions="dynamic"``: all rows of the partitions that occur in ``data``, and no others.
-        ``overwrite_schema=True``: all rows, and the columns.
+        replaceWhere), and it must be true for the new rows, else ConstraintViolationError. Other rows in the files are
+        kept, as with ``delete``. ``partitions="dynamic"``: all rows of the partitions that occur in ``data``, and no
+        others. ``overwrite_schema=True``: all rows, and the columns.
 
         Properties, and so in-commit timestamps, are kept. With ``where`` or ``partitions``, no commit is made when
         there are neither new rows nor rows to replace (the result's ``skipped`` is true), unless ``txn`` is given.

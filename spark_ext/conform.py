@@ -6,6 +6,7 @@ Nothing is read or written here: Spark evaluates the columns when it writes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -93,11 +94,12 @@ def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
             found = data.find(column.name)
             if found is not None:
                 yield from problems(column.data_type, found.data_type, merge, f"{prefix}{column.name}")
-            elif not column.nullable and not any(key in column.metadata for key in _FILLED_BY):
-                yield (
-                    f"column {prefix}{column.name} is {column.data_type} NOT NULL in the table and missing from "
-                    "the data. Add it to the data."
-                )
+            elif not any(key in column.metadata for key in _FILLED_BY):
+                for path in _required(column):
+                    yield (
+                        f"column {prefix}{_dotted(path)} is {path[-1].data_type} NOT NULL in the table and missing "
+                        "from the data. Add it to the data."
+                    )
     elif isinstance(table, deltalog.ArrayType) and isinstance(data, deltalog.ArrayType):
         yield from problems(table.element_type, data.element_type, merge, f"{where}.element")
     elif isinstance(table, deltalog.MapType) and isinstance(data, deltalog.MapType):
@@ -108,6 +110,19 @@ def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
             f"column {where} is {table} in the table and {data} in the data. Cast the data to {table}, or "
             "replace the table's schema with mode('overwrite') and option('overwriteSchema', True)."
         )
+
+
+def _required(field: deltalog.StructField) -> Iterator[list[deltalog.StructField]]:
+    """The paths to what is null where a column is null, and NOT NULL: the column, or fields of structs in it."""
+    if not field.nullable:
+        yield [field]
+    elif isinstance(field.data_type, deltalog.StructType):
+        for each in field.data_type.fields:
+            yield from ([field, *path] for path in _required(each))
+
+
+def _dotted(path: Sequence[deltalog.StructField]) -> str:
+    return ".".join(field.name for field in path)
 
 
 def conformed(
@@ -158,7 +173,21 @@ def _stored(field: deltalog.StructField, in_path: bool, in_directory: bool) -> C
     column = named(field.name)
     if in_path:
         column = _partition_value(column, field, in_directory)
-    return _checked_not_null(column, field, field.name, in_path).alias(field.name, metadata={})
+    column = _checked_not_null(column, field, field.name, in_path)
+    return _checked_below(column, field).alias(field.name, metadata={})
+
+
+def _checked_below(column: Column, field: deltalog.StructField) -> Column:
+    """The same values, in which no NOT NULL field is null, also where the struct above it is. delta-spark takes the
+    field for a null then, and can neither delete, update nor compact in a file with such a row."""
+    if not isinstance(field.data_type, deltalog.StructType):
+        return column
+    checked = column
+    for path in (each for below in field.data_type.fields for each in _required(below)):
+        value = reduce(lambda above, each: above.getField(each.name), path, column)
+        fault = refuse(f"column {_dotted([field, *path])} is NOT NULL in the table and the data has a NULL in it")
+        checked = F.when(value.isNull(), fault).otherwise(checked)
+    return checked
 
 
 def _null(data_type: Any) -> Column:
@@ -242,7 +271,7 @@ def _length_checked(column: Column, field: deltalog.StructField) -> Column:
     cut = F.when(F.length(column) <= limit, column).when(
         F.length(F.rtrim(column)) <= limit, F.substring(column, 1, limit)
     )
-    too_long = refuse(f"column {field.name} is {declared} in the table and the data has a longer value")
+    too_long = rules.too_long(field.name, f"{match[1]}({limit})")
     checked = F.when(column.isNull(), column).otherwise(cut.otherwise(too_long))
     return F.rpad(checked, limit, " ") if match[1] == "char" else checked
 

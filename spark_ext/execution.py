@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -66,7 +67,8 @@ def execute(df: DataFrame, request: WriteRequest, plan: WritePlan, job: Job) -> 
         if rows_per_file is not None:
             options.setdefault("maxRecordsPerFile", rows_per_file)
         settings = file_sizes.shuffle_settings(request) if _optimizes(request, plan) else {}
-        with _explained(demands, job), session_settings(df.sparkSession, settings):
+        replaced = None if plan.replacement is None else plan.replacement.where
+        with _explained(demands, replaced, job), session_settings(df.sparkSession, settings):
             adds = job.write(_stored_rows(df, request, plan, demands, job.is_native), plan, options)
         rows = sum(rows_of(add) for add in adds)
         metrics = _replace(request, plan, rows)
@@ -106,11 +108,11 @@ def _stored_rows(df: DataFrame, request: WriteRequest, plan: WritePlan, demands:
 
 
 @contextlib.contextmanager
-def _explained(demands: Any, job: Job) -> Iterator[None]:
+def _explained(demands: Any, replaced: str | None, job: Job) -> Iterator[None]:
     """Errors of Spark as errors of deltalog, where they are about the rows, the store or the cluster."""
     try:
         yield
-    except deltalog.DeltaLogError:
+    except (deltalog.DeltaLogError, AnalysisException):  # the latter has the plan in it, with what would be refused
         raise
     except Exception as error:
         refusal = rules.REFUSAL.search(str(error))
@@ -119,7 +121,7 @@ def _explained(demands: Any, job: Job) -> Iterator[None]:
             if failure is None:
                 raise
             raise failure from error
-        raise rules.violation(refusal[1], demands) or deltalog.SchemaMismatchError(refusal[1]) from error
+        raise rules.violation(refusal[1], demands, replaced) from error
 
 
 def _replace(request: WriteRequest, plan: WritePlan, rows: int) -> dict[str, Any]:
@@ -129,6 +131,8 @@ def _replace(request: WriteRequest, plan: WritePlan, rows: int) -> dict[str, Any
     if request.mode != "overwrite":
         return {**staged.metrics(), "numOutputRows": rows}
     if plan.replacement is not None:
+        if plan.is_checked_again:
+            plan.replacement.check_new_rows()
         return plan.replacement.stage(rows)
     if _replaces_partitions(request, plan):
         transaction.replace_partitions()

@@ -18,6 +18,8 @@ from spark_ext.types import spark_type
 
 # Extracts a refusal that was raised inside a Spark job from Spark's message.
 REFUSAL = re.compile(r"DELTALOG: (.*?) :DELTALOG", re.DOTALL)
+# How the message of a row begins that a replacement does not select.
+_OUTSIDE = "a row lies outside of the replaced rows, "
 
 
 def refuse(message: str) -> Column:
@@ -47,7 +49,7 @@ def selected(df: DataFrame, replacement: deltalog.Replacement) -> DataFrame:
         for name in replacement.columns
     ]
     outside = F.concat(
-        F.lit(f"DELTALOG: a row lies outside of the replaced rows, {replacement.where}: "),
+        F.lit(f"DELTALOG: {_OUTSIDE}{replacement.where}: "),
         F.concat_ws(", ", *values),
         F.lit(". Nothing was committed; filter the rows, or replace more. :DELTALOG"),
     )
@@ -55,17 +57,30 @@ def selected(df: DataFrame, replacement: deltalog.Replacement) -> DataFrame:
     return df.filter(F.when(is_inside, F.lit(True)).otherwise(F.raise_error(outside).cast("boolean")))
 
 
-def violation(message: str, rules: Any) -> deltalog.ConstraintViolationError | None:
-    """The error for the message that a job failed with, if a condition raised it."""
-    for check in rules.checks:
-        if message == _message(check):
-            return deltalog.ConstraintViolationError(
-                f"{rules.table}: {message}. Nothing was committed; correct the rows.",
-                constraint=check.name,
-                expression=check.text,
-                violations=None,
-            )
-    return None
+def too_long(name: str, declared: str) -> Column:
+    """A value that fails the job, for one that is longer than its column char(n) or varchar(n)."""
+    return refuse(_too_long(name, declared))
+
+
+def violation(message: str, rules: Any, replaced: str | None) -> deltalog.DeltaLogError:
+    """The error for the message of a refusal that a job failed with. ``replaced``: the condition of replaceWhere."""
+    if replaced is not None and message.startswith(_OUTSIDE):
+        return _violation(message, "the condition of the replaced rows", replaced)
+    violated = {_message(check): (check.name, check.text) for check in rules.checks}
+    for name, length in rules.lengths.items():
+        violated[_too_long(name, length.text)] = (f"column {name}", length.text)
+    if message in violated:
+        name, text = violated[message]
+        return _violation(f"{rules.table}: {message}. Nothing was committed; correct the rows.", name, text)
+    return deltalog.SchemaMismatchError(message)
+
+
+def _violation(message: str, name: str, text: str) -> deltalog.ConstraintViolationError:
+    return deltalog.ConstraintViolationError(message, constraint=name, expression=text, violations=None)
+
+
+def _too_long(name: str, declared: str) -> str:
+    return f"column {name} is {declared} in the table and the data has a longer value"
 
 
 def _condition(check: Any) -> Column:

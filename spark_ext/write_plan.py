@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
-from spark_ext import mapped
+from spark_ext import conditions, mapped
 from spark_ext.conform import check_unique, problems, stored_schema
 from spark_ext.defaults import PROPERTY_DEFAULTS
 from spark_ext.reads import reads_of
@@ -27,20 +27,19 @@ _KEPT = (
     "ucTableId",
     "io.unitycatalog.",
 )
-# Names of the time zone in which conditions of deltalog count.
-_UTC = frozenset(["UTC", "ETC/UTC", "GMT", "Z", "+00:00"])
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
     """A planned write: the schema of the data, and the table after the write. ``replacement``: the rows that the data
-    replaces, where a condition selects them."""
+    replaces, where a condition selects them; ``is_checked_again``: deltalog checks the new rows by it too."""
 
     transaction: deltalog.Transaction
     data: deltalog.StructType
     target: deltalog.StructType
     partition_columns: list[str]
     replacement: deltalog.Replacement | None = None
+    is_checked_again: bool = False
 
     @property
     def is_mapped(self) -> bool:
@@ -126,7 +125,12 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
     _check_partitioning(request, table.url, names)
     _fit(transaction, data, bool(request.options.get("mergeSchema")))
     replacement = _replacement(request, df.sparkSession, transaction, names)
-    return WritePlan(transaction, data, transaction.schema, names, replacement)
+    is_checked_again = (
+        replacement is not None
+        and request.defaults.checks_replacing_rows
+        and conditions.may_differ(df.sparkSession, replacement, snapshot.schema)
+    )
+    return WritePlan(transaction, data, transaction.schema, names, replacement, is_checked_again)
 
 
 def recorded_transaction(request: WriteRequest, plan: WritePlan) -> str | None:
@@ -175,13 +179,7 @@ def _replacement(
     if not where:
         return None
     replacement = deltalog.Replacement(transaction, where)
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    if replacement.counts_in_utc and str(zone).upper() not in _UTC:
-        raise deltalog.CallError(
-            f"replaceWhere {where!r} depends on the time zone, and the session's is {zone}: rows of the table would be "
-            "selected in UTC, and new rows checked in that zone. Compare timestamps with instants (at >= "
-            "'2026-01-31T00:00:00Z'), or set spark.sql.session.timeZone to UTC."
-        )
+    conditions.check(spark, replacement)
     request.defaults.check_replaced_by(replacement.columns, partition_columns)
     return replacement
 

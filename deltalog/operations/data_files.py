@@ -45,6 +45,7 @@ class WriteLayout:
     ``rules``: what is checked and filled in; empty for existing rows that are only moved.
     ``extra_columns``: columns of the files that are not in the table, such as the row ids of moved rows; they come
     last and have no statistics. ``as_changes``: files are change files. ``checksum``: the hash recorded for each.
+    ``is_new``: the rows are not in the table yet, so that a null struct must not have a NOT NULL field.
     """
 
     schema: StructType
@@ -56,6 +57,7 @@ class WriteLayout:
     extra_columns: tuple[StructField, ...] = ()
     as_changes: bool = False
     checksum: Checksum | None = None
+    is_new: bool = False
 
     @classmethod
     def of(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
@@ -151,7 +153,7 @@ def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.
     for batch in as_batches(reader):
         if not batch.num_rows:
             continue
-        table = conformed(pa.Table.from_batches([batch]), layout.row_schema, layout.rules)
+        table = conformed(pa.Table.from_batches([batch]), layout.row_schema, layout.rules, layout.is_new)
         held.append(table)
         held_bytes += table.nbytes
         if held_bytes >= limit:
@@ -161,8 +163,9 @@ def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.
         yield pa.concat_tables(held)
 
 
-def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES) -> pa.Table:
-    """The rows with the table's columns, in its order and types, as its rules want them."""
+def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES, is_new: bool = False) -> pa.Table:
+    """The rows with the table's columns, in its order and types, as its rules want them. ``is_new``: as in
+    ``WriteLayout``."""
     given = {name.lower(): table.column(i) for i, name in enumerate(table.schema.names)}
     columns = []
     absent: list[StructField] = []
@@ -179,24 +182,33 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES)
             raise SchemaMismatchError(
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
             ) from None
-        check_not_null(columns[-1], column, column.name)
+        check_not_null(columns[-1], column, column.name, is_new)
     rows = pa.Table.from_arrays(columns, schema=arrow_schema)
     if rules:
         rows = rules.applied(rows, {column.name for column in absent})
     for column in absent:
-        check_not_null(combined(rows.column(column.name)), column, column.name)
+        check_not_null(combined(rows.column(column.name)), column, column.name, is_new)
     return rows
 
 
-def check_not_null(values: Any, column: StructField, name: str) -> None:
-    """Refuse nulls in a NOT NULL column, and in NOT NULL fields below structs, lists and maps that are there."""
+def check_not_null(values: Any, column: StructField, name: str, is_new: bool = False) -> None:
+    """Refuse nulls in a NOT NULL column, and in NOT NULL fields below structs, lists and maps that are there.
+    ``is_new``: also structs that are null and have a NOT NULL field, outside of lists and maps. delta-spark takes that
+    field for a null, and can neither delete, update nor compact in a file with such a row; rows that are in the table
+    already can be moved."""
     if not column.nullable and values.null_count:
         raise SchemaMismatchError(f"Column {name} is NOT NULL and the data has nulls in it.")
     data_type = column.data_type
     if isinstance(data_type, StructType):
+        required = next(required_fields(data_type), None) if is_new and values.null_count else None
+        if required is not None:
+            raise SchemaMismatchError(
+                f"Column {name}.{'.'.join(required)} is NOT NULL and {name} is null in the data, so that the field has "
+                f"no value. Give {name} a value, or make the field nullable (set_column)."
+            )
         present = values.drop_null() if values.null_count else values
         for child, field in zip(present.flatten(), data_type.fields, strict=True):
-            check_not_null(child, field, f"{name}.{field.name}")
+            check_not_null(child, field, f"{name}.{field.name}", is_new)
     elif isinstance(data_type, ArrayType):
         element = StructField("element", data_type.element_type, data_type.contains_null)
         check_not_null(values.flatten(), element, f"{name}.element")
@@ -204,6 +216,15 @@ def check_not_null(values: Any, column: StructField, name: str) -> None:
         entries = values.drop_null() if values.null_count else values
         value = StructField("value", data_type.value_type, data_type.value_contains_null)
         check_not_null(pa.concat_arrays([entries.items]), value, f"{name}.value")
+
+
+def required_fields(struct: StructType) -> Iterator[tuple[str, ...]]:
+    """The paths of NOT NULL fields of a struct, and of those below structs in it."""
+    for field in struct.fields:
+        if not field.nullable:
+            yield (field.name,)
+        elif isinstance(field.data_type, StructType):
+            yield from ((field.name, *path) for path in required_fields(field.data_type))
 
 
 def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[str, str | None], pa.Table]]:

@@ -28,9 +28,11 @@ class Replacement:
     """The rows of a table for which a condition is true, found and ready to be replaced.
 
     For callers that write the new files themselves: make it before they are written, stage it after they are staged.
-    That the new rows fulfil the condition is the caller's to ensure. ``DeltaTable.overwrite`` takes rows instead.
+    That the new rows fulfil the condition is the caller's to ensure, or ``check_new_rows`` does.
+    ``DeltaTable.overwrite`` takes rows instead.
 
     ``where``: the condition as SQL. ``columns``: the top-level columns that it uses. ``is_empty``: no row matches.
+    ``is_computed``: it has values of its own, such as those of functions, besides columns and literals.
     ``counts_in_utc``: the condition may have other values where timestamps are not counted in UTC.
     ``change_column``: None, or the column that every row of the new files must have besides those of the table, with
     the value ``insert``: then the files are change data files too. ``num_deleted_rows``: None where a file has no
@@ -53,12 +55,19 @@ class Replacement:
         assert predicate is not None and transaction.snapshot is not None
         bound = bind(predicate, transaction.snapshot.schema)
         self.columns = tuple(dict.fromkeys(column.path[0] for column in columns_of(bound)))
+        self.is_computed = any(isinstance(leaf, BoundValue) for leaf in leaves_of(bound))
         self.counts_in_utc = any(_counts_in_utc(leaf) for leaf in leaves_of(bound))
         self.is_empty = self._deletion.is_empty
         self.change_column = CHANGE_TYPE_FIELD.name if self._deletion.as_changes else None
         self.num_deleted_rows = self._deletion.rows
         kept = 0 if self._deletion.by_vectors else sum(len(each.kept) for each in self._deletion.matches)
         self.num_copied_rows = kept
+
+    def check_new_rows(self) -> None:
+        """Raise ConstraintViolationError unless the condition is true for each row of the new files, which are staged;
+        CallError where it has no value. For callers whose own engine may evaluate the condition in another way. Cost:
+        the GETs of its columns in these files."""
+        rewrite.check_new_files(self._transaction, self.where)
 
     def stage(self, num_rows: int) -> dict[str, int]:
         """Stage the deletion, and the new files as change files where there must be any. Returns the metrics of the

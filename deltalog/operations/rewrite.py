@@ -9,6 +9,7 @@ import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import FALSE, booleans
-from deltalog.errors import CallError, InvalidActionError, SchemaMismatchError
+from deltalog.errors import CallError, ConstraintViolationError, InvalidActionError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import Bound, columns_of
 from deltalog.expressions.evaluate import matches
@@ -30,7 +31,7 @@ from deltalog.operations.deletion_vector_writer import masked_statistics
 from deltalog.operations.input_streams import read_once
 from deltalog.operations.transaction import Transaction
 from deltalog.parallel import both, opened_ahead
-from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_files, read_vector
+from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_file, read_files, read_vector
 from deltalog.protocol import column_mapping, features, row_tracking
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
@@ -180,7 +181,7 @@ def matching(
     """The rows of a stream, in the types of the table, provided that ``where`` is true for all of them.
 
     After the first row for which it is not true, no further rows are returned; the rest is read, and then a
-    SchemaMismatchError with the number of such rows is raised.
+    ConstraintViolationError with the number of such rows is raised.
     """
     schema = transaction.schema
     predicate = as_predicate(where)
@@ -189,7 +190,7 @@ def matching(
     rules = transaction.row_writer.rules()
     wrong, example = 0, None
     for batch in read_once(reader):
-        table = conformed(pa.Table.from_batches([batch]), schema, rules)
+        table = conformed(pa.Table.from_batches([batch]), schema, rules, is_new=True)
         outside = pc.invert(pc.fill_null(matches(bound, table), FALSE))
         count = pc.sum(outside).as_py() or 0
         if count and example is None:
@@ -199,11 +200,40 @@ def matching(
         if not wrong:
             yield from table.to_batches()
     if wrong:
-        raise SchemaMismatchError(
-            f"{transaction.reader.store.url}: {wrong} of the new rows lie outside of the replaced rows, "
-            f"{shown(where)}: for example {example}. Nothing was committed; "
-            "filter the rows, or replace more."
-        )
+        raise _outside(transaction, where, wrong, example)
+
+
+def check_new_files(transaction: Transaction, where: Predicate | str) -> None:
+    """Raise ConstraintViolationError unless ``where`` is true for each row of the files that are staged as added.
+
+    Cost: the GETs of the columns that it uses.
+    """
+    snapshot, predicate = _existing(transaction), as_predicate(where)
+    assert predicate is not None
+    bound = bind(predicate, snapshot.schema)
+    names = list(dict.fromkeys(column.path[0] for column in columns_of(bound)))
+    layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
+    wrong, example = 0, None
+    for add in transaction.staged.adds:
+        for batch in read_file(snapshot.reader.files, _data_file(add, all_rows=True), layout):
+            table = pa.Table.from_batches([batch])
+            outside = pc.invert(pc.fill_null(matches(bound, table), FALSE))
+            count = pc.sum(outside).as_py() or 0
+            if count and example is None:
+                example = table.filter(outside).slice(0, 1).to_pylist()[0]
+            wrong += count
+    if wrong:
+        raise _outside(transaction, where, wrong, example)
+
+
+def _outside(transaction: Transaction, where: Predicate | str, count: int, example: Any) -> ConstraintViolationError:
+    return ConstraintViolationError(
+        f"{transaction.reader.store.url}: {count} of the new rows lie outside of the replaced rows, "
+        f"{shown(where)}: for example {example}. Nothing was committed; filter the rows, or replace more.",
+        constraint="the condition of the replaced rows",
+        expression=shown(where),
+        violations=count,
+    )
 
 
 # ------------------------------------------------------------------------------------------------ reading

@@ -186,7 +186,7 @@ class RowWriter:
         return WriteLayout.of(self._changes.metadata, self._changes.clustering_columns)
 
     def _layout_of_new_rows(self) -> WriteLayout:
-        layout = replace(self._layout(), rules=self.rules())
+        layout = replace(self._layout(), rules=self.rules(), is_new=True)
         self._applied_rules, self._rules_source = layout.rules, (self._changes.metadata, self._changes.protocol)
         return layout
 

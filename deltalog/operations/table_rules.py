@@ -131,9 +131,8 @@ class TableRules:
         longer = pc.fill_null(pc.greater(pc.utf8_length(values), length.limit), False)
         count = pc.sum(longer, min_count=0).as_py() or 0
         if count:
-            kind = f"{'char' if length.padded else 'varchar'}({length.limit})"
             example = f"{name}={_shown(values.filter(longer)[0].as_py())}"
-            raise self._violation(f"column {name}", kind, count, example)
+            raise self._violation(f"column {name}", length.text, count, example)
 
     def _violation(self, name: str, text: str, count: int, example: str) -> ConstraintViolationError:
         rows = "1 row violates" if count == 1 else f"{count} rows violate"

@@ -28,6 +28,11 @@ class Length:
     padded: bool
     limit: int
 
+    @property
+    def text(self) -> str:
+        """The type as SQL has it."""
+        return f"{'char' if self.padded else 'varchar'}({self.limit})"
+
 
 def declared(column: StructField) -> str | None:
     """The declared type of a column whose texts have a size, without blanks and in lower case."""

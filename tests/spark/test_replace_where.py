@@ -88,14 +88,17 @@ def test_what_statistics_prove_is_not_read_again(spark: Any, table: str) -> None
 def test_a_row_outside_is_refused(spark: Any, table: str, where: str) -> None:
     made(spark, table, FEED, partitioned=True)
     before = data_files(table)
-    with pytest.raises(deltalog.SchemaMismatchError, match=r"lies outside of the replaced rows.* = .*filter the rows"):
+    with pytest.raises(
+        deltalog.ConstraintViolationError, match=r"lies outside of the replaced rows.* = .*filter the rows"
+    ) as refused:
         replaced(spark, table, where)
+    assert refused.value.expression == where
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
 
 def test_null_is_outside_and_named(spark: Any, table: str) -> None:
     made(spark, table, {})
-    with pytest.raises(deltalog.SchemaMismatchError, match="lies outside of the replaced rows, s < 'z': s = NULL"):
+    with pytest.raises(deltalog.ConstraintViolationError, match="lies outside of the replaced rows, s < 'z': s = NULL"):
         replaced(spark, table, "s < 'z'", "SELECT 1L AS id, 1L AS p, CAST(NULL AS STRING) AS s")
 
 
@@ -129,7 +132,7 @@ def test_partitions_are_replaced_without_reading_them(spark: Any, table: str) ->
     result = replaced(spark, table, "p = 0", "SELECT 100L AS id, 0L AS p, 'new' AS s")
     assert (result.num_removed_rows, result.num_copied_rows) == (4, 0)
     assert [id for id, _ in by_pyarrow(table)] == [1, 2, 4, 5, 7, 8, 10, 11, 100]
-    with pytest.raises(deltalog.SchemaMismatchError, match="outside of the replaced rows, p = 1: p = 0"):
+    with pytest.raises(deltalog.ConstraintViolationError, match="outside of the replaced rows, p = 1: p = 0"):
         replaced(spark, table, "p = 1")
 
 
@@ -201,3 +204,74 @@ def test_conditions_that_depend_on_the_time_zone(spark: Any, table: str, where: 
         else:
             assert again.save(table).num_removed_rows == 1
     assert again.save(table).num_removed_rows == 1
+
+
+# --- sessions in which Spark takes a condition for another one
+
+ESCAPED = {"spark.sql.parser.escapedStringLiterals": "true"}
+QUOTED = {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.doubleQuotedIdentifiers": "true"}
+LENIENT = {"spark.sql.ansi.enabled": "false"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "where", "message"),
+    [
+        (ESCAPED, r"s = 's\x31'", "backslash is a plain character"),
+        (ESCAPED, r"s = 'new' OR s = 'a\nb'", "backslash is a plain character"),
+        (QUOTED, '"s" = "new"', "double quotes are those of a name"),
+        (QUOTED, 's = "new" OR id = 5', "double quotes are those of a name"),
+    ],
+)
+def test_a_condition_of_two_meanings_is_refused(
+    spark: Any, table: str, settings: dict[str, str], where: str, message: str
+) -> None:
+    made(spark, table, {})
+    with session_of(spark, settings), pytest.raises(deltalog.CallError, match=message):
+        replaced(spark, table, where)
+    assert versions(table) == [0] and litter(table) == []
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize(
+    ("where", "new"),
+    [
+        ("CAST(s AS INT) IS NULL", "SELECT 100L AS id, 1L AS p, 'x' AS s"),
+        ("id + p < 0", "SELECT 9223372036854775807L AS id, 1L AS p, '2' AS s"),
+        ("id / (p - 1) IS NULL", "SELECT 100L AS id, 1L AS p, '2' AS s"),
+    ],
+)
+def test_new_rows_are_checked_by_the_condition_as_old_ones_are(
+    spark: Any, table: str, where: str, new: str, partitioned: bool
+) -> None:
+    """Without ANSI mode Spark takes each of these rows for one that the condition selects."""
+    writer = spark_ext.write(spark.sql("SELECT id, 0L AS p, string(id) AS s FROM range(3)"))
+    (writer.partitionBy("p") if partitioned else writer).save(table)
+    before = data_files(table)
+    with session_of(spark, LENIENT):
+        assert spark.sql(new).where(where).count() == 1
+        with pytest.raises(deltalog.CallError, match="has no value for a row"):
+            replaced(spark, table, where, new)
+    assert versions(table) == [0] and data_files(table) == before and litter(table) == []
+
+
+def test_lengths_are_kept_where_the_session_does_not_know_them(spark: Any, table: str) -> None:
+    declared = {"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}
+    text = deltalog.StructField("c", deltalog.PrimitiveType("string"), True, declared)
+    deltalog.DeltaTable.create(table, deltalog.StructType((text,)))
+    spark_ext.write(spark.sql("SELECT 'a' AS c UNION ALL SELECT 'b'")).mode("append").save(table)
+    settings = {"spark.sql.legacy.charVarcharAsString": "true"}
+    with session_of(spark, settings), pytest.raises(deltalog.ConstraintViolationError) as refused:
+        replaced(spark, table, "c <> 'a'", "SELECT 'a' AS c")
+    assert refused.value.expression == "c <> 'a'" and versions(table) == [0, 1]
+
+
+@pytest.mark.parametrize("where", ["ID > 5", "S = 's7'"])
+def test_names_in_another_case(spark: Any, table: str, where: str) -> None:
+    """With case-sensitive analysis Spark does not find these columns: an error, and never another column."""
+    made(spark, table, {})
+    new = "SELECT 7L AS id, 1L AS p, 's7' AS s"
+    settings = {"spark.sql.caseSensitive": "true"}
+    with session_of(spark, settings), pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+        replaced(spark, table, where, new)
+    assert versions(table) == [0] and litter(table) == []
+    assert replaced(spark, table, where, new).committed

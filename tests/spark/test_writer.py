@@ -250,16 +250,20 @@ def test_not_null_is_kept_at_every_depth(spark: Any, table: str) -> None:
     good = "select 1L id, 'x' p, named_struct('a', 1) st, array(1) ar"
     write(spark.sql(good)).mode("append").save(table)
     for query, column in (
-        ("select cast(null as bigint) id, 'x' p", "id"),
-        ("select 1L id, cast(null as string) p", "p"),
-        ("select 1L id, '' p", "p"),
+        ("select cast(null as bigint) id, 'x' p, named_struct('a', 1) st", "id"),
+        ("select 1L id, cast(null as string) p, named_struct('a', 1) st", "p"),
+        ("select 1L id, '' p, named_struct('a', 1) st", "p"),
         ("select 1L id, 'x' p, named_struct('a', cast(null as int)) st", "a"),
-        ("select 1L id, 'x' p, array(1, null) ar", "element"),
+        ("select 1L id, 'x' p, cast(null as struct<a: int>) st", "st.a"),
+        ("select id, 'x' p, if(id = 0, named_struct('a', 1), null) st from range(2)", "st.a"),
+        ("select 1L id, 'x' p, named_struct('a', 1) st, array(1, null) ar", "element"),
     ):
         with pytest.raises(deltalog.SchemaMismatchError, match=f"column {column} is NOT NULL in the table"):
             write(spark.sql(query)).mode("append").save(table)
     with pytest.raises(deltalog.SchemaMismatchError, match="column p is string NOT NULL in the table and missing"):
-        write(spark.sql("select 1L id")).mode("append").save(table)
+        write(spark.sql("select 1L id, named_struct('a', 1) st")).mode("append").save(table)
+    with pytest.raises(deltalog.SchemaMismatchError, match=r"column st\.a is .* NOT NULL in the table and missing"):
+        write(spark.sql("select 1L id, 'x' p")).mode("append").save(table)
     assert versions(table) == [0, 1] and litter(table) == [] and len(data_files(table)) == 1
     back = spark_ext.read(spark).load(table)
     assert back.schema.json() == spark_ext.to_spark(deltalog.StructType.from_json(NOT_NULL)).json()
@@ -284,8 +288,12 @@ def test_char_and_varchar_keep_their_length(spark: Any, table: str) -> None:
     assert sorted(map(tuple, back.collect()), key=str) == [("ab  ", "x  "), (None, "xyz")]
     assert back.schema["c"].metadata == declared["c"].metadata
     for row in [("abcde", "x"), ("a", "wxyz")]:
-        with pytest.raises(deltalog.SchemaMismatchError, match="has a longer value"):
+        with pytest.raises(deltalog.ConstraintViolationError, match="has a longer value") as refused:
             write(spark.createDataFrame([row], "c string, v string")).mode("append").save(table)
+        told = (refused.value.constraint, refused.value.expression)
+        with pytest.raises(deltalog.ConstraintViolationError) as by_deltalog:
+            deltalog.DeltaTable.open(table).append(pa.table({"c": [row[0]], "v": [row[1]]}))
+        assert told == (by_deltalog.value.constraint, by_deltalog.value.expression)
     assert versions(table) == [0, 1]
 
 

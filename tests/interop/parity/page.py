@@ -1,7 +1,7 @@
 """The page docs/spark-parity.md: what delta-spark and spark_ext answer to each scenario.
 
     python -m tests.interop.parity.page                      # runs all scenarios and writes the page
-    python -m tests.interop.parity.page -k "page and replace"   # runs some and writes their lines anew
+    python -m tests.interop.parity.page -k "replace or page_has"   # runs some and writes their lines anew
 
 test_interop_parity.py checks the page against what it finds.
 """

@@ -6,8 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, SchemaMismatchError
+from deltalog import CallError, DeltaTable, PrimitiveType, SchemaMismatchError, StructField, StructType
 from tests.support.core import SCHEMA, action, environment, ids, info, lines, memory, objects, rows, tree
+from tests.support.core.other_writers import declared_afterwards
 
 
 @pytest.fixture
@@ -107,13 +108,31 @@ def test_not_null_is_kept_also_within_structs(tmp_path: Any) -> None:
     )
     table = DeltaTable.create(tmp_path / "t", schema, environment=environment())
     good = {"a": 1, "s": {"x": 1}, "l": [1]}
-    table.append(pa.Table.from_pylist([good, {**good, "s": None, "l": None}]))
+    table.append(pa.Table.from_pylist([good, {**good, "l": None}]))
     before = tree(tmp_path)
-    for wrong in ({"a": None}, {"s": {"x": None}}, {"l": [None]}):
+    for wrong in ({"a": None}, {"s": {"x": None}}, {"s": None}, {"l": [None]}):
         loose = pa.schema([("a", pa.int64()), ("s", pa.struct([("x", pa.int64())])), ("l", pa.list_(pa.int64()))])
         with pytest.raises(SchemaMismatchError, match="NOT NULL"):
             table.append(pa.Table.from_pylist([good, {**good, **wrong}], schema=loose))
         assert tree(tmp_path) == before
+
+
+def test_null_structs_with_not_null_fields_are_moved_but_not_added(tmp_path: Any) -> None:
+    def struct(nullable: bool) -> StructType:
+        below = StructType((StructField("y", PrimitiveType("long"), nullable),))
+        inside = StructField("s", StructType((StructField("x", below),)))
+        return StructType((StructField("a", PrimitiveType("long")), inside))
+
+    rows = pa.Table.from_pylist([{"a": 1, "s": None}, {"a": 2, "s": {"x": None}}, {"a": 3, "s": {"x": {"y": 1}}}])
+    DeltaTable.create(tmp_path / "t", struct(True), data=rows)
+    table = declared_afterwards(tmp_path / "t", struct(False))
+    for row in rows.slice(0, 2).to_pylist():
+        with pytest.raises(SchemaMismatchError, match=r"Column s.x.y is NOT NULL and s(.x)? is null"):
+            table.append(pa.Table.from_pylist([row]))
+    with pytest.raises(SchemaMismatchError, match=r"Column s\.x\.y is NOT NULL"):
+        table.append(pa.Table.from_pylist([{"a": 4}]))
+    assert table.delete("a = 3").version == 1
+    assert table.snapshot().scan().to_arrow().to_pylist() == rows.slice(0, 2).to_pylist()
 
 
 def test_values_that_do_not_fit_take_the_files_before_them_away(tmp_path: Any) -> None:

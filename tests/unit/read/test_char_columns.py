@@ -17,7 +17,6 @@ from deltalog import (
     CorruptTableError,
     DeltaTable,
     PrimitiveType,
-    SchemaMismatchError,
     StructField,
     StructType,
     UnsupportedFeatureError,
@@ -126,7 +125,7 @@ def test_deletes_and_replacements(tmp_path: Path, kind: str) -> None:
     assert [n for n in ids_of(table, None) if n in gone] == []
     table.overwrite(column(["ab", "ab   "], [100, 101]), where="c IN ('ab')")
     assert ids_of(table, "c = 'ab'") == [100, 101]
-    with pytest.raises(SchemaMismatchError, match="outside of the replaced rows"):
+    with pytest.raises(ConstraintViolationError, match="outside of the replaced rows"):
         table.overwrite(column(["a"], [1]), where="c = 'ab'")
 
 
