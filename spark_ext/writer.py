@@ -133,8 +133,9 @@ class Writer:
                 f"{tableName} has {len(names)} columns ({', '.join(names)}) and the data has {len(self._df.columns)}. "
                 "insertInto matches columns by position; saveAsTable matches them by name."
             )
-        request = self._request.having(mode="overwrite" if replaces else "append")
-        return save(self._df.toDF(*names), request, target, must_exist=True)
+        # The table is open, with the options of its store.
+        request = self._request.having(mode="overwrite" if replaces else "append", storage={})
+        return save(self._df.toDF(*names), request, PathTarget(table), must_exist=True)
 
     def _refuse_path(self, call: str) -> None:
         if self._path is not None:

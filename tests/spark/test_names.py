@@ -88,6 +88,21 @@ def test_insert_into_goes_by_position(spark: Any, catalog: str, tmp_path: Path) 
         spark_ext.write(other).partitionBy("s").insertInto("t")
 
 
+def test_insert_into_opens_the_table_once(
+    spark: Any, catalog: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark_ext.write(spark.range(3)).option("path", str(tmp_path / "t")).saveAsTable("t")
+    opened: list[Any] = []
+    really = deltalog.DeltaTable.open
+
+    def opening(url: Any, **options: Any) -> deltalog.DeltaTable:
+        opened.append(url)
+        return really(url, **options)
+
+    monkeypatch.setattr(deltalog.DeltaTable, "open", opening)
+    assert spark_ext.write(spark.range(3)).insertInto("t").version == 1 and len(opened) == 1
+
+
 @pytest.mark.parametrize("name", ["a.b.c", "", "a..b", "a/b", "a b", ".a", "`a", 5])
 def test_what_is_not_a_name(spark: Any, catalog: str, name: Any) -> None:
     with pytest.raises(deltalog.CallError, match="is not the name of a table"):
