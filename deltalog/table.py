@@ -237,7 +237,8 @@ class DeltaTable:
         """The change data feed of a range of versions, both ends included; to the latest by default.
 
         ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last one at or
-        before it, by the in-commit timestamp rules; two times between the same two commits give no changes.
+        before it, by the in-commit timestamp rules; two times between the same two commits give no changes. An end
+        after the latest version, or after its time, is an error.
         ``allow_out_of_range``: no changes instead of an error where the range begins after the latest version, and a
         range that ends after it ends with it. The table property delta.enableChangeDataFeed must have been true in the
         whole range. Raises VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two

@@ -80,10 +80,10 @@ def read_changes(
     ``_change_type`` (insert, update_preimage, update_postimage, delete), ``_commit_version`` and
     ``_commit_timestamp``. ``starting_timestamp`` begins at the
     first commit at or after it, ``ending_timestamp`` ends at the last one at or before it; each is text, in the
-    session time zone, or an aware datetime. ``allow_out_of_range``: no rows instead of an error where the range begins
-    after the latest version, and a range that ends after it ends with it; None: as the session's setting
-    ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled``. ``allowed_paths``: as for
-    ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``.
+    session time zone, or an aware datetime. An end after the latest version, by number or time, is an error.
+    ``allow_out_of_range``: then the range ends with that version, and one that begins after it has no rows; None: as
+    the session's setting ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled``. ``allowed_paths``: as
+    for ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``.
     Raises as ``DeltaTable.changes``. Cost: as that, 1 GET for each commit, and each file is looked up once.
     """
     first, last = _version("startingVersion", starting_version), _version("endingVersion", ending_version)

@@ -125,7 +125,7 @@ def changes_between(
     if allow_out_of_range and from_version is not None and from_version > latest.version:
         return Changes(latest, latest, latest, history.commit_at, is_after_latest=True)
     if to_timestamp_ms is not None:
-        to_version = history.version_at(to_timestamp_ms, after="latest").version
+        to_version = _last_version_until(history, to_timestamp_ms, allow_out_of_range)
     elif allow_out_of_range and to_version is not None:
         to_version = min(to_version, latest.version)
     last = history.latest if to_version is None else history.snapshot(to_version)
@@ -135,6 +135,24 @@ def changes_between(
         raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
     first = history.snapshot(from_version)
     return Changes(Snapshot(first), Snapshot(last), latest, history.commit_at)
+
+
+def _last_version_until(history: LogHistory, timestamp_ms: int, allow_out_of_range: bool) -> int:
+    """Without ``allow_out_of_range`` a time after the last commit is refused, as a version is: what is committed until
+    then would be missing."""
+    try:
+        return history.version_at(timestamp_ms, after="latest" if allow_out_of_range else "error").version
+    except TimestampOutOfRangeError as error:
+        if timestamp_ms < error.latest_ms:
+            raise
+        message = error.message[: error.message.rindex(" To clamp")]
+        raise TimestampOutOfRangeError(
+            f"{message} A range of changes ends there: leave its end out, or allow it with allow_out_of_range=True "
+            "(in Spark also option('allowOutOfRange', True)).",
+            requested_ms=error.requested_ms,
+            earliest_ms=error.earliest_ms,
+            latest_ms=error.latest_ms,
+        ) from None
 
 
 @checked

@@ -434,6 +434,15 @@ def test_changes_by_version_and_by_time(spark: Any, changed: str, zone: Any) -> 
     assert between("2026-01-01 09:00:01.0001") == every[1:]
     assert between("2026-01-01T00:00:01Z", "2026-01-01T00:00:02.9999Z") == every[:2]
     assert between(dt.datetime(2026, 1, 1, 0, 0, 3, tzinfo=dt.timezone.utc)) == every[2:]
+    assert between("2026-01-01T00:00:01Z", "2026-01-01T00:00:03Z") == every
+    allowing = spark_ext.read(spark).options(readChangeFeed=True, startingVersion=2, allowOutOfRange=True)
+    for name, end in (("endingTimestamp", "2026-01-01T00:00:03.001Z"), ("endingVersion", 4)):
+        strict = spark_ext.read(spark).options(readChangeFeed=True, startingVersion=2).option(name, end)
+        with pytest.raises((deltalog.TimestampOutOfRangeError, deltalog.VersionNotFoundError)):
+            strict.load(changed)
+    assert told(allowing.option("endingVersion", 4).load(changed)) == every[1:]
+    allowing = spark_ext.read(spark).options(readChangeFeed=True, startingVersion=2, allowOutOfRange=True)
+    assert told(allowing.option("endingTimestamp", "2026-01-01T00:00:03.001Z").load(changed)) == every[1:]
 
 
 def test_changes_by_reader_options(spark: Any, changed: str) -> None:

@@ -115,6 +115,27 @@ def test_two_times_between_the_same_two_commits_have_no_changes() -> None:
         made.changes(1, 0)
 
 
+def test_a_range_that_ends_after_the_latest_version() -> None:
+    clock = Clock()
+    made = table(clock)
+    made.append(rows(1))
+    latest = made.history()[0].timestamp_ms
+    assert latest is not None and made.changes(1, to_timestamp=latest).to_arrow()["id"].to_pylist() == [1]
+    ends: tuple[Any, ...] = ({"to_version": 2}, {"to_timestamp": latest + 1}, {"to_timestamp": latest + 10**9})
+    for end in ends:
+        with pytest.raises((VersionNotFoundError, TimestampOutOfRangeError)) as refused:
+            made.changes(1, **end)
+        assert "clamp" not in str(refused.value)
+        assert made.changes(1, **end, allow_out_of_range=True).to_arrow()["id"].to_pylist() == [1]
+    with pytest.raises(TimestampOutOfRangeError, match="allow_out_of_range=True"):
+        made.changes(1, to_timestamp=latest + 1)
+    first = made.history()[-1].timestamp_ms
+    assert first is not None
+    for allowed in (False, True):
+        with pytest.raises(TimestampOutOfRangeError, match="before the first"):
+            made.changes(0, to_timestamp=first - 1, allow_out_of_range=allowed)
+
+
 def test_a_range_that_begins_after_the_latest_version() -> None:
     clock = Clock()
     made = table(clock)
