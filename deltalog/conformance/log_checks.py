@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 from deltalog.conformance import values
 from deltalog.conformance.builder import ICT_FEATURE, ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERSION
+from deltalog.read.snapshot import Snapshot
 from deltalog.table import DeltaTable
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -155,13 +157,6 @@ def _paths(view: LogView, version: int, value: Any) -> str | None:
     return None
 
 
-@_check("txn")
-def _txn(view: LogView, version: int, value: Any) -> str | None:
-    """The commit has the transaction identifier ``value``."""
-    found = [[txn["appId"], txn["version"]] for txn in view.of_kind(version, "txn")]
-    return None if found == [value] else f"version {version} has the transaction identifiers {found}"
-
-
 # --------------------------------------------------------------------------------------------- rows
 
 
@@ -170,6 +165,27 @@ def _rows(view: LogView, version: int, value: Any) -> str | None:
     """The rows of the version, read by deltalog, are ``value``."""
     found = values.rows_of(DeltaTable.open(str(view.root)).snapshot(version).scan().to_arrow())
     return values.difference(found, values.canonical_rows(value))
+
+
+@_check("rows-among")
+def _rows_among(view: LogView, version: int, value: Any) -> str | None:
+    """The rows of the version are ``value``, or all but its last row: a write may have been refused."""
+    return _rows(view, version, value) and _rows(view, version, value[:-1])
+
+
+@_check("rows-one-of")
+def _rows_one_of(view: LogView, version: int, value: Any) -> str | None:
+    """The rows of the version are one of the lists in ``value``."""
+    found = [_rows(view, version, each) for each in value]
+    return None if None in found else found[-1]
+
+
+@_check("no-column-lost")
+def _no_column_lost(view: LogView, version: int, value: Any) -> str | None:
+    """The column ``value`` is in the table, or nothing was committed: version 3 has it, or does not exist."""
+    fields = json.loads(view.latest_of("metaData")["schemaString"])["fields"]
+    names = [field["name"] for field in fields]
+    return None if value in names or view.latest() < 3 else f"rows were written without their column {value}"
 
 
 # --------------------------------------------------------------------------------------------- metadata, protocol
@@ -353,6 +369,22 @@ def _checkpoint_actions(view: LogView, version: int, value: Any) -> str | None:
     return None
 
 
+@_check("checkpoint-has-txn")
+def _checkpoint_txn(view: LogView, version: int, value: Any) -> str | None:
+    """With the checkpoint alone, the table has the transaction identifier ``value``: an application and its version."""
+    with _by_checkpoint(view) as snapshot:
+        found = snapshot.transaction_version(value[0])
+    return None if found == value[1] else f"the version of {value[0]} is {found} and not {value[1]}"
+
+
+@_check("checkpoint-has-domain")
+def _checkpoint_domain(view: LogView, version: int, value: Any) -> str | None:
+    """With the checkpoint alone, the table has the metadata domain ``value``."""
+    with _by_checkpoint(view) as snapshot:
+        found = [domain.domain for domain in snapshot.domain_metadata]
+    return None if value in found else f"the metadata domains are {found}"
+
+
 @_check("last-checkpoint")
 def _last_checkpoint(view: LogView, version: int, value: Any) -> str | None:
     """``_last_checkpoint`` names version ``value``."""
@@ -364,29 +396,23 @@ def _last_checkpoint(view: LogView, version: int, value: Any) -> str | None:
 @_check("rows-by-checkpoint")
 def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
     """The rows of the latest version are ``value`` where all commits up to the newest checkpoint are gone."""
-    newest = view.checkpoints()[-1]
-    with _copied(view.root) as copy:
-        log = copy / "_delta_log"
-        for file in list(log.iterdir()):
-            number = file.name[:20]
-            if number.isdigit() and (file.suffix == ".crc" or (file.suffix == ".json" and int(number) < newest)):
-                file.unlink()
-        found = values.rows_of(DeltaTable.open(str(copy)).snapshot().scan().to_arrow())
+    with _by_checkpoint(view) as snapshot:
+        found = values.rows_of(snapshot.scan().to_arrow())
     return values.difference(found, values.canonical_rows(value))
 
 
-class _copied:
-    """A copy of a table for the time of a block."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def __enter__(self) -> Path:
-        self._scratch = tempfile.TemporaryDirectory(prefix="deltalog-conformance-")
-        return Path(shutil.copytree(self._root, Path(self._scratch.name) / "table"))
-
-    def __exit__(self, *_: object) -> None:
-        self._scratch.cleanup()
+@contextlib.contextmanager
+def _by_checkpoint(view: LogView) -> Iterator[Snapshot]:
+    """The latest version of a copy without the commits up to the newest checkpoint, and without ``.crc``."""
+    newest = view.checkpoints()[-1]
+    with tempfile.TemporaryDirectory(prefix="deltalog-conformance-") as scratch:
+        copy = Path(shutil.copytree(view.root, Path(scratch) / "table"))
+        for file in list((copy / "_delta_log").iterdir()):
+            number = file.name[:20]
+            covered = number.isdigit() and (file.suffix == ".crc" or int(number) <= newest)
+            if covered and file.suffix in (".crc", ".json") and ".checkpoint." not in file.name:
+                file.unlink()
+        yield DeltaTable.open(str(copy)).snapshot()
 
 
 def unchanged(before: dict[str, bytes], root: Path) -> str | None:

@@ -10,10 +10,34 @@ import functools
 import itertools
 
 from deltalog.conformance.case import Case
-from deltalog.conformance.cases import ict_logs, ict_reading, ict_writing
+from deltalog.conformance.cases import (
+    change_feeds,
+    checkpoints,
+    conflicts,
+    features,
+    ict_logs,
+    ict_reading,
+    ict_writing,
+    reading,
+    reading_types,
+    time_travel,
+    writing,
+)
 
 SUITE_VERSION = "1.0"
-_MODULES = (ict_reading, ict_logs, ict_writing)
+_MODULES = (
+    reading_types,
+    reading,
+    time_travel,
+    change_feeds,
+    writing,
+    conflicts,
+    checkpoints,
+    features,
+    ict_reading,
+    ict_logs,
+    ict_writing,
+)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from deltalog.conformance.builder import (
     Action,
     TableBuilder,
 )
-from deltalog.conformance.case import Case, Row
+from deltalog.conformance.case import PROTOCOL, Case, Row, Step
 
 Build = Callable[[TableBuilder], None]
 
@@ -102,3 +102,24 @@ def each(prefix: str, area: str, section: str, rows: Iterable[tuple[Any, ...]], 
         fields = {**more, **(rest[0] if rest else {})}
         section_of = fields.pop("section", section)
         yield Case(f"{prefix}-{name}", area, about, section_of, build, tuple(steps), **fields)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Makes the cases of an area: their ids begin with ``prefix``, ``section`` is that of cases which name no other."""
+
+    prefix: str
+    area: str
+    section: str
+
+    def __call__(
+        self,
+        name: str,
+        about: str,
+        build: Build | None,
+        *steps: Step,
+        section: str | None = None,
+        rule: str | None = None,
+        basis: str = PROTOCOL,
+    ) -> Case:
+        return Case(f"{self.prefix}-{name}", self.area, about, section or self.section, build, steps, rule, basis)

@@ -1,0 +1,581 @@
+"""Wrong engines, each deltalog with one defect that real engines have or could have. The kit must find every one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltalog import DeltaTable
+from deltalog.conformance import Engine
+from deltalog.conformance.builder import ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERSION
+from deltalog.conformance.engines.deltalog import DeltalogEngine
+
+Action = dict[str, Any]
+# From each mutant to patterns of the cases that are run on it, one of which at least must fail.
+MUTANTS: dict[type[Engine], str] = {}
+
+
+def caught_by(patterns: str) -> Callable[[type[Engine]], type[Engine]]:
+    def register(mutant: type[Engine]) -> type[Engine]:
+        MUTANTS[mutant] = patterns
+        return mutant
+
+    return register
+
+
+def log_of(path: str) -> Path:
+    return Path(path, "_delta_log")
+
+
+def commits(path: str) -> list[Path]:
+    return sorted(file for file in log_of(path).iterdir() if file.suffix == ".json" and file.stem.isdigit())
+
+
+def file_ms(file: Path) -> int:
+    return file.stat().st_mtime_ns // 1_000_000
+
+
+def actions_of(file: Path) -> list[Action]:
+    return [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+
+
+def write_actions(file: Path, actions: list[Action]) -> None:
+    before = file.stat().st_mtime_ns
+    file.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    os.utime(file, ns=(before, before))
+
+
+# ------------------------------------------------------------------------------------------- times
+
+
+@caught_by("ict-time-travel-copied-* travel-time-*")
+class TravelsByFileTime(DeltalogEngine):
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        if timestamp_ms is not None:
+            version = max((n for n, file in enumerate(commits(path)) if file_ms(file) <= timestamp_ms), default=0)
+        return super().rows(path, version)
+
+
+@caught_by("ict-time-travel-* travel-time-*")
+class ClampsAtTheEnd(DeltalogEngine):
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        if timestamp_ms is not None:
+            version = DeltaTable.open(path).version_at(timestamp_ms, after="latest").version
+        return super().rows(path, version)
+
+
+@caught_by("ict-time-travel-* travel-time-*")
+class ClampsAtTheBeginning(DeltalogEngine):
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        if timestamp_ms is not None:
+            version = DeltaTable.open(path).version_at(timestamp_ms, before="earliest").version
+        return super().rows(path, version)
+
+
+@caught_by("ict-damage-other-timestamp travel-time-commit-info ict-late-*")
+class TravelsByCommitInfo(DeltalogEngine):
+    """By commitInfo.timestamp, the unverified clock of the writer."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        if timestamp_ms is not None:
+            infos = [next(a["commitInfo"] for a in actions_of(file) if "commitInfo" in a) for file in commits(path)]
+            version = max((n for n, info in enumerate(infos) if info["timestamp"] <= timestamp_ms), default=0)
+        return super().rows(path, version)
+
+
+@caught_by("ict-time-travel-kept-*")
+class FindsTheVersionBefore(DeltalogEngine):
+    """The commit at exactly that time does not count."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        return super().rows(path, version, None if timestamp_ms is None else timestamp_ms - 1)
+
+
+@caught_by("ict-time-travel-* ict-spacing-*")
+class RoundsToSeconds(DeltalogEngine):
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        return super().rows(path, version, None if timestamp_ms is None else timestamp_ms // 1000 * 1000)
+
+
+@caught_by("ict-late-*")
+class IgnoresTheEnablement(DeltalogEngine):
+    """All commits are candidates, each with its in-commit timestamp, or else its file time."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        if timestamp_ms is not None:
+            found = []
+            for number, file in enumerate(commits(path)):
+                info = next(a["commitInfo"] for a in actions_of(file) if "commitInfo" in a)
+                found.append((info.get("inCommitTimestamp", file_ms(file)), number))
+            version = max((number for ms, number in found if ms <= timestamp_ms), default=0)
+        return super().rows(path, version)
+
+
+@caught_by("ict-history-*")
+class ShowsFileTimes(DeltalogEngine):
+    def history(self, path: str) -> Mapping[int, int | None]:
+        return {int(file.stem): file_ms(file) for file in commits(path)}
+
+
+@caught_by("ict-active-*")
+class TrustsTheFieldAlone(DeltalogEngine):
+    """Takes a commit's timestamp wherever there is one, whether the feature is on or not."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        return IgnoresTheEnablement().rows(path, version, timestamp_ms)
+
+
+@caught_by("ict-off-*")
+class TrustsAStalePair(DeltalogEngine):
+    """Once they were on, in-commit timestamps count, also after they were turned off."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        return IgnoresTheEnablement().rows(path, version, timestamp_ms)
+
+
+@caught_by("ict-damage-*-history")
+class InventsTimestamps(DeltalogEngine):
+    def history(self, path: str) -> Mapping[int, int | None]:
+        found = super().history(path)
+        return {version: file_ms(commits(path)[version]) if ms is None else ms for version, ms in found.items()}
+
+
+# ------------------------------------------------------------------------------------------- reading
+
+
+class Edited(DeltalogEngine):
+    """Reads a copy of the table whose actions it has changed."""
+
+    def edit(self, action: Action, root: Path) -> Action | None:
+        raise NotImplementedError
+
+    @contextmanager
+    def copy(self, path: str) -> Iterator[str]:
+        with tempfile.TemporaryDirectory() as scratch:
+            copied = Path(shutil.copytree(path, Path(scratch, "table")))
+            for file in commits(str(copied)):
+                try:
+                    actions = actions_of(file)
+                except ValueError:
+                    continue
+                write_actions(file, [found for action in actions if (found := self.edit(action, copied)) is not None])
+            yield str(copied)
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        with self.copy(path) as copied:
+            return super().rows(copied, version, timestamp_ms)
+
+    def changes(self, path: str, *range_: Any, **named: Any) -> Any:
+        with self.copy(path) as copied:
+            return super().changes(copied, *range_, **named)
+
+
+@caught_by("feature-vector-*")
+class IgnoresVectors(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        for kind in ("add", "remove"):
+            if kind in action:
+                action[kind].pop("deletionVector", None)
+        return action
+
+
+@caught_by("read-partition-*")
+class IgnoresPartitionValues(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        if "add" in action:
+            action["add"]["partitionValues"] = dict.fromkeys(action["add"]["partitionValues"])
+        return action
+
+
+@caught_by("read-removed read-replaced travel-before-overwrite")
+class ReadsRemovedFiles(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        return None if "remove" in action else action
+
+
+@caught_by("feature-mapping-*")
+class IgnoresMapping(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        if "metaData" in action:
+            action["metaData"]["configuration"].pop("delta.columnMapping.mode", None)
+        return action
+
+
+@caught_by("feature-mapping-id-only")
+class MapsByNameAlone(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        if action.get("metaData", {}).get("configuration", {}).get("delta.columnMapping.mode") == "id":
+            action["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
+        return action
+
+
+@caught_by("feature-unknown-* feature-version-*")
+class ReadsUnknownFeatures(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}} if "protocol" in action else action
+
+
+@caught_by("read-path-missing travel-vacuumed")
+class LeavesOutMissingFiles(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        missing = "add" in action and not (root / action["add"]["path"]).exists()
+        return None if missing else action
+
+
+@caught_by("read-path-*")
+class DoesNotDecodePaths(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        if "add" in action:
+            action["add"]["path"] = action["add"]["path"].replace("%", "%25")
+        return action
+
+
+@caught_by("read-torn-* read-not-json")
+class StopsAtATornCommit(DeltalogEngine):
+    """Gives the version before the one that it cannot read, as the latest."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        with tempfile.TemporaryDirectory() as scratch:
+            copied = Path(shutil.copytree(path, Path(scratch, "table")))
+            for file in reversed(commits(str(copied))):
+                try:
+                    return super().rows(str(copied), version, timestamp_ms)
+                except self.refusals:
+                    file.unlink()
+            return super().rows(path, version, timestamp_ms)
+
+
+@caught_by("checkpoint-hint-stale")
+class TrustsTheHint(DeltalogEngine):
+    """The version of ``_last_checkpoint`` is the latest."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        hint = log_of(path) / "_last_checkpoint"
+        return super().rows(path, json.loads(hint.read_text())["version"] if version is None else version)
+
+
+@caught_by("read-column-added read-field-added travel-old-schema")
+class HasTheLatestSchema(DeltalogEngine):
+    """Old versions have the columns of the latest."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        rows, latest = super().rows(path, version, timestamp_ms), super().rows(path)
+        for field in latest.schema:
+            if field.name not in rows.column_names:
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows
+
+
+# ------------------------------------------------------------------------------------------- change feeds
+
+
+@caught_by("feed-update feed-merge feed-delete-rows")
+class IgnoresChangeFiles(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        return None if "cdc" in action else action
+
+
+@caught_by("feed-optimize")
+class IgnoresDataChange(Edited):
+    def edit(self, action: Action, root: Path) -> Action | None:
+        for kind in ("add", "remove"):
+            if kind in action:
+                action[kind]["dataChange"] = True
+        return action
+
+
+@caught_by("feed-range-*")
+class LeavesOutTheEnd(DeltalogEngine):
+    def changes(
+        self,
+        path: str,
+        from_version: int | None = None,
+        to_version: int | None = None,
+        from_timestamp_ms: int | None = None,
+        to_timestamp_ms: int | None = None,
+    ) -> Any:
+        end = to_version - 1 if to_version else DeltaTable.open(path).version - 1
+        return super().changes(path, from_version, end, from_timestamp_ms)
+
+
+@caught_by("ict-changes-*")
+class FeedsFileTimes(DeltalogEngine):
+    def changes(self, path: str, *range_: Any, **named: Any) -> Any:
+        found = super().changes(path, *range_, **named)
+        times = [file_ms(log_of(path) / f"{version:020d}.json") for version in found["_commit_version"].to_pylist()]
+        at = found.column_names.index("_commit_timestamp")
+        return found.set_column(at, "_commit_timestamp", pa.array(times, pa.timestamp("ms", "UTC")))
+
+
+# ------------------------------------------------------------------------------------------- writing
+
+
+class Rewriting(DeltalogEngine):
+    """Changes the commit that deltalog has just made, before the kit reads it."""
+
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        raise NotImplementedError
+
+    def _after(self, path: str, known: set[str]) -> None:
+        for file in commits(path):
+            if file.name not in known:
+                write_actions(file, self.rewrite(actions_of(file), int(file.stem), path))
+                file.with_suffix(".crc").unlink(missing_ok=True)
+
+    def _known(self, path: str) -> set[str]:
+        return {file.name for file in commits(path)} if log_of(path).is_dir() else set()
+
+    def create(self, path: str, *arguments: Any) -> None:
+        super().create(path, *arguments)
+        self._after(path, set())
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        known = self._known(path)
+        super().append(path, rows)
+        self._after(path, known)
+
+    def overwrite(self, path: str, rows: pa.Table) -> None:
+        known = self._known(path)
+        super().overwrite(path, rows)
+        self._after(path, known)
+
+    def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
+        known = self._known(path)
+        super().set_properties(path, properties)
+        self._after(path, known)
+
+
+def info_of(actions: list[Action]) -> Action:
+    found: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+    return found
+
+
+@caught_by("ict-write-append-* ict-create-*")
+class PutsCommitInfoLast(Rewriting):
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        return [*actions[1:], actions[0]]
+
+
+@caught_by("ict-write-append-* ict-create-*")
+class WritesNoTimestamp(Rewriting):
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        info_of(actions).pop("inCommitTimestamp", None)
+        return actions
+
+
+@caught_by("ict-write-*")
+class WritesTheClock(Rewriting):
+    """Its clock, whatever the commit before has."""
+
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        if "inCommitTimestamp" in info_of(actions):
+            info_of(actions)["inCommitTimestamp"] = file_ms(commits(path)[-1])
+        return actions
+
+
+@caught_by("ict-write-*")
+class RepeatsTheTimestampBefore(Rewriting):
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        if version and "inCommitTimestamp" in info_of(actions):
+            info_of(actions)["inCommitTimestamp"] = info_of(actions_of(commits(path)[version - 1])).get(
+                "inCommitTimestamp"
+            )
+        return actions
+
+
+@caught_by("ict-write-*")
+class OnlyAddsOne(Rewriting):
+    """The timestamp before and a millisecond, whatever the clock."""
+
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        if version and "inCommitTimestamp" in info_of(actions):
+            before = info_of(actions_of(commits(path)[version - 1])).get("inCommitTimestamp", 0)
+            info_of(actions)["inCommitTimestamp"] = before + 1
+        return actions
+
+
+@caught_by("ict-write-* ict-create-*")
+class WritesText(Rewriting):
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        if "inCommitTimestamp" in info_of(actions):
+            info_of(actions)["inCommitTimestamp"] = str(info_of(actions)["inCommitTimestamp"])
+        return actions
+
+
+class RewritingProperties(Rewriting):
+    def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
+        raise NotImplementedError
+
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        for action in actions:
+            if "metaData" in action:
+                ict_ms = info_of(actions).get("inCommitTimestamp")
+                self.configure(action["metaData"]["configuration"], version, ict_ms)
+        return actions
+
+
+@caught_by("ict-enable-* ict-write-set-properties-*")
+class LosesThePair(RewritingProperties):
+    def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
+        configuration.pop(PAIR_VERSION, None)
+        configuration.pop(PAIR_TIMESTAMP, None)
+
+
+@caught_by("ict-enable-*")
+class NamesTheVersionBefore(RewritingProperties):
+    def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
+        if PAIR_VERSION in configuration:
+            configuration[PAIR_VERSION] = str(version - 1)
+
+
+@caught_by("ict-enable-*")
+class PairsWithAnotherTime(RewritingProperties):
+    def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
+        if PAIR_TIMESTAMP in configuration:
+            configuration[PAIR_TIMESTAMP] = str(int(configuration[PAIR_TIMESTAMP]) + 1)
+
+
+@caught_by("ict-write-set-properties-*")
+class PairsAgain(RewritingProperties):
+    """Every change of a property writes a new pair."""
+
+    def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
+        if PAIR_VERSION in configuration:
+            configuration[PAIR_VERSION], configuration[PAIR_TIMESTAMP] = str(version), str(ict_ms)
+
+
+@caught_by("ict-create-*")
+class PairsAtVersionZero(RewritingProperties):
+    def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
+        if version == 0 and ICT_PROPERTY in configuration:
+            configuration[PAIR_VERSION], configuration[PAIR_TIMESTAMP] = "0", str(ict_ms)
+
+
+@caught_by("ict-disable-*")
+class LeavesThePairBehind(RewritingProperties):
+    def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
+        if configuration.get(ICT_PROPERTY) == "false":
+            configuration[PAIR_VERSION], configuration[PAIR_TIMESTAMP] = "3", "1736943000000"
+
+
+@caught_by("ict-enable-*")
+class ListsNoFeature(Rewriting):
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        return [action for action in actions if version == 0 or "protocol" not in action]
+
+
+@caught_by("write-append-statistics")
+class CountsWrong(Rewriting):
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        for action in actions:
+            if "add" in action:
+                action["add"]["stats"] = json.dumps({"numRecords": 1})
+        return actions
+
+
+@caught_by("write-overwrite*")
+class OverwritesNothing(DeltalogEngine):
+    """Its overwrite appends."""
+
+    def overwrite(self, path: str, rows: pa.Table) -> None:
+        self.append(path, rows)
+
+
+@caught_by("write-check* write-not-null write-generated-* feature-unknown-* ict-write-append-*")
+class WritesWithoutChecks(DeltalogEngine):
+    """Adds a file by hand: no constraint, no feature, no timestamp."""
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        version = int(commits(path)[-1].stem) + 1
+        name = f"careless-{version}.parquet"
+        pq.write_table(rows, Path(path, name))
+        size = Path(path, name).stat().st_size
+        add = {"path": name, "partitionValues": {}, "size": size, "modificationTime": 0, "dataChange": True}
+        (log_of(path) / f"{version:020d}.json").write_text(json.dumps({"add": add}) + "\n")
+
+
+class Pending(Engine):
+    """A transaction that does something wrong when it is committed."""
+
+    def __init__(self, write: Callable[[str, pa.Table], None]) -> None:
+        self.append = write  # type: ignore[assignment, method-assign]
+
+
+@caught_by("conflict-append-append conflict-winner-stays")
+class OverwritesTheWinner(DeltalogEngine):
+    def begin(self, path: str) -> Engine:
+        version = DeltaTable.open(path).version + 1
+
+        def append(path: str, rows: pa.Table) -> None:
+            name = f"blind-{version}.parquet"
+            pq.write_table(rows, Path(path, name))
+            size = Path(path, name).stat().st_size
+            add = {"path": name, "partitionValues": {}, "size": size, "modificationTime": 0, "dataChange": True}
+            (log_of(path) / f"{version:020d}.json").write_text(json.dumps({"add": add}) + "\n")
+
+        return Pending(append)
+
+
+@caught_by("conflict-append-append")
+class DropsTheLoser(DeltalogEngine):
+    """An append that lost a race is not made, and reported as made."""
+
+    def begin(self, path: str) -> Engine:
+        return Pending(lambda path, rows: None)
+
+
+@caught_by("ict-conflict-*")
+class KeepsItsTimestamp(DeltalogEngine):
+    """The timestamp of the first attempt, also above a winner."""
+
+    def begin(self, path: str) -> Engine:
+        def append(path: str, rows: pa.Table) -> None:
+            self.append(path, rows)
+            newest = commits(path)[-1]
+            actions = actions_of(newest)
+            if "inCommitTimestamp" in info_of(actions):
+                info_of(actions)["inCommitTimestamp"] = file_ms(newest)
+            write_actions(newest, actions)
+            newest.with_suffix(".crc").unlink(missing_ok=True)
+
+        return Pending(append)
+
+
+@caught_by("checkpoint-write-hint")
+class HintsAtAnotherVersion(DeltalogEngine):
+    def checkpoint(self, path: str) -> None:
+        super().checkpoint(path)
+        hint = log_of(path) / "_last_checkpoint"
+        found = json.loads(hint.read_text())
+        hint.write_text(json.dumps({**found, "version": found["version"] - 1}))
+
+
+@caught_by("checkpoint-write*")
+class LosesFilesInCheckpoints(DeltalogEngine):
+    def checkpoint(self, path: str) -> None:
+        super().checkpoint(path)
+        (file,) = log_of(path).glob("*.checkpoint.parquet")
+        found = pq.read_table(file)
+        keep = [row["add"] is None or not row["add"]["path"].startswith("part-00000") for row in found.to_pylist()]
+        pq.write_table(found.filter(pa.array(keep)), file)
+
+
+@caught_by("checkpoint-write-txn checkpoint-write-domain")
+class ForgetsInCheckpoints(DeltalogEngine):
+    """Transaction identifiers and metadata domains."""
+
+    def checkpoint(self, path: str) -> None:
+        super().checkpoint(path)
+        (file,) = log_of(path).glob("*.checkpoint.parquet")
+        found = pq.read_table(file)
+        keep = [row.get("txn") is None and row.get("domainMetadata") is None for row in found.to_pylist()]
+        pq.write_table(found.filter(pa.array(keep)), file)

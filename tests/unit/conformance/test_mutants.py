@@ -1,0 +1,29 @@
+"""The kit finds wrong engines. deltalog itself passes every case (test_cases.py), so what fails here is the defect."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from pathlib import Path
+
+import pytest
+
+from deltalog.conformance import Engine, all_cases, run
+from tests.support.conformance.mutants import MUTANTS
+
+# What the code of a mutant itself does wrong is no defect that the kit has found.
+OWN_DEFECT = re.compile(r"\b(Key|Type|Attribute|Index|Name|Value|JSONDecode|FileNotFound)Error: |StopIteration")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_the_kit_catches(mutant: type[Engine], tmp_path: Path) -> None:
+    patterns = MUTANTS[mutant].split()
+    chosen = [case for case in all_cases() if any(fnmatch.fnmatchcase(case.id, pattern) for pattern in patterns)]
+    assert chosen
+    failed = [outcome for outcome in run(mutant(), chosen, tmp_path) if outcome.outcome == "failed"]
+    real = [outcome for outcome in failed if not OWN_DEFECT.search(outcome.reason or "")]
+    assert real, f"{mutant.__name__} passes {[case.id for case in chosen]}; failed otherwise: {failed}"
+
+
+def test_there_are_enough() -> None:
+    assert len(MUTANTS) >= 20
