@@ -62,7 +62,11 @@ def _struct_faults(
 
 
 def _type_faults(want: Any, have: pa.DataType, has_ids: bool, path: str) -> Iterator[str]:
-    if isinstance(want, deltalog.StructType) and pa.types.is_struct(have):
+    if str(want) == "variant":
+        parts = {f.name: f.type for f in have.fields} if pa.types.is_struct(have) else {}
+        if parts != {"metadata": pa.binary(), "value": pa.binary()}:
+            yield f"column {path} is {have}, and should be a variant that is not shredded, of metadata and value"
+    elif isinstance(want, deltalog.StructType) and pa.types.is_struct(have):
         yield from _struct_faults(want, have.fields, has_ids, f"{path}.")
     elif isinstance(want, deltalog.ArrayType) and pa.types.is_list(have):
         yield from _type_faults(want.element_type, have.value_type, has_ids, f"{path}.element")

@@ -16,6 +16,7 @@ from spark_ext.jobs import cancelled_with_its_caller
 from spark_ext.session import (
     OPTIONS,
     SETTINGS,
+    SETTINGS_FOR_VARIANTS,
     TIMESTAMP_SETTING,
     TIMESTAMP_SETTING_AS_OPTION,
     session_settings,
@@ -63,6 +64,8 @@ class LocalJob:
         """The number of rows written, as the job counted them."""
         spark, count, directory = frame.sparkSession, RowCount(), self._directory.path
         settings, all_options = dict(SETTINGS), {**OPTIONS, **options}
+        if plan.has_variants:
+            settings.update(SETTINGS_FOR_VARIANTS)
         if spark_version(spark) >= TIMESTAMP_SETTING_AS_OPTION:
             all_options[TIMESTAMP_SETTING] = settings.pop(TIMESTAMP_SETTING)
         with session_settings(spark, settings):

@@ -24,6 +24,8 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
 }
+# For a table with variants: shredded ones need another feature of the table.
+SETTINGS_FOR_VARIANTS: Mapping[str, str] = {"spark.sql.variant.writeShredding.enabled": "false"}
 # Since this version of Spark a write takes the first of them as an option (the others only from the session).
 TIMESTAMP_SETTING_AS_OPTION = (4, 2)
 # Options of a write that become settings of Hadoop for it. Committers of another algorithm leave files of tasks that

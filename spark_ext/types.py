@@ -32,6 +32,10 @@ _LEAVES = (
 )
 
 
+# What a Spark of the session has that earlier ones do not have.
+_VARIANT = getattr(spark_types, "VariantType", None)
+
+
 def to_spark(schema: deltalog.StructType) -> spark_types.StructType:
     """The Spark schema of a table schema, with nullability and field metadata. Cost: none.
 
@@ -75,7 +79,7 @@ def _plain(data_type: spark_types.DataType, path: str) -> spark_types.DataType:
     if isinstance(data_type, spark_types.StringType):
         if data_type == spark_types.StringType():
             return data_type
-    elif isinstance(data_type, _LEAVES):
+    elif isinstance(data_type, _LEAVES) or (_VARIANT is not None and isinstance(data_type, _VARIANT)):
         return data_type
     raise deltalog.SchemaMismatchError(
         f"Column {path} has the type {data_type.simpleString()}, which cannot be stored in the table. "

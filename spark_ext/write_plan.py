@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -47,6 +48,11 @@ class WritePlan:
         return mapped.is_mapped(self.transaction)
 
     @property
+    def has_variants(self) -> bool:
+        """Whether the table has variants, at any depth."""
+        return _has_variant(self.target)
+
+    @property
     def stored_columns(self) -> deltalog.StructType:
         """The columns of data files, under their physical names."""
         fields = [field for field in self.target.fields if field.name not in self.partition_columns]
@@ -68,6 +74,16 @@ class WritePlan:
         if self.is_mapped:
             return mapped.stored_names(self.target, self.partition_columns)
         return self.partition_columns
+
+
+def _has_variant(data_type: Any) -> bool:
+    if isinstance(data_type, deltalog.StructType):
+        return any(_has_variant(field.data_type) for field in data_type.fields)
+    if isinstance(data_type, deltalog.ArrayType):
+        return _has_variant(data_type.element_type)
+    if isinstance(data_type, deltalog.MapType):
+        return _has_variant(data_type.key_type) or _has_variant(data_type.value_type)
+    return str(data_type) == "variant"
 
 
 def data_schema(df: DataFrame) -> deltalog.StructType:

@@ -18,7 +18,7 @@ from deltalog.parquet import stats
 from deltalog.parquet.file_reader import with_child
 from deltalog.protocol import column_mapping
 from deltalog.protocol.column_mapping import Mode
-from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
+from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
 from deltalog.storage.base import LogStore
 
 Checksum = Literal["sha256"]
@@ -195,12 +195,8 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
         return pa.map_(key, pa.field("value", _stored_type(data_type.value_type, held.item_type, mode), True))
     if isinstance(data_type, ArrayType):
         return pa.list_(pa.field("element", _stored_type(data_type.element_type, held.value_type, mode), True))
-    return _all_nullable(held)
-
-
-def _all_nullable(held: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(held):  # a variant
-        return pa.struct([pa.field(f.name, f.type, True) for f in held.fields])
+    if data_type == VARIANT:  # not shredded: a variant that is there has both parts, as in Spark's files
+        return pa.struct([pa.field(f.name, f.type, False) for f in held.fields])
     return held
 
 
@@ -211,11 +207,16 @@ def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([_viewed(chunk, wanted) for chunk in values.chunks], wanted)
 
 
+def _part(values: pa.Array, wanted: pa.Field) -> pa.Array:
+    """The part of a struct; of a variant with a value where there is no variant, as such parts are not nullable."""
+    return values if wanted.nullable or not values.null_count else values.fill_null(b"")
+
+
 def _viewed(values: Any, wanted: pa.DataType) -> pa.Array:
     if values.type.equals(wanted, check_metadata=True):
         return values
     if pa.types.is_struct(wanted):
-        children = [_viewed(child, f.type) for child, f in zip(values.flatten(), wanted.fields, strict=True)]
+        children = [_part(_viewed(child, f.type), f) for child, f in zip(values.flatten(), wanted.fields, strict=True)]
         mask = values.is_null() if values.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=mask)
     if pa.types.is_map(wanted):

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
 
-from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, StructType, leaves
+from deltalog.protocol.schema import VARIANT, ArrayType, DataType, DecimalType, MapType, StructType, leaves
 
 PREFIX_LENGTH = 32
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -41,7 +41,9 @@ def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[
             break
         if isinstance(leaf.data_type, (ArrayType, MapType)):
             continue
-        found = [] if chunks is None else chunks.get(tuple(name.lower() for name in path))
+        # A variant is null where its metadata is; it has no bounds.
+        stored = (*path, "metadata") if leaf.data_type == VARIANT else path
+        found = [] if chunks is None else chunks.get(tuple(name.lower() for name in stored))
         if found is None:
             _put(nulls, path, rows)
             continue
@@ -50,7 +52,7 @@ def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[
         null_count = null_count_of(found)
         if null_count is not None:
             _put(nulls, path, null_count)
-        bounds = _bounds(found, leaf.data_type)
+        bounds = None if leaf.data_type == VARIANT else _bounds(found, leaf.data_type)
         if bounds is not None:
             _put(minimum, path, bounds[0])
             _put(maximum, path, bounds[1])

@@ -116,9 +116,28 @@ def _(t: Table) -> None:
     t.write("select interval '1' month as i")
 
 
-@scenario("a variant column", "spark_ext reads variants and does not write them.")
+@scenario("a variant column")
 def _(t: Table) -> None:
-    t.write("""select parse_json('{"a": 1}') as v""")
+    t.write("""select 1L as id, parse_json('{"a": 1}') as v""")
+    t.append("select 2L as id, cast(null as variant) as v")
+    t.append("select 3L as id")
+    t.read(of=lambda df: df.where("v is not null").selectExpr("id", "variant_get(v, '$.a', 'int')"))
+
+
+@scenario("variants inside of structs, arrays and maps")
+def _(t: Table) -> None:
+    t.write(
+        "select 1L as id, named_struct('v', parse_json('[1]')) as st, array(parse_json('2'), null) as ar, "
+        "map('k', parse_json('{}')) as m"
+    )
+
+
+@scenario("variants in rows that are moved")
+def _(t: Table) -> None:
+    t.start("create table {t} (id bigint, v variant) using delta")
+    t.append("select /*+ coalesce(1) */ id, to_variant_object(named_struct('a', id)) as v from range(4)")
+    t.overwrite("select 1L as id, parse_json('[]') as v", replaceWhere="id = 1")
+    t.sql("delete from {t} where id = 2")
 
 
 @scenario("a collated string column")

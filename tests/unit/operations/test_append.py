@@ -7,7 +7,19 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, DeltaTable, PrimitiveType, SchemaMismatchError, StructField, StructType
-from tests.support.core import SCHEMA, action, environment, ids, info, lines, memory, objects, rows, tree
+from tests.support.core import (
+    SCHEMA,
+    action,
+    environment,
+    ids,
+    info,
+    lines,
+    memory,
+    objects,
+    put_variant_table,
+    rows,
+    tree,
+)
 from tests.support.core.other_writers import declared_afterwards
 
 
@@ -133,6 +145,24 @@ def test_null_structs_with_not_null_fields_are_moved_but_not_added(tmp_path: Any
         table.append(pa.Table.from_pylist([{"a": 4}]))
     assert table.delete("a = 3").version == 1
     assert table.snapshot().scan().to_arrow().to_pylist() == rows.slice(0, 2).to_pylist()
+
+
+def test_a_table_with_variants(store: Any) -> None:
+    put_variant_table(store)  # the variant [7] and none
+    table = DeltaTable.open(store, environment=environment())
+    assert table.append(pa.table({"id": [3]})).version == 1
+    assert table.delete("id = 2").version == 2  # the other row of its file is moved
+    assert table.snapshot().scan(variants="json").to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "v": "[7]"},
+        {"id": 3, "v": None},
+    ]
+    for version, nulls in ((1, 1), (2, 0)):
+        add = action(store, version, "add")
+        assert add is not None and json.loads(add["stats"])["nullCount"] == {"id": 0, "v": nulls}
+    for where in ("v IS NULL", "v IS NOT NULL"):
+        assert table.snapshot().scan(where=where).to_arrow().num_rows == 1
+    with pytest.raises(SchemaMismatchError, match="Column v is variant in the table"):
+        table.append(table.snapshot().scan().to_arrow())
 
 
 def test_values_that_do_not_fit_take_the_files_before_them_away(tmp_path: Any) -> None:
