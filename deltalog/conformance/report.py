@@ -34,7 +34,7 @@ def cell(count: Mapping[str, int]) -> str:
     """``12 of 14``, with the skipped cases behind it: of 14 that were run, 12 passed."""
     ran = count.get(PASSED, 0) + count.get(FAILED, 0)
     if not ran:
-        return f"– ({count.get(SKIPPED, 0)} skipped)"
+        return f"– ({count[SKIPPED]} skipped)" if count.get(SKIPPED) else "–"
     text = f"{count.get(PASSED, 0)} of {ran}"
     return f"{text} ({count[SKIPPED]} skipped)" if count.get(SKIPPED) else text
 

@@ -76,11 +76,13 @@ class Timeline:
 
     def _metadata(self, table: TableBuilder, version: int) -> Iterator[Action]:
         properties = dict(self.properties or {})
+        feed = CDF.items() <= properties.items()
         if version == 0 and self.ict_from != 0:
-            yield table.protocol()
+            yield table.protocol(versions=(1, 4) if feed else (1, 2))
             yield table.metadata(configuration=properties)
         if version == self.ict_from:
-            yield table.protocol(["appendOnly", "invariants", *self.features])
+            more = ["changeDataFeed"] if feed else []
+            yield table.protocol(["appendOnly", "invariants", *more, *self.features])
             yield table.metadata(configuration={**properties, **self._pair(version), ICT_PROPERTY: "true"})
         if version == self.ict_until:
             yield table.metadata(configuration={**properties, ICT_PROPERTY: "false"})

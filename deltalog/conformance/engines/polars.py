@@ -1,0 +1,33 @@
+"""polars as an engine under test. It reads and writes Delta tables through deltalake."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import polars
+import pyarrow as pa
+
+from deltalog.conformance.engine import Engine
+
+
+class PolarsEngine(Engine):
+    """polars by ``read_delta`` and ``write_delta``."""
+
+    name = "polars"
+    version = polars.__version__
+    lacks = r"Unsupported table features required|reader features?:? [\[{]|not yet supported|does not support"
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        at: int | datetime.datetime | None = version
+        if timestamp_ms is not None:
+            at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(
+                milliseconds=timestamp_ms
+            )
+        return polars.read_delta(path, version=at)
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        polars.from_arrow(rows).write_delta(path, mode="append")  # type: ignore[union-attr]
+
+    def overwrite(self, path: str, rows: pa.Table) -> None:
+        polars.from_arrow(rows).write_delta(path, mode="overwrite")  # type: ignore[union-attr]

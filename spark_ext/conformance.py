@@ -1,0 +1,214 @@
+"""spark_ext and delta-spark as engines of deltalog's conformance kit.
+
+Each takes the running session, or starts a local one. A process holds one kind of session: the jars of delta-spark are
+in all sessions of a JVM, or in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+
+import deltalog
+from deltalog.conformance import Engine
+from spark_ext import frames, reader, types, writer
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+# The tables of the cases are older than the retention of deleted files; that retention is no matter of the protocol.
+_RETENTION = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+
+
+class _SparkEngine(Engine):
+    """What both have: a session, and DataFrames of rows."""
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        self.spark = spark or SparkSession.getActiveSession() or self._started()
+
+    def _started(self) -> SparkSession:
+        return self._builder().getOrCreate()
+
+    def _builder(self) -> Any:
+        builder = SparkSession.builder.master("local[2]").appName("deltalog conformance")
+        for key, value in _SETTINGS.items():
+            builder = builder.config(key, value)
+        return builder
+
+    def _frame(self, rows: pa.Table) -> DataFrame:
+        schema = types.to_spark(deltalog.StructType.from_arrow(rows.schema))
+        return self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
+
+
+class SparkExtEngine(_SparkEngine):
+    """spark_ext: deltalog on the driver, native Parquet in Spark. Deletes, properties, restores and checkpoints are
+    calls of deltalog, not of spark_ext."""
+
+    name = "spark_ext"
+    version = f"{deltalog.__version__} (Spark {pyspark.__version__})"
+
+    def _reader(self, version: int | None, timestamp_ms: int | None) -> reader.Reader:
+        found = reader.read(self.spark)
+        if version is not None:
+            found = found.option("versionAsOf", version)
+        if timestamp_ms is not None:
+            found = found.option("timestampAsOf", _text(timestamp_ms))
+        return found
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        return self._reader(version, timestamp_ms).load(path).toArrow()
+
+    def version_at(self, path: str, timestamp_ms: int) -> int:
+        return self._reader(None, timestamp_ms).snapshot(path).version
+
+    def latest_version(self, path: str) -> int:
+        return self._reader(None, None).snapshot(path).version
+
+    def history(self, path: str) -> Mapping[int, int | None]:
+        return _history(frames.history(self.spark, path))
+
+    def changes(
+        self,
+        path: str,
+        from_version: int | None = None,
+        to_version: int | None = None,
+        from_timestamp_ms: int | None = None,
+        to_timestamp_ms: int | None = None,
+    ) -> Any:
+        return reader.read_changes(
+            self.spark,
+            path,
+            from_version,
+            to_version,
+            starting_timestamp=_text(from_timestamp_ms),
+            ending_timestamp=_text(to_timestamp_ms),
+        ).toArrow()
+
+    def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
+        writer.write(self._frame(schema.empty_table())).partitionBy(*partition_by).options(**properties).save(path)
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        writer.write(self._frame(rows)).mode("append").save(path)
+
+    def overwrite(self, path: str, rows: pa.Table) -> None:
+        writer.write(self._frame(rows)).mode("overwrite").save(path)
+
+
+class DeltaSparkEngine(_SparkEngine):
+    """delta-spark, by DataFrames, SQL and its history manager. Its jars come with the session, or by Ivy."""
+
+    name = "delta-spark"
+    version = "4.4.0"
+    lacks = "DELTA_UNSUPPORTED_FEATURES_FOR"
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        super().__init__(spark)
+        self.spark.conf.set(_RETENTION, "false")
+        self._jvm: Any = self.spark._jvm
+        self._log = self._jvm.org.apache.spark.sql.delta.DeltaLog
+        self.version = str(self._jvm.io.delta.package.VERSION())
+
+    def _started(self) -> SparkSession:
+        from delta.pip_utils import configure_spark_with_delta_pip
+
+        builder = self._builder().config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        return configure_spark_with_delta_pip(builder.config("spark.sql.catalog.spark_catalog", catalog)).getOrCreate()
+
+    def _delta_log(self, path: str) -> Any:
+        """The log, as a new process would read it."""
+        self._log.clearCache()
+        return self._log.forTable(self.spark._jsparkSession, path)
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        self._delta_log(path)
+        found = self.spark.read.format("delta")
+        if version is not None:
+            found = found.option("versionAsOf", version)
+        if timestamp_ms is not None:
+            found = found.option("timestampAsOf", _text(timestamp_ms))
+        return found.load(path).toArrow()
+
+    def version_at(self, path: str, timestamp_ms: int) -> int:
+        history, none = self._delta_log(path).history(), self._jvm.scala.Option.empty()
+        at = self._jvm.java.sql.Timestamp(timestamp_ms)
+        return int(history.getActiveCommitAtTime(at, none, False, True, False).version())
+
+    def latest_version(self, path: str) -> int:
+        none = self._jvm.scala.Option.empty()
+        return int(self._delta_log(path).update(False, none, none).version())
+
+    def history(self, path: str) -> Mapping[int, int | None]:
+        self._delta_log(path)
+        return _history(self.spark.sql(f"DESCRIBE HISTORY delta.`{path}`"))
+
+    def changes(
+        self,
+        path: str,
+        from_version: int | None = None,
+        to_version: int | None = None,
+        from_timestamp_ms: int | None = None,
+        to_timestamp_ms: int | None = None,
+    ) -> Any:
+        self._delta_log(path)
+        options = {
+            "readChangeFeed": True,
+            "startingVersion": from_version,
+            "endingVersion": to_version,
+            "startingTimestamp": _text(from_timestamp_ms),
+            "endingTimestamp": _text(to_timestamp_ms),
+        }
+        given = {key: value for key, value in options.items() if value is not None}
+        return self.spark.read.format("delta").options(**given).load(path).toArrow()
+
+    def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
+        frame = self._frame(schema.empty_table()).write.format("delta").partitionBy(*partition_by)
+        frame.options(**properties).save(path)
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        self._delta_log(path)
+        self._frame(rows).write.format("delta").mode("append").save(path)
+
+    def overwrite(self, path: str, rows: pa.Table) -> None:
+        self._delta_log(path)
+        self._frame(rows).write.format("delta").mode("overwrite").save(path)
+
+    def delete(self, path: str, where: str) -> None:
+        self._delta_log(path)
+        self.spark.sql(f"DELETE FROM delta.`{path}` WHERE {where}")
+
+    def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
+        self._delta_log(path)
+        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items() if value is not None)
+        gone = ", ".join(f"'{key}'" for key, value in properties.items() if value is None)
+        if pairs:
+            self.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({pairs})")
+        if gone:
+            self.spark.sql(f"ALTER TABLE delta.`{path}` UNSET TBLPROPERTIES ({gone})")
+
+    def restore(self, path: str, version: int) -> None:
+        self._delta_log(path)
+        self.spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}")
+
+    def checkpoint(self, path: str) -> None:
+        self._delta_log(path).checkpoint()
+
+
+def _text(timestamp_ms: int | None) -> str | None:
+    """The time as Spark reads it in a session in UTC; an offset would be one of the session's own in some versions."""
+    if timestamp_ms is None:
+        return None
+    at = pa.scalar(timestamp_ms, pa.timestamp("ms")).as_py()
+    return str(at.isoformat(sep=" ", timespec="milliseconds"))
+
+
+def _history(found: DataFrame) -> dict[int, int | None]:
+    rows = found.selectExpr("version", "unix_millis(timestamp) AS ms").collect()
+    return {row["version"]: row["ms"] for row in rows}

@@ -1,0 +1,63 @@
+"""docs/conformance-matrix.md is what the engines do: it is made of the kept results, every failure is explained, and a
+sample of the cases has the kept outcome when it is run again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deltalog import CallError
+from deltalog.conformance import all_cases, load_engine, run
+from tests.interop import conformance_matrix as matrix
+from tests.support.spark import DeltaSpark
+
+EXPLANATIONS: dict[str, Any] = json.loads(matrix.EXPLANATIONS.read_text(encoding="utf-8"))
+_STEP = 9
+
+
+def test_the_page_is_that_of_the_results() -> None:
+    runs = [matrix.stored(name) for name in matrix.available()]
+    assert matrix.PAGE.read_text(encoding="utf-8") == matrix.page(runs, EXPLANATIONS)
+
+
+def test_deltalog_passes_every_case() -> None:
+    assert matrix.stored("deltalog")["summary"] == {"passed": len(all_cases()), "failed": 0, "skipped": 0}
+
+
+@pytest.mark.parametrize("name", matrix.available())
+def test_every_explanation_is_of_a_failure(name: str) -> None:
+    failed = [case["id"] for case in matrix.stored(name)["cases"] if case["outcome"] == "failed"]
+    used = {matrix.explanation(name, id, EXPLANATIONS) for id in failed}
+    assert {entry["why"] for entry in EXPLANATIONS.get(name, ())} == used - {None} and None not in used
+
+
+def agrees(name: str, step: int) -> None:
+    kept = {case["id"]: case["outcome"] for case in matrix.stored(name)["cases"]}
+    chosen = [case for number, case in enumerate(all_cases()) if case.id in kept and number % step == 0]
+    found = {case["id"]: case["outcome"] for case in matrix.results(name, chosen)["cases"]}
+    assert found == {case.id: kept[case.id] for case in chosen}
+
+
+@pytest.mark.parametrize("name", ["deltalake", "polars"])
+def test_engines_in_python_do_what_the_page_says(name: str, is_long: bool) -> None:
+    agrees(name, 1 if is_long else _STEP)
+
+
+def test_duckdb_reads_or_says_what_it_lacks() -> None:
+    """Its extension cannot be fetched everywhere."""
+    try:
+        engine = load_engine("duckdb")
+    except CallError as error:
+        assert "extension delta cannot be installed" in error.message
+        return
+    chosen = [case for case in all_cases() if case.id.startswith("read-removed")]
+    assert {outcome.outcome for outcome in run(engine, chosen)} == {"passed"}
+
+
+def test_delta_spark_does_what_the_page_says(delta: DeltaSpark, is_long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spark_ext.conformance import DeltaSparkEngine
+
+    monkeypatch.setattr(matrix, "engine_of", lambda name: DeltaSparkEngine(delta.spark))
+    agrees("delta-spark", 1 if is_long else 5 * _STEP)
