@@ -546,6 +546,36 @@ def demo(
     run(path, months, overwrite, as_json)
 
 
+@app.command(
+    epilog=_examples(
+        "deltalog check events", "deltalog check events --deep --sarif findings.sarif", "deltalog check events --repair"
+    )
+)
+def check(
+    table: _Table,
+    deep: Annotated[bool, typer.Option("--deep", help="Also read all rows of all data files.")] = False,
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF 2.1.0, too.")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Show what can be repaired, repair it, check again.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: only show it.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Examine a table against the rules of the protocol, also one that cannot be opened.
+
+    The exit status is 1 where there is a finding of severity error. --repair deletes damaged derived files, writes
+    checkpoints and commits; it never changes a commit that is in the log.
+    """
+    from deltalog.cli.doctor import run
+
+    if dry_run and not repair:
+        raise typer.BadParameter("--dry-run belongs to --repair.")
+    if not run(table, deep, sarif, repair, dry_run, as_json):
+        raise typer.Exit(1)
+
+
 app.command("serve")(catalog.serve)
 app.add_typer(catalog.txn, name="txn")
 app.add_typer(catalog.tables, name="tables")

@@ -216,14 +216,14 @@ class CheckpointExamination:
             meta = self.reader.store.head(path)
         except StoreError as error:
             self.is_usable = False
-            yield found("sidecar-unreadable", str(error), version, path)
+            yield found("sidecar-unreadable", str(error), version, self._path)
             return
         if meta is None:
             self.is_usable = False
-            yield found("sidecar-missing", f"{self.checkpoint.names[0]} names it.", version, path)
+            yield found("sidecar-missing", f"{path} does not exist.", version, self._path)
         elif meta.size_bytes is not None and meta.size_bytes != sidecar.size_in_bytes:
-            text = f"It has {meta.size_bytes} bytes, and its action says {sidecar.size_in_bytes}."
-            yield found("sidecar-size-differs", text, version, path)
+            text = f"{path} has {meta.size_bytes} bytes, and its action says {sidecar.size_in_bytes}."
+            yield found("sidecar-size-differs", text, version, self._path)
 
     def _pieces(self, wanted: Wanted, convert: Callable[[pa.Table], Any]) -> Iterator[Any]:
         return self.reader.checkpoint(self.checkpoint).file_pieces(wanted, convert, LEAN)
