@@ -62,6 +62,7 @@ class Actions:
     checkpoint_metadata: list[dict[str, Any]] = field(default_factory=list)
     lines: int = 0
     is_whole: bool = True
+    extended: set[str] = field(default_factory=set)  # kinds of actions that have fields of no name in the protocol
 
     @property
     def info(self) -> CommitInfo | None:
@@ -191,11 +192,16 @@ def _action(
         actions.checkpoint_metadata.append(body if isinstance(body, dict) else {})
         return
     try:
-        actions.take(TYPES[key].from_json(body))
+        action = TYPES[key].from_json(body)
+        actions.take(action)
     except (InvalidCommitError, CorruptTableError, TypeError, AttributeError) as error:
         actions.is_whole = False
         yield found("action-invalid", f"{at}: {error}", version, path)
         return
+    if action.extra and key not in actions.extended:
+        actions.extended.add(key)
+        names = ", ".join(repr(name)[:60] for name in action.extra)
+        yield found("field-unknown", f"{at}: {key} has {names}.", version, path)
     missing = [name for name in _EXPECTED.get(key, ()) if body.get(name) is None]
     if missing:
         yield found("action-field-missing", f"{at}: {key} has no {' and no '.join(missing)}.", version, path)

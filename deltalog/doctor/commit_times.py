@@ -45,6 +45,7 @@ class CommitTimes:
     _ahead: bool = False
     _drifts: bool = False
     _unneeded: bool = False
+    _unordered: bool = False
 
     def take(self, version: int, actions: Actions, is_active: bool | None, file_ms: int | None, is_read: bool) -> None:
         """One commit. ``is_active``: whether in-commit timestamps are on after it, None where that is not known.
@@ -52,7 +53,7 @@ class CommitTimes:
         if is_active:
             self._take_active(version, actions, file_ms, is_read)
         else:
-            self._take_inactive(version, actions, is_active)
+            self._take_inactive(version, actions, is_active, file_ms)
         self._is_active = is_active
         self._file_ms = file_ms
         self._previous_version = version
@@ -106,13 +107,18 @@ class CommitTimes:
             self._keep(rule, text, version, path)
         return info.in_commit_timestamp_ms
 
-    def _take_inactive(self, version: int, actions: Actions, is_active: bool | None) -> None:
+    def _take_inactive(self, version: int, actions: Actions, is_active: bool | None, file_ms: int | None) -> None:
         path, info = commit_path(version), actions.info
         if self._is_active and is_active is False:
             operation = (info.operation if info is not None else None) or "an unnamed operation"
             if operation.upper().startswith(_NOT_OF_PROPERTIES):
                 self._keep("ict-disabled-by-operation", f"The operation is {operation}.", version, path)
         if is_active is False:
+            before_ms = self._file_ms
+            if file_ms is not None and before_ms is not None and file_ms < before_ms and not self._unordered:
+                self._unordered = True
+                text = f"It is {describe(file_ms)}, and that of the version before {describe(before_ms)}."
+                self._keep("file-time-not-increasing", text, version, path)
             has_one = info is not None and info.in_commit_timestamp_ms is not None
             if has_one and not self._unneeded and not self._is_active:
                 self._keep("ict-not-enabled", "commitInfo has an inCommitTimestamp.", version, path)

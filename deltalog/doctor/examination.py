@@ -213,6 +213,8 @@ class Examination:
         if known is not None:
             for add in actions.adds:
                 self.collector.take(examine_add(add, known, version))
+        for file in actions.cdc:
+            self._change_file(file.path, version)
         older = self.live is not None and self._has_older_files(actions)
         if self.live is not None:
             self.collector.take(apply(self.live, actions, version, known, actions.is_whole))
@@ -230,6 +232,15 @@ class Examination:
             self.live = None
         if version in files.listing.checksums:
             self._checksum(version, actions, active)
+
+    def _change_file(self, named: str, version: int) -> None:
+        """Whether a change data file exists, which only the table itself may hold for this check."""
+        try:
+            store, path = self.reader.files.find(named)
+            if store.head(path) is None:
+                self.collector.one("cdc-file-missing", "The file does not exist.", version, named)
+        except (DeltaLogError, OSError):
+            pass  # outside of the table, or not to be reached: readers of changes report it
 
     def _has_older_files(self, actions: Actions) -> bool:
         """Whether files that are live before a commit stay live after it."""

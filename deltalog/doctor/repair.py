@@ -33,7 +33,7 @@ _RENEW = frozenset(
     ["commit-info-missing", "commit-info-not-first", "ict-missing", "ict-invalid", "ict-not-increasing",
      "ict-in-future", "ict-at-largest", "ict-half-enablement-pair", "ict-enablement-invalid",
      "ict-enablement-after-latest", "ict-enablement-missing", "ict-enablement-version-wrong",
-     "ict-enablement-timestamp-wrong", "ict-enablement-changed", "ict-property-without-feature"]
+     "ict-enablement-timestamp-wrong", "ict-property-without-feature"]
 )  # fmt: skip
 
 

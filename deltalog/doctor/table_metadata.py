@@ -27,7 +27,7 @@ from deltalog.protocol.column_mapping import (
     mode_of,
     physical_name,
 )
-from deltalog.protocol.column_metadata import check_metadata
+from deltalog.protocol.column_metadata import GENERATION_KEY, INVARIANT_KEY, check_metadata
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
 from deltalog.protocol.row_tracking import high_water_mark
@@ -187,6 +187,19 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
                 compile_expression(text, schema, PrimitiveType("boolean"))
             except DeltaLogError as error:
                 yield "constraint-invalid", f"{key.removeprefix(CONSTRAINT_PREFIX)}: {error}"
+
+    for path, column in columns_by_path(schema):
+        generation, invariant = column.metadata.get(GENERATION_KEY), column.metadata.get(INVARIANT_KEY)
+        if isinstance(generation, str):
+            try:
+                compile_expression(generation, schema, column.data_type)
+            except DeltaLogError as error:
+                yield "generated-column-invalid", f"{'.'.join(path)}: {error}"
+        if isinstance(invariant, str):
+            try:
+                compile_expression(json.loads(invariant)["expression"]["expression"], schema, PrimitiveType("boolean"))
+            except (DeltaLogError, ValueError, KeyError, TypeError, RecursionError) as error:
+                yield "invariant-invalid", f"{'.'.join(path)}: {error}"
 
 
 def examine_change(

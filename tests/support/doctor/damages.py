@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,13 @@ TIMES = [
 ]
 
 COMMITS = [
+    case("unknown field", plain, edit_action(1, "add", lambda add: add.update(future=1)), "field-unknown"),
+    case(
+        "file times that go back",
+        plain,
+        lambda path: os.utime(commit(path, 2), (1, 1)),
+        "file-time-not-increasing",
+    ),
     case("gap", plain, delete(f"_delta_log/{NAME}.json"), "version-gap"),
     case("first commit missing", plain, delete(f"_delta_log/{0:020d}.json"), "log-start-missing"),
     case("no log", plain, delete("_delta_log/*"), "log-missing"),
@@ -680,6 +688,7 @@ FILES = [
         ),
         "cdc-data-change",
         "cdc-without-feed",
+        "cdc-file-missing",
     ),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from deltalog.doctor import rules
 from deltalog.doctor.rules import RULES, SEVERITIES
 
 ANCHORS = set((Path(__file__).parents[2] / "house" / "protocol_anchors.txt").read_text(encoding="utf-8").split())
@@ -18,3 +19,9 @@ def test_rules_have_ids_sections_and_texts() -> None:
         assert rule.severity in SEVERITIES
         assert not rule.title.endswith(".") and rule.remedy.endswith("."), name
     assert len({rule.title for rule in RULES.values()}) == len(RULES)
+
+
+def test_each_rule_is_used_by_an_examiner() -> None:
+    folder = Path(rules.__file__).parent
+    source = "".join(p.read_text(encoding="utf-8") for p in folder.glob("*.py") if not p.stem.endswith("_rules"))
+    assert [name for name in RULES if f'"{name}"' not in source] == []
