@@ -69,6 +69,8 @@ SPARK = {
 # What a usual run takes of them: the oldest and the newest, with the suite that has something of everything.
 SPARK_SAMPLE = ("3.5", "4.3")
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
+# What a usual run takes of the tests on S3 over Spark Connect; it has all of them in a classic session.
+S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
 # Its package has no Spark Connect server: that is a jar besides.
 SPARK_WITHOUT_SERVER = {"3.5"}
 # tests/spark_connect has these suites as its own.
@@ -257,7 +259,8 @@ class Lane(threading.Thread):
 
 
 class SparkSample(Lane):
-    """One suite with the oldest and the newest Spark, classic and over Spark Connect, each in its own environment."""
+    """One suite with the oldest and the newest Spark, classic and over Spark Connect, each in its own environment; and
+    the tables on S3 over Spark Connect."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -271,10 +274,13 @@ class SparkSample(Lane):
                 self.outputs.append(f"Spark {name}: {failure}")
                 continue
             for mode in spark_modes(name):
-                lane = Lane([[SPARK_SAMPLE_SUITE]], python, DELTALOG_TEST_SPARK=mode)
-                lane.run()
-                self.codes += lane.codes
-                self.outputs += lane.outputs
+                self.add(Lane([[SPARK_SAMPLE_SUITE]], python, DELTALOG_TEST_SPARK=mode))
+        self.add(Lane([[S3_SAMPLE_SUITE]], DELTALOG_TEST_SPARK="connect"))
+
+    def add(self, lane: Lane) -> None:
+        lane.run()
+        self.codes += lane.codes
+        self.outputs += lane.outputs
 
 
 def run_pytest(arguments: list[str]) -> int:

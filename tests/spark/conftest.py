@@ -17,12 +17,9 @@ pytest.register_assert_rewrite("tests.spark.central", "tests.spark.tables")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    from tests.spark.settings import IS_CONNECT
+    from tests.spark.settings import skipped_over_connect
 
-    for item in items:
-        classic = item.get_closest_marker("classic")
-        if classic is not None and IS_CONNECT:
-            item.add_marker(pytest.mark.skip(reason=classic.args[0]))
+    skipped_over_connect(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,6 +15,14 @@ import pytest
 IS_CONNECT = os.environ.get("DELTALOG_TEST_SPARK") == "connect"
 
 
+def skipped_over_connect(items: list[pytest.Item]) -> None:
+    """Skips the tests marked `classic` there."""
+    for item in items:
+        classic = item.get_closest_marker("classic")
+        if classic is not None and IS_CONNECT:
+            item.add_marker(pytest.mark.skip(reason=classic.args[0]))
+
+
 def since(first: str, what: str) -> pytest.MarkDecorator:
     """Skips a test of ``what``, which PySpark before ``first`` (such as 4.0) does not have."""
     found, needed = ([int(part) for part in re.findall(r"\d+", text)[:2]] for text in (version("pyspark"), first))

@@ -1,4 +1,6 @@
-"""Classic Spark with Hadoop's S3A file system, and tables in buckets of a local S3 server."""
+"""Spark with Hadoop's S3A file system, and tables in buckets of a local S3 server.
+
+Sessions are classic; with DELTALOG_TEST_SPARK=connect they are of Spark Connect, without the tests marked `classic`."""
 
 from __future__ import annotations
 
@@ -13,14 +15,20 @@ import pytest
 # The tests' own support code is imported as `tests.…`, whatever directory pytest is started in.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.spark.settings import IS_CONNECT, skipped_over_connect
 from tests.support.s3 import Proxy, Server, proxied
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skipped_over_connect(items)
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    from tests.support.spark.session import s3a_session, stop_sessions
+    from tests.support.spark.session import s3a_connect_session, s3a_session, stop_sessions
 
-    yield s3a_session(**{"spark.master": "local[2,2]"})  # a task may fail once
+    # A task may fail once.
+    yield s3a_connect_session() if IS_CONNECT else s3a_session(**{"spark.master": "local[2,2]"})
     stop_sessions()
 
 

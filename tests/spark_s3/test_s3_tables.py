@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -259,16 +260,28 @@ def test_files_that_spark_skips(spark: Any, place: Place) -> None:
     assert rows(_read(spark, place).load(place.url)) == [(n,) for n in (0, 0, 1, 1, 2, 2)]
 
 
-def test_commits_through_dynamodb_and_tables_of_a_catalog(
-    spark: Any, place: Place, ministack: Any, tmp_path: Any
-) -> None:
-    lock = new_table(ministack, "s3-dynamodb")
-    options = {**place.options, "commit": f"s3-dynamodb:{lock}"}
-    for mode in ("error", "append"):
-        spark_ext.write(spark.range(4)).mode(mode).storage_options(**options).save(place.url)
-    assert len(items(ministack, lock)) >= 1
-    assert spark_ext.read(spark).storage_options(**options).load(place.url).count() == 8
+@pytest.mark.parametrize("kind", ["dynamo", "s3-dynamodb"])
+def test_writers_side_by_side_commit_through_dynamodb(spark: Any, place: Place, ministack: Any, kind: str) -> None:
+    lock = new_table(ministack, kind)
+    options = {**place.options, "commit": f"{kind}:{lock}"}
+    spark_ext.write(spark.range(4)).storage_options(**options).save(place.url)
 
+    def append(number: int) -> int:
+        df = spark.range(10 * number, 10 * number + 3)
+        return int(spark_ext.write(df).mode("append").storage_options(**options).save(place.url).version)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(append, [1, 2])) == [1, 2]
+    with pytest.raises(deltalog.VersionConflictError):
+        stale = spark_ext.write(spark.range(1)).mode("append").option("expectedVersion", 1)
+        stale.storage_options(**options).save(place.url)
+    assert len(items(ministack, lock)) >= 1
+    found = spark_ext.read(spark).storage_options(**options).load(place.url)
+    assert rows(found) == [(number,) for number in (0, 1, 2, 3, 10, 11, 12, 20, 21, 22)]
+    assert set(data_objects(place)) == set(_names(place))
+
+
+def test_tables_of_a_catalog(spark: Any, place: Place, tmp_path: Any) -> None:
     manager = deltalog.TransactionManager(str(tmp_path / "catalog.db"), **place.options)
     manager.create_table("a.b", f"{place.url}-managed", spark_ext.from_spark(spark.range(1).schema))
     with manager.transaction() as txn:
@@ -279,6 +292,7 @@ def test_commits_through_dynamodb_and_tables_of_a_catalog(
     assert spark_ext.read(spark).storage_options(**place.options).load(address).count() == 6
 
 
+@pytest.mark.classic("the plan of the JVM is read")
 def test_other_readers_and_no_secrets_in_plans(spark: Any, place: Place) -> None:
     df = spark.range(30).selectExpr("id", "id % 3 as p")
     _write(df, place, "error", compression="zstd").partitionBy("p").save(place.url)

@@ -92,19 +92,32 @@ def s3a_session(**conf: str) -> Any:
 def connect_session(**conf: str) -> Any:
     """A Spark Connect client session of a server in this process (`remote("local[2]")`), without any jar."""
     if "connect" not in _sessions:
-        _claim("connect")
-        # Without this variable Connect listens on one fixed port, and two test runs on a machine collide.
-        os.environ.setdefault("SPARK_TESTING", "0")
-        with warnings.catch_warnings():
-            # The client sends every setting again to the server, which refuses those it was started with.
-            warnings.filterwarnings("ignore", message="Failed to set spark")
-            _start(_builder(conf, remote=True))
-        from pyspark.sql import SparkSession
-
-        classic = SparkSession._instantiatedSession
+        classic = _start_connect("connect", conf, "local[2]")
         if classic is not None:
             assert_no_delta(classic)
     return _sessions["connect"]
+
+
+def s3a_connect_session(**conf: str) -> Any:
+    """As ``connect_session``, of a server that has the jars of ``s3a_session``. A task may fail once."""
+    if "s3a over Connect" not in _sessions:
+        jars = ",".join(map(str, s3a_jars()))
+        _start_connect("s3a over Connect", {**conf, "spark.jars": jars}, "local[2,2]")
+    return _sessions["s3a over Connect"]
+
+
+def _start_connect(kind: str, conf: dict[str, str], remote: str) -> Any:
+    """The classic session of the server in this process, if there is one."""
+    _claim(kind)
+    # Without this variable Connect listens on one fixed port, and two test runs on a machine collide.
+    os.environ.setdefault("SPARK_TESTING", "0")
+    with warnings.catch_warnings():
+        # The client sends every setting again to the server, which refuses those it was started with.
+        warnings.filterwarnings("ignore", message="Failed to set spark")
+        _start(_builder(conf, remote=remote))
+    from pyspark.sql import SparkSession
+
+    return SparkSession._instantiatedSession
 
 
 def assert_no_delta(session: Any) -> None:
@@ -157,7 +170,7 @@ def _start(builder: Any) -> Any:
     return session
 
 
-def _builder(conf: dict[str, str], remote: bool = False) -> Any:
+def _builder(conf: dict[str, str], remote: str | None = None) -> Any:
     from pyspark.sql import SparkSession
 
     # What the caller's shell has set for other Spark work must not leak into the tests.
@@ -187,7 +200,7 @@ def _builder(conf: dict[str, str], remote: bool = False) -> Any:
         **conf,
     }
     builder = SparkSession.builder.appName("deltalog tests")
-    builder = builder.remote("local[2]") if remote else builder.master("local[2]")
+    builder = builder.remote(remote) if remote else builder.master("local[2]")
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder
