@@ -137,6 +137,9 @@ def conformed(
     """The rows as the files hold them: the table's columns in its order, filled in and checked by its rules
     (``Transaction.rules``) and by the condition of ``replacement``. ``in_directories``: partition values as Spark's
     writer names directories by them."""
+    if not demands and replacement is None and all(_is_ready(data.find(field.name), field) for field in target.fields):
+        pairs = [(field, named(data.field(field.name).name)) for field in target.fields]
+        return df.select(*(_stored(f, c, f.name in partition_columns, in_directories) for f, c in pairs))
     columns = []
     for field in target.fields:
         given = data.find(field.name)
@@ -155,7 +158,14 @@ def conformed(
         frame = rules.checked(frame, demands)
     if replacement is not None:
         frame = rules.selected(frame, replacement)
-    return frame.select(*(_stored(f, f.name in partition_columns, in_directories) for f in target.fields))
+    return frame.select(
+        *(_stored(f, named(f.name), f.name in partition_columns, in_directories) for f in target.fields)
+    )
+
+
+def _is_ready(given: deltalog.StructField | None, field: deltalog.StructField) -> bool:
+    """Whether the column of the data is the table's already: each step more that PySpark builds costs milliseconds."""
+    return given is not None and _fits(given.data_type, field.data_type) and CHAR_VARCHAR not in field.metadata
 
 
 def _declared(column: Column, field: deltalog.StructField) -> Column:
@@ -169,8 +179,7 @@ def _filled(field: deltalog.StructField, is_new: bool) -> Column:
     return _declared(_length_checked(column, field) if is_new else column, field)
 
 
-def _stored(field: deltalog.StructField, in_path: bool, in_directory: bool) -> Column:
-    column = named(field.name)
+def _stored(field: deltalog.StructField, column: Column, in_path: bool, in_directory: bool) -> Column:
     if in_path:
         column = _partition_value(column, field, in_directory)
     column = _checked_not_null(column, field, field.name, in_path)

@@ -8,7 +8,7 @@ delta-spark has the same results.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,28 +29,35 @@ _DYNAMIC_ENABLED = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
 _AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
 _REPLACE_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _REPLACE_BY_DATA = "spark.databricks.delta.replaceWhere.dataColumns.enabled"
-_KEYS = frozenset(
-    {
-        _PARTITION_OVERWRITE_MODE,
-        _MERGE_SCHEMA,
-        _USER_METADATA,
-        _OPTIMIZE_WRITE,
-        _OPTIMIZED_SIZE,
-        _TXN_APP_ID,
-        _TXN_VERSION,
-        _TXN_VERSION_RESET,
-        _DYNAMIC_ENABLED,
-        _AUTO_COMPACT,
-        _REPLACE_CHECKED,
-        _REPLACE_BY_DATA,
-    }
-)
 # The least protocol versions of a new table. Settings up to these have no effect.
 _BASE_VERSIONS = {"delta.minReaderVersion": 1, "delta.minWriterVersion": 2}
 # What delta-spark packs into one partition of an optimized write.
 _OPTIMIZED_DEFAULT = "512m"
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
+
+
+class _Settings(Mapping[str, str]):
+    """The settings that a session has set, as text by name. Each is queried when it is first used, and kept."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._known: dict[str, str | None] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._known:
+            self._known[name] = self._spark.conf.get(name, None)
+        value = self._known[name]
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        # Names only: this command redacts values that look like secrets.
+        return iter([row[0] for row in self._spark.sql("SET").collect()])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +68,9 @@ class SessionDefaults:
 
     @classmethod
     def of(cls, spark: SparkSession) -> SessionDefaults:
-        """Cost: one command, which starts no job, and one query for each of them that is set."""
-        # Names only: this command redacts values that look like secrets.
-        names = [row[0] for row in spark.sql("SET").collect()]
-        wanted = [name for name in names if name in _KEYS or name.startswith(PROPERTY_DEFAULTS)]
-        found = {name: spark.conf.get(name, None) for name in wanted}
-        return cls({name: value for name, value in found.items() if value is not None})
+        """Cost: one query for each setting that a write asks for; for the properties of a new table also one command,
+        which starts no job."""
+        return cls(_Settings(spark))
 
     def options(self, mode: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a write: those that are ``given``, and the session's settings for the others.
@@ -157,7 +161,8 @@ class SessionDefaults:
     def properties(self) -> dict[str, str]:
         """The properties of a table that is created."""
         prefix = len(PROPERTY_DEFAULTS)
-        named = {f"delta.{name[prefix:]}": v for name, v in self.settings.items() if name.startswith(PROPERTY_DEFAULTS)}
+        names = [name for name in self.settings if name.startswith(PROPERTY_DEFAULTS)]
+        named = {f"delta.{name[prefix:]}": self.settings[name] for name in names if name in self.settings}
         ignores_protocol = named.pop(_IGNORE_PROTOCOL, "false").lower() == "true"
         return {name: value for name, value in named.items() if not _is_no_default(name, value, ignores_protocol)}
 

@@ -92,7 +92,7 @@ def _discard(plan: WritePlan, job: Job, stragglers: bool = False) -> None:
 
 def _stored_rows(df: DataFrame, request: WriteRequest, plan: WritePlan, demands: Any, is_native: bool) -> DataFrame:
     """The rows as the files hold them."""
-    checked = plan.replacement if request.defaults.checks_replacing_rows else None
+    checked = plan.replacement if plan.replacement and request.defaults.checks_replacing_rows else None
     frame = conformed(df, plan.data, plan.target, plan.partition_columns, demands, checked, in_directories=is_native)
     names = plan.partition_columns
     if is_native and plan.is_mapped:

@@ -36,6 +36,9 @@ OPTIONS: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "mapreduce.output.basename": "part",
     "parquet.summary.metadata.level": "NONE",
+    # A file system without a checksum file beside each file, which would be removed after the job.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # else the one of the process, for which this setting comes too late
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
 _PROBE = "spark.deltalog.probe"

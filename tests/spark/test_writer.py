@@ -16,6 +16,7 @@ import pytest
 
 import deltalog
 import spark_ext
+import spark_ext.files
 import spark_ext.local_job
 from deltalog.storage.fs import LocalStore
 from tests.spark.settings import since
@@ -627,3 +628,33 @@ def test_partitions_are_replaced(spark: Any, table: str) -> None:
     assert info["operationMetrics"]["numDeletedRows"] == "3"
     nothing = write(new.limit(0)).mode("overwrite").option("partitionOverwriteMode", "dynamic").save(table)
     assert not nothing.committed
+
+
+def test_a_job_makes_no_checksum_files(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+    collect = spark_ext.files.collect
+
+    def looked_at(directory: str, *rest: Any) -> Any:
+        found.extend(path.name for path in Path(directory).rglob("*") if path.is_file())
+        return collect(directory, *rest)
+
+    monkeypatch.setattr(spark_ext.local_job, "collect", looked_at)
+    result = spark_ext.write(spark.range(6).selectExpr("id", "id % 3 as p")).partitionBy("p").save(table)
+    assert len(found) == result.num_files and all(name.endswith(".parquet") for name in found)
+    # The session's own writes have them, as before.
+    spark.range(1).coalesce(1).write.parquet(f"{table}-plain")
+    assert any(name.endswith(".crc") for name in os.listdir(f"{table}-plain"))
+
+
+def test_an_append_sends_one_statement_beside_its_job(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark_ext.write(spark.range(3)).save(table)
+    sent: list[str] = []
+    sql = type(spark).sql
+
+    def counted(self: Any, query: str, *args: Any, **more: Any) -> Any:
+        sent.append(query)
+        return sql(self, query, *args, **more)
+
+    monkeypatch.setattr(type(spark), "sql", counted)
+    assert spark_ext.write(spark.range(2)).mode("append").save(table).version == 1
+    assert len(sent) == 1 and sent[0].startswith("explain extended")
