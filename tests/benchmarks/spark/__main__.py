@@ -1,8 +1,9 @@
 """``python -m tests.benchmarks.spark``: spark_ext beside delta-spark 4.4.0 and plain Parquet, in fresh sessions.
 
 Each measurement has sessions of its own. In a session the systems take turns, another one beginning in each session;
-all answers are checked. Printed are the first call's seconds, the least and the median of all calls after the first
-of a session, and how many times as long as deltalog the others take.
+all answers are checked. Printed are the first call's seconds, the least and the median of the calls after the first
+of a session (of long calls all of them), and how many times as long as deltalog the others take. The output is a
+table in Markdown; a line about time and load at its end goes to standard error.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.run import ROOT
-from tests.benchmarks.spark.measurements import DELTA, KEYS, OURS, PARQUET, SYSTEMS
+from tests.benchmarks.spark.measurements import DELTA, KEYS, OURS, PARQUET, RARE, SYSTEMS
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark", description=__doc__)
     parser.add_argument("--only", default="", help="measurements whose key has one of these texts in it, with commas")
-    parser.add_argument("--sessions", type=int, default=2, help="of each measurement (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="calls of a system in a session (default: %(default)s)")
+    parser.add_argument("--sessions", type=int, default=1, help="of each measurement (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="calls of a system in a session that count (default: %(default)s)"
+    )
+    parser.add_argument("--all", action="store_true", help=f"also what takes many minutes: {', '.join(RARE)}")
     parser.add_argument("--quick", action="store_true", help="small tables, one session: checks, not figures")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write all seconds to this file")
     parser.add_argument(
@@ -33,15 +38,21 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     chosen = parser.parse_args(arguments)
     keys = [key for key in KEYS if any(text in key for text in chosen.only.split(","))]
+    if not (chosen.all or chosen.quick or set(chosen.only.split(",")).intersection(RARE)):
+        keys = [key for key in keys if key not in RARE]
     if not keys:
         parser.error(f"no measurement has {chosen.only!r} in its key: {', '.join(KEYS)}")
     found: dict[str, Any] = {}
+    begin = time.monotonic()
     print("| | deltalog | delta-spark | Parquet | reach |\n|---|---:|---:|---:|---|")
     for key in keys:
         found[key] = _measured(key, chosen)
         print(row(found[key]), flush=True)
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=1))
+    loads = [each["load"] for each in found.values()]
+    minutes = (time.monotonic() - begin) / 60
+    print(f"{minutes:.0f} minutes, load of the machine {min(loads)} to {max(loads)}", file=sys.stderr)
     return 0
 
 
@@ -49,7 +60,7 @@ def _measured(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """What the workers say of a measurement, with the seconds of each system's calls by session."""
     sessions = []
     for number in range(1 if chosen.quick else chosen.sessions):
-        repeats = 2 if chosen.quick else chosen.repeats
+        repeats = 1 if chosen.quick else chosen.repeats
         command = [sys.executable, "-m", "tests.benchmarks.spark.worker", key, str(chosen.tables)]
         command += ["--repeats", str(repeats), "--first", str(number), *(["--quick"] if chosen.quick else [])]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -61,22 +72,28 @@ def _measured(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def row(measured: dict[str, Any]) -> str:
-    """A line of the table: least and median in seconds of the calls after the first, and the ratios of the medians."""
-    later = {system: [s for calls in runs for s in calls[1:]] for system, runs in measured["seconds"].items()}
-    ours = statistics.median(later[OURS])
+    """A line of the table: least and median in seconds of the calls that count, and the ratios of the medians."""
+    skipped = 0 if measured["is_long"] else 1
+    counted = {system: [s for calls in runs for s in calls[skipped:]] for system, runs in measured["seconds"].items()}
+    ours = statistics.median(counted[OURS])
     cells = []
     for system in SYSTEMS:
-        if system not in later:
+        if system not in counted:
             cells.append("")
             continue
-        least, median = min(later[system]), statistics.median(later[system])
+        least, median = min(counted[system]), statistics.median(counted[system])
         first = max(calls[0] for calls in measured["seconds"][system])
         ratio = "" if system == OURS else f" ({median / ours:.2f}x)"
         cells.append(f"{least:.2f}, {median:.2f}, first {first:.2f}{ratio}")
-    factor = measured["delta_factor"]
-    goals = {f"{factor:.0f}x delta-spark": statistics.median(later[DELTA]) / factor}
+    factor, limit_s, writes = measured["delta_factor"], measured["limit_s"], measured["writes"]
+    goals = {}
+    if factor is not None:
+        goals[f"{factor:.0f}x delta-spark"] = statistics.median(counted[DELTA]) / factor
+    if limit_s is not None:
+        goals[f"{limit_s:.0f} s"] = limit_s
     if measured["near_parquet"]:
-        goals["1.05x Parquet + 0.2 s"] = 1.05 * statistics.median(later[PARQUET]) + 0.2
+        each = " each" if writes > 1 else ""
+        goals[f"1.05x Parquet + 0.2 s{each}"] = 1.05 * statistics.median(counted[PARQUET]) + 0.2 * writes
     reached = [f"{goal}: {'met' if ours <= limit_s else 'not met'}" for goal, limit_s in goals.items()]
     return f"| {measured['title']} | {' | '.join(cells)} | {'; '.join(reached)} |"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import deltalog
 import spark_ext
-from tests.benchmarks.spark.tables import Shape, obtain, shapes
+from tests.benchmarks.spark.tables import Shape, files_of_version, obtain, shapes
 
 OURS, DELTA, PARQUET = SYSTEMS = ("deltalog", "delta-spark", "parquet")
 # What a table's reader must know beforehand where no log tells it.
@@ -23,24 +23,34 @@ _PARTITIONS = 200
 class Measurement:
     """``calls``: for each system that takes part, the call; its answer is compared with ``answer``.
 
-    ``delta_factor``: how many times as long as deltalog delta-spark should take. ``near_parquet``: whether deltalog
-    should take at most 1.05 times as long as plain Parquet, and 0.2 s.
+    ``delta_factor``: how many times as long as deltalog delta-spark should take; None where their calls do not do the
+    same work. ``near_parquet``: whether deltalog should take at most 1.05 times as long as plain Parquet, and 0.2 s
+    for each of the ``writes`` of a call. ``limit_s``: how long it should take at most. ``is_long``: a call is long
+    enough that the first one of a session counts too.
     """
 
     key: str
     title: str
     answer: object
     calls: Mapping[str, Callable[[], object]]
-    delta_factor: float = 1.0
+    delta_factor: float | None = 1.0
     near_parquet: bool = False
+    writes: int = 1
+    limit_s: float | None = None
+    is_long: bool = False
 
 
+_READS = ("load", "first", "count", "filter", "sum")
 KEYS = (
     "append", "append:partitioned", "append:tiny",
-    *(f"{table}:{what}" for table in ("files2k", "files100k") for what in ("load", "count", "filter", "sum")),
-    "travel2k", "travel10k", "vectors:sum",
+    *(f"{table}:{what}" for table in ("files2k", "files100k") for what in _READS),
+    *(f"{table}:{what}" for table in ("travel2k", "travel10k") for what in ("load", "count", "sum")),
+    "vectors:sum",
 )  # fmt: skip
+# Of many minutes: only where it is asked for.
+RARE = ("files100k:sum",)
 _MUCH_FASTER = 3.0
+_LOAD_LIMIT_S = 3.0
 
 
 def measurement(key: str, spark: Any, tables: Path, scratch: Path, quick: bool) -> Measurement:
@@ -51,7 +61,7 @@ def measurement(key: str, spark: Any, tables: Path, scratch: Path, quick: bool) 
     shape = shapes(quick)[group.replace("travel", "commits")]
     path = str(obtain(tables, shape))
     if group.startswith("travel"):
-        return _travel(key, spark, path, shape)
+        return _travel(key, what, spark, path, shape)
     return _read(key, what, spark, path, shape)
 
 
@@ -71,8 +81,12 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
     low = shape.rows // 2
     high = low + max(shape.rows // 100, 1)
     if what == "load":
+        # delta-spark reads the files of the version when the first action needs them.
         calls = {system: _then(load, lambda df: len(df.columns)) for system, load in loads.items()}
-        return Measurement(key, f"load of {shape.files:,} files", 4, calls, _MUCH_FASTER)
+        return Measurement(key, f"load of {shape.files:,} files: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
+    if what == "first":
+        calls = {system: _then(load, lambda df: len(df.take(1))) for system, load in loads.items()}
+        return Measurement(key, f"load of {shape.files:,} files: first row", 1, calls, _MUCH_FASTER)
     if what == "count":
         query = "select count(*) from {}"
         calls = {
@@ -98,7 +112,7 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
     }
     deleted = shape.rows - len(live)
     title = f"sum of a column, {shape.files:,} files" + (f", {deleted:,} of {shape.rows:,} deleted" if deleted else "")
-    return Measurement(key, title, total, calls)
+    return Measurement(key, title, total, calls, is_long=shape.files > 10_000)
 
 
 def _then(load: Callable[[], Any], use: Callable[[Any], object]) -> Callable[[], object]:
@@ -110,23 +124,35 @@ def _one(df: Any) -> Any:
     return df.collect()[0][0]
 
 
-def _travel(key: str, spark: Any, path: str, shape: Shape) -> Measurement:
-    """The version in the middle, by its number and by its time."""
+def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measurement:
+    """The version in the middle by its time: its schema, the number of its rows by the log, or a sum over its files.
+    Plain Parquet reads the same files in a directory of their own: less than that no reader of the version takes."""
     version = shape.commits // 2
     commit = deltalog.DeltaTable.open(path).history(shape.commits - version + 1)[-1]
     assert commit.version == version, commit
     when = spark.sql(f"select cast(timestamp_millis({commit.timestamp_ms}) as string) as t").first()["t"]
-
-    def rows(reader: Any) -> int:
-        return int(_one(reader.option("timestampAsOf", when).load(path).agg({"id": "count"})))
-
-    calls = {
-        OURS: lambda: rows(spark_ext.read(spark)),
-        DELTA: lambda: rows(spark.read.format("delta")),
+    rows = version * shape.rows_per_file
+    title = f"time travel on {shape.commits:,} commits"
+    loads: dict[str, Callable[[], Any]] = {
+        OURS: lambda: spark_ext.read(spark).option("timestampAsOf", when).load(path),
+        DELTA: lambda: spark.read.format("delta").option("timestampAsOf", when).load(path),
     }
-    return Measurement(
-        key, f"time travel on {shape.commits:,} commits", version * shape.rows_per_file, calls, _MUCH_FASTER
-    )
+    if what == "load":
+        calls = {system: _then(load, lambda df: len(df.columns)) for system, load in loads.items()}
+        # As above: delta-spark has the schema of the version then, and not its files.
+        return Measurement(key, f"{title}: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
+    if what == "count":
+        query = f"select count(*) from {{}} timestamp as of '{when}'"
+        calls = {
+            OURS: lambda: _one(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
+            DELTA: lambda: _one(spark.sql(query.format(f"delta.`{path}`"))),
+        }
+        return Measurement(key, f"{title}: count(*)", rows, calls, _MUCH_FASTER)
+    copy = str(files_of_version(Path(path), version))
+    loads[PARQUET] = lambda: spark.read.schema(_PARQUET_SCHEMA).parquet(copy)
+    calls = {system: _then(load, lambda df: _one(df.agg({"value": "sum"}))) for system, load in loads.items()}
+    total = sum(each % 5 for each in range(rows))
+    return Measurement(key, f"{title}: sum over {version:,} files", total, calls, _MUCH_FASTER)
 
 
 # --- writing
@@ -183,4 +209,7 @@ def _tiny(spark: Any, places: Iterator[str], count: int) -> Measurement:
         return count - 1
 
     calls = {OURS: ours, DELTA: delta, PARQUET: parquet}
-    return Measurement("append:tiny", f"{count} appends of one row", count - 1, calls, _MUCH_FASTER)
+    title = f"{count} appends of one row"
+    return Measurement(
+        "append:tiny", title, count - 1, calls, _MUCH_FASTER, near_parquet=True, writes=count, is_long=count > 10
+    )

@@ -73,6 +73,19 @@ def obtain(root: Path, shape: Shape) -> Path:
     return path
 
 
+def files_of_version(table: Path, version: int) -> Path:
+    """A directory with the data files of one version, and nothing else: links to those of the table."""
+    path = table.with_name(f"{table.name}-files-of-{version}")
+    if not path.is_dir():
+        scratch = path.with_name(f".{path.name}")
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        for name in deltalog.DeltaTable.open(str(table)).snapshot(version=version).files()["path"].to_pylist():
+            os.link(table / name, scratch / name)
+        os.rename(scratch, path)
+    return path
+
+
 def _make(path: str, shape: Shape) -> None:
     properties = {"delta.enableInCommitTimestamps": "true", "delta.enableDeletionVectors": "true"}
     table = deltalog.DeltaTable.create(path, SCHEMA, properties=properties)
