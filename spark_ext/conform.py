@@ -15,7 +15,7 @@ from pyspark.sql import types as spark_types
 
 import deltalog
 from spark_ext import paths, rules
-from spark_ext.exact import named
+from spark_ext.exact import named, quoted
 from spark_ext.rules import refuse
 from spark_ext.types import CHAR_VARCHAR, SIZED, spark_type
 
@@ -138,8 +138,7 @@ def conformed(
     (``Transaction.rules``) and by the condition of ``replacement``. ``in_directories``: partition values as Spark's
     writer names directories by them."""
     if not demands and replacement is None and all(_is_ready(data.find(field.name), field) for field in target.fields):
-        pairs = [(field, named(data.field(field.name).name)) for field in target.fields]
-        return df.select(*(_stored(f, c, f.name in partition_columns, in_directories) for f, c in pairs))
+        return df.select(*_ready(df, data, target, partition_columns, in_directories))
     columns = []
     for field in target.fields:
         given = data.find(field.name)
@@ -161,6 +160,23 @@ def conformed(
     return frame.select(
         *(_stored(f, named(f.name), f.name in partition_columns, in_directories) for f in target.fields)
     )
+
+
+def _ready(
+    df: DataFrame,
+    data: deltalog.StructType,
+    target: deltalog.StructType,
+    partition_columns: Sequence[str],
+    in_directories: bool,
+) -> Iterator[Column | str]:
+    """The columns of data that has the table's types: a name where the column is as files hold it."""
+    exact = {field.name for field in df.schema.fields if not field.metadata}
+    for field in target.fields:
+        in_path = field.name in partition_columns
+        if field.nullable and not in_path and field.name in exact:
+            yield quoted(field.name)
+        else:
+            yield _stored(field, named(data.field(field.name).name), in_path, in_directories)
 
 
 def _is_ready(given: deltalog.StructField | None, field: deltalog.StructField) -> bool:

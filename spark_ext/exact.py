@@ -63,6 +63,11 @@ def typed(name: str, field: spark_types.StructField) -> Column:
     return F.coalesce(value, F.when(named(name).isNotNull(), wrong))
 
 
+def is_exact(stored: spark_types.StructField, field: spark_types.StructField) -> bool:
+    """Whether a column, read as ``stored``, is as the field says already."""
+    return stored == field and CHAR_VARCHAR not in (field.metadata or {})
+
+
 def exact(column: Column, have: spark_types.DataType, field: spark_types.StructField) -> Column:
     """The column, read as ``have`` (everything nullable), as the field says, with the field's metadata."""
     value = _padded(_value(column, have, field.dataType), field)

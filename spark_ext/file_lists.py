@@ -57,7 +57,7 @@ def scan(
     spark: SparkSession,
     reader: Callable[[Mapping[str, str]], DataFrameReader],
     files: Sequence[Entry],
-    columns: Sequence[Column],
+    columns: Sequence[Column | str],
     discovers: bool,
 ) -> DataFrame | None:
     """Columns of the files (each once). ``reader``: one with these options; ``discovers``: it takes

@@ -23,7 +23,7 @@ from pyspark.sql import types as spark_types
 import deltalog
 from spark_ext import file_lists, hive, paths
 from spark_ext.entries import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry, value
-from spark_ext.exact import exact, named, typed
+from spark_ext.exact import exact, is_exact, named, quoted, typed
 from spark_ext.stored import Layout, read_schema, read_schemas
 from spark_ext.stores import Storage
 
@@ -163,10 +163,14 @@ class _Part:
             values = {field.name: typed(_value_name(i), field) for i, field in enumerate(fields)}
         return found.select(*self._shown(values))
 
-    def _shown(self, partitions: Mapping[str, Column]) -> Iterator[Column]:
+    def _shown(self, partitions: Mapping[str, Column]) -> Iterator[Column | str]:
+        """The columns as the DataFrame has them. PySpark makes a dozen calls for each Column, and one for a name."""
         layout = self._layout
         stored = {f.name: s for f, s in zip(layout.data_fields, self._stored.fields, strict=True)}
         for field, shown in zip(layout.schema.fields, layout.shown.fields, strict=True):
+            if field.name in stored and is_exact(stored[field.name], shown):
+                yield quoted(field.name)
+                continue
             if field.name in stored:
                 column, have = named(stored[field.name].name), stored[field.name].dataType
             else:
@@ -182,14 +186,14 @@ class _Part:
         """Files under one Hive directory; keys that are not columns are read as text, and dropped."""
         shown = [*self._read.fields, *hive.discovered(self._layout)]
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
-        columns = [*[named(field.name) for field in shown], *(self._keys() if with_keys else ())]
+        columns = [*[quoted(field.name) for field in shown], *(self._keys() if with_keys else ())]
         return self._scan(spark_types.StructType([*shown, *extra]), tree, entries, columns)
 
     def _listed(self, visible: Sequence[Entry], hidden: Sequence[Entry], with_keys: bool) -> DataFrame:
         """Files in any layout."""
         parts = []
         if visible:
-            columns = [*[named(field.name) for field in self._read.fields], *(self._keys() if with_keys else ())]
+            columns = [*[quoted(field.name) for field in self._read.fields], *(self._keys() if with_keys else ())]
             parts.append(self._scan(self._read, None, visible, columns))
         if hidden:
             names = sorted({entry.path for entry in hidden})
@@ -201,7 +205,7 @@ class _Part:
         schema: spark_types.StructType,
         tree: hive.Tree | None,
         entries: Sequence[Entry],
-        columns: Sequence[Column],
+        columns: Sequence[Column | str],
     ) -> DataFrame:
         """Columns of the files of entries; partition values are discovered where a tree is given."""
         files = _once(entries)
