@@ -31,6 +31,7 @@ from deltalog.doctor.live_files import LiveFiles, apply, digest_of, examine_row_
 from deltalog.doctor.table_metadata import examine_change, examine_domains, examine_metadata, schema_of
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, ObjectNotFoundError, StoreError
+from deltalog.log.checkpoint.reader import LEAN
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.file_tables import FILES, add_actions
 from deltalog.log.reader import LogReader
@@ -409,7 +410,7 @@ class Examination:
             checkpoint, version = self._base
             start = version + 1
             try:
-                for adds in self.reader.checkpoint(checkpoint).file_pieces(Wanted("add", FILES), add_actions):
+                for adds in self.reader.checkpoint(checkpoint).file_pieces(Wanted("add", FILES), add_actions, LEAN):
                     yield from self._still_live(adds)
             except (DeltaLogError, OSError):
                 start = 0
