@@ -33,6 +33,7 @@ from deltalog.operations.properties import set_properties, switch_in_commit_time
 from deltalog.operations.restore import RestoreResult, restore
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.operations.update import update
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
 from deltalog.read.changes import Changes, changes_between
@@ -139,23 +140,14 @@ class DeltaTable:
 
     @classmethod
     def create_for_blobs(
-        cls,
-        url: Location,
-        *,
-        properties: Mapping[str, str] | None = None,
-        name: str | None = None,
-        description: str | None = None,
-        environment: Environment | None = None,
-        **storage_options: Any,
+        cls, url: Location, *, properties: Mapping[str, str] | None = None, **options: Any
     ) -> DeltaTable:
         """Create a table of blobs: a row for each (path, size, sha256), and the bytes below ``_blobs/``.
 
-        ``Dataset.stream_write`` adds one and ``Dataset.open_blob`` reads one. Raises and costs as ``create``.
+        ``Dataset.stream_write`` adds one, ``Dataset.open_blob`` reads one. ``options``, errors and cost: of ``create``.
         """
-        return cls.create(
-            url, stream.BLOB_SCHEMA, properties={**(properties or {}), staging.BLOBS_PROPERTY: "true"}, name=name,
-            description=description, environment=environment, **storage_options,
-        )  # fmt: skip
+        marked = {**(properties or {}), staging.BLOBS_PROPERTY: "true"}
+        return cls.create(url, stream.BLOB_SCHEMA, properties=marked, **options)
 
     @classmethod
     def create_transaction(
@@ -298,8 +290,8 @@ class DeltaTable:
 
         Columns match by name; absent nullable ones are null; new ones need ``merge_schema=True``. ``txn``: an
         application id and a version; when the table has recorded that version or a later one, nothing is written and
-        the result's ``skipped`` is true. If a scan of this table read the rows, later commits are checked for
-        conflicts; ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
+        ``skipped`` is true. If a scan of this table read the rows, later commits are checked for conflicts;
+        ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
         """
         may_be_blind = not merge_schema and txn is None
         with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
@@ -318,22 +310,19 @@ class DeltaTable:
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
         """Commit staged files of any process as one version. The caller owns the files: they are kept when this fails,
-        or when a transaction over several tables that contains them is cancelled, to be committed again or given to
-        ``discard_staged``. Files are committed once: FilesCommittedError if any version has added one, live or removed
-        since. So after a CommitStateUnknownError the same call is safe: it commits, or the error has the version.
-        Raises VersionConflictError, MetadataChangedError where the table has other columns now, and as
-        Transaction.commit. Cost: 1 PUT, and 1 GET for each version since they were staged (for more than 100 versions
-        the live files instead)."""
+        or when a transaction over several tables that contains them is cancelled. Files are committed once:
+        FilesCommittedError, with the version, if any version has added one; so the same call is safe after a
+        CommitStateUnknownError. Raises VersionConflictError, MetadataChangedError where the table has other columns
+        now, and as Transaction.commit. Cost: 1 PUT, 1 GET for each version since (for more than 100 the live files)."""
         target = staging.target_of(self._handle)
         return staging.commit_staged(target, list(staged), metadata, staging.options_of(options))
 
     def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
         """Delete staged files that will not be committed, best effort. Returns the failures.
 
-        Raises FilesCommittedError when a version has named one of them, and CommitStateUnknownError when the outcome of
-        a commit of these objects is unknown: nothing is deleted then. A future commit of them by another process, or by
-        an open transaction over several tables, is not detected. Cost: 2 HEADs, 1 GET for each version since they were
-        staged, 1 DELETE for each file."""
+        Raises FilesCommittedError when a version has named one of them, CommitStateUnknownError when the outcome of a
+        commit of them is unknown: nothing is deleted then. A later commit by another process is not detected. Cost: 2
+        HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     def overwrite(
@@ -355,14 +344,11 @@ class DeltaTable:
         others. ``overwrite_schema=True``: all rows, and the columns.
 
         Properties, and so in-commit timestamps, are kept. With ``where`` or ``partitions``, no commit is made when
-        there are neither new rows nor rows to replace (the result's ``skipped`` is true), unless ``txn`` is given.
-        Conflicts with concurrent changes of the rows that are replaced.
-
-        If ``data`` is a Scan of this table, or the Arrow data that one returned, commits since the version that it read
-        are checked for conflicts too. Data without that schema metadata (pandas, polars and duckdb drop it) needs
-        ``expected_version``, which takes precedence: any other commit since is a VersionConflictError. Rows of a
-        version that the caller named, ``snapshot(version=3)``, are not checked.
-        Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
+        there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is given. Conflicts with concurrent
+        changes of the rows that are replaced. If ``data`` is a Scan of this table, or the Arrow data that one returned,
+        commits since the version that it read are checked too, unless the caller named that version. Data without that
+        schema metadata (pandas, polars and duckdb drop it) needs ``expected_version``: any other commit since is a
+        VersionConflictError. Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
         """
         verb = replacing(data, where, partitions, overwrite_schema, user_metadata, txn)
         with self._handle.transaction_for(data, expected_version) as transaction:
@@ -378,18 +364,37 @@ class DeltaTable:
     ) -> CommitResult:
         """Delete the rows for which ``where`` is true (SQL text or a predicate made with ``col``; None: all rows).
 
-        Files whose rows all match, by their partition values or statistics, are removed without being read. In other
-        files rows are deleted by deletion vectors where the table has them (delta.enableDeletionVectors), else the
-        remaining rows are moved to new files; change files are written where the change data feed needs them. When no
-        row matches, no commit is made and the result's ``skipped`` is true, unless ``txn`` is given.
-
-        Conflicts with concurrent changes of files that may hold matching rows. ``expected_version``: the version that
-        must be the latest, else VersionConflictError. Raises CallError, InvalidActionError for an append-only table,
-        and as Transaction.commit. Cost: the columns of ``where`` of each file that statistics leave open, all columns
-        of the files to be rewritten and 1 PUT for each new one; with deletion vectors at most 1 PUT; then the commit.
+        Rows are deleted by deletion vectors where the table has them (delta.enableDeletionVectors), else the other rows
+        of their files are moved to new ones; files whose rows all match are removed. Change files are written where the
+        change data feed needs them. When no row matches, no commit is made and the result's ``skipped`` is true, unless
+        ``txn`` is given. Conflicts with concurrent changes of files that may hold matching rows. ``expected_version``:
+        the version that must be the latest, else VersionConflictError. Raises CallError, InvalidActionError for an
+        append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each file that statistics leave
+        open, all columns of the files to be rewritten, 1 PUT for each new file or vector file; then the commit.
         """
         with self.transaction(expected_version=expected_version) as transaction:
             return delete(transaction, where, user_metadata, txn)
+
+    def update(
+        self,
+        updates: Mapping[str, Any] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        new_values: Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
+        txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
+    ) -> CommitResult:
+        """Give columns new values in the rows for which ``where`` is true (None: in all rows).
+
+        ``updates``: by column, an SQL expression of the old row, or one made with ``col``; ``a.b`` is a field of a
+        struct. ``new_values``: by column, a value in Python. Values are cast as in Spark's ANSI mode. Generated columns
+        that are not named are computed again; rows keep their row ids. Files, ``skipped`` and conflicts are as for
+        ``delete``. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row that an
+        expression cannot be computed for. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
+        """
+        with self.transaction(expected_version=expected_version) as transaction:
+            return update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
 
     def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Set table properties; values are text. Raises InvalidPropertyError, MetadataChangedError."""
@@ -566,20 +571,18 @@ class DeltaTable:
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
         """Write a log compaction file: a range of commits in one file, which readers may read instead of the commits.
 
-        Default: the commits after the last checkpoint, up to the latest. Returns the first and the last version; None
-        if there are fewer than two. Raises CallError for an invalid range, MissingVersionError where its commits no
-        longer exist, UnsupportedFeatureError, StoreError. Cost: as ``snapshot``, 1 GET for each commit, 1 PUT.
+        Default: from the last checkpoint on. Returns the first and the last version; None if there are fewer than two.
+        Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET for each commit, 1 PUT.
         """
         return log_files.compact(self._handle, from_version, to_version)
 
     def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
         """Delete the files of the log that no version within the retention needs; with ``dry_run`` only report them.
 
-        ``retention``: default delta.logRetentionDuration, 30 days. Ages are by in-commit timestamps where there are
-        any. Kept are the newest checkpoint at or before the last midnight UTC before the retention, and later files.
-        The report has the versions that become unreachable, and why a file is deleted or kept. The checkpoint hook of
-        a commit runs clean-up too, unless delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md. Raises
-        CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
+        ``retention``: default delta.logRetentionDuration, 30 days. Kept are the newest checkpoint at or before the last
+        midnight UTC before it, and later files. The report says which versions become unreachable, and why a file is
+        kept. Checkpoints run clean-up too, unless delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md.
+        Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
 

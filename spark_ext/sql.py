@@ -26,10 +26,8 @@ Args = Mapping[str, Any] | Sequence[Any] | None
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').save(path)",
     "delete": "Call deltalog.DeltaTable.open(path).delete(condition)",
-    **dict.fromkeys(
-        ("update", "merge"),
-        "Write the changed rows with spark_ext.write(df).mode('overwrite').option('replaceWhere', …).save(path)",
-    ),
+    "update": "Call deltalog.DeltaTable.open(path).update({column: expression}, condition)",
+    "merge": "Write the changed rows with spark_ext.write(df).mode('overwrite').option('replaceWhere', …).save(path)",
     "create": "Create the table with spark_ext.write(df).save(path)",
     "replace": "Write with spark_ext.write(df).mode('overwrite').option('overwriteSchema', True).save(path)",
     "alter": "deltalog.DeltaTable has a method for each change",

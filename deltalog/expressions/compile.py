@@ -22,6 +22,7 @@ from deltalog.expressions.functions import casts, comparisons, nodes
 from deltalog.expressions.functions.nodes import Node
 from deltalog.expressions.functions.types import refuse
 from deltalog.expressions.sql import parse, short
+from deltalog.expressions.tree import Expression
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import DataType, StructField, StructType
@@ -49,12 +50,18 @@ def compile_expression(
     ``now``: what CURRENT_TIMESTAMP and CURRENT_DATE are; without it they are refused. Raises CallError for what cannot
     be parsed, names no column, or is not supported.
     """
-    binder, what = Binder(schema, now, naive_is_utc=True), f"The expression {short(text)}"
+    what = f"The expression {short(text)}"
     try:
         _check_text(text)
     except CallError as error:
         raise CallError(f"{what}: {error}.") from None
-    tree = parse(text, what)
+    return compile_tree(parse(text, what), text, Binder(schema, now, naive_is_utc=True), wanted)
+
+
+def compile_tree(tree: Expression, text: str, binder: Binder, wanted: DataType | None = None) -> CompiledExpression:
+    """A parsed expression over the columns of the binder's schema; with ``wanted``, cast to that type. ``text``: for
+    messages. Raises CallError."""
+    what = f"The expression {short(text)}"
     try:
         node = binder.node(tree)
         if wanted is not None:

@@ -60,8 +60,7 @@ class Replacement:
         self.is_empty = self._deletion.is_empty
         self.change_column = CHANGE_TYPE_FIELD.name if self._deletion.as_changes else None
         self.num_deleted_rows = self._deletion.rows
-        kept = 0 if self._deletion.by_vectors else sum(len(each.kept) for each in self._deletion.matches)
-        self.num_copied_rows = kept
+        self.num_copied_rows = self._deletion.num_moved_rows
 
     def check_new_rows(self) -> None:
         """Raise ConstraintViolationError unless the condition is true for each row of the new files, which are staged;

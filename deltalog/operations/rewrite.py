@@ -96,6 +96,11 @@ class Deletion:
         """Whether no row matches."""
         return not self.matches and self.whole.num_rows == 0
 
+    @property
+    def num_moved_rows(self) -> int:
+        """The number of rows that stay live and must be moved into new files."""
+        return 0 if self.by_vectors else sum(len(each.kept) for each in self.matches)
+
 
 def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     """Find the rows for which ``where`` is true (None: all rows), and declare them as read.
@@ -120,7 +125,7 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     partial_matches = tuple(each for each in searched if each.matched and each.kept)
     known = live_rows(proven)
     rows = None if known is None else known + sum(len(each.matched) for each in searched)
-    as_changes = bool(partial_matches) and not by_vectors and _has_change_data_feed(transaction)
+    as_changes = bool(partial_matches) and not by_vectors and has_change_data_feed(transaction)
     return Deletion(whole, partly, partial_matches, rows, by_vectors, as_changes)
 
 
@@ -133,6 +138,21 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
     With change files also the GETs of the deleted rows and 1 PUT for each of these files.
     """
     snapshot = _existing(transaction)
+    metrics = stage_removal(transaction, deletion)
+    if deletion.num_moved_rows:
+        moved = kept_rows(snapshot, deletion.matches)
+        adds = transaction.row_writer.write_copies(moved, deletion.num_moved_rows)
+        stage_new_files(transaction, adds, metrics)
+        metrics["numCopiedRows"] = deletion.num_moved_rows
+    if deletion.as_changes:
+        changes = (("delete", batch) for batch in matching_rows(snapshot, deletion))
+        stage_changes(transaction, changes, metrics)
+    return metrics
+
+
+def stage_removal(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
+    """Stage the removal of files, and the deletion vectors; rows that must be moved are the caller's to write. Returns
+    the operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
     removed = deletion.whole if deletion.by_vectors else pa.concat_tables([deletion.whole, deletion.partly])
     metrics = dict.fromkeys(_METRICS, 0)
     metrics["numRemovedFiles"], metrics["numRemovedBytes"] = removed.num_rows, pc.sum(removed["size"]).as_py() or 0
@@ -142,17 +162,22 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
     transaction.remove_files(removed)
     if deletion.matches and deletion.by_vectors:
         _stage_vectors(transaction, deletion, metrics)
-    elif deletion.matches:
-        copied = sum(len(each.kept) for each in deletion.matches)
-        adds = transaction.row_writer.write_copies(_kept_rows(snapshot, deletion.matches), copied)
-        transaction.staged.add_written(adds)
-        metrics["numAddedFiles"], metrics["numAddedBytes"] = len(adds), sum(add.size for add in adds)
-        metrics["numCopiedRows"] = copied
-    if deletion.as_changes:
-        change_files = transaction.row_writer.write_changes(_deleted_rows(snapshot, deletion))
-        transaction.staged.add_change_files(change_files)
-        metrics["numAddedChangeFiles"] = len(change_files)
     return metrics
+
+
+def stage_new_files(transaction: Transaction, adds: Sequence[AddFile], metrics: dict[str, int]) -> None:
+    """Stage files that the transaction wrote, and count them."""
+    transaction.staged.add_written(adds)
+    metrics["numAddedFiles"], metrics["numAddedBytes"] = len(adds), sum(add.size for add in adds)
+
+
+def stage_changes(
+    transaction: Transaction, changes: Iterable[tuple[str, pa.RecordBatch]], metrics: dict[str, int]
+) -> None:
+    """Write and stage change files, and count them. ``changes``: as ``RowWriter.write_changes``."""
+    files = transaction.row_writer.write_changes(changes)
+    transaction.staged.add_change_files(files)
+    metrics["numAddedChangeFiles"] = len(files)
 
 
 def _stage_vectors(transaction: Transaction, deletion: Deletion, metrics: dict[str, int]) -> None:
@@ -279,22 +304,26 @@ def _positions(verdict: pa.Array, start: int) -> BitMap64:
     return BitMap64(values)
 
 
-def _kept_rows(snapshot: Snapshot, files: Iterable[FileMatch]) -> Iterator[pa.RecordBatch]:
-    tracking = row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
-    layout = _layout(snapshot, snapshot.schema, tracking)
+def kept_rows(snapshot: Snapshot, matches: Iterable[FileMatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that stay live in files of which others match, with their row ids where the table has them."""
+    layout = _layout(snapshot, snapshot.schema, _kept_columns(snapshot))
     # Ordered by partition, so that fewer new files are written.
-    ordered = sorted(files, key=lambda each: sorted((k, v or "") for k, v in each.file.partition_values.items()))
+    ordered = sorted(matches, key=lambda each: sorted((k, v or "") for k, v in each.file.partition_values.items()))
     requests = ((_data_file(each.file, all_rows=False), layout, each.kept) for each in ordered)
     return read_files(snapshot.reader.files, requests, OpenFile.batches)
 
 
-def _deleted_rows(snapshot: Snapshot, deletion: Deletion) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of a deletion, as rows of change files."""
-    layout = _layout(snapshot, snapshot.schema)
+def matching_rows(snapshot: Snapshot, deletion: Deletion, *, with_ids: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows that match. ``with_ids``: with their row ids and commit versions where the table has them, as
+    ``kept_rows``."""
+    layout = _layout(snapshot, snapshot.schema, _kept_columns(snapshot) if with_ids else ())
     whole = ((_data_file(file, all_rows=True), layout, None) for file in add_actions(deletion.whole))
     partly = ((_data_file(each.file, all_rows=False), layout, each.matched) for each in deletion.matches)
-    batches = read_files(snapshot.reader.files, itertools.chain(whole, partly), OpenFile.batches)
-    return (("delete", batch) for batch in batches)
+    return read_files(snapshot.reader.files, itertools.chain(whole, partly), OpenFile.batches)
+
+
+def _kept_columns(snapshot: Snapshot) -> Sequence[row_tracking.RowTrackingColumn]:
+    return row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
 
 
 def _data_file(file: AddFile, all_rows: bool) -> DataFile:
@@ -323,12 +352,12 @@ def _existing(transaction: Transaction) -> Snapshot:
     """The base of a transaction that may remove rows."""
     snapshot = transaction.snapshot
     if snapshot is None:
-        raise CallError("There are no rows to delete: this transaction creates the table.")
+        raise CallError("There are no rows to change: this transaction creates the table.")
     metadata = transaction.metadata
     features.check_writable(transaction.protocol, metadata, transaction.schema, snapshot.url)
     if APPEND_ONLY.read(metadata.configuration):
         raise InvalidActionError(
-            f"{snapshot.url} is append-only ({APPEND_ONLY.key}=true): rows cannot be deleted or replaced. "
+            f"{snapshot.url} is append-only ({APPEND_ONLY.key}=true): rows cannot be deleted, updated or replaced. "
             "Unset the property to allow it."
         )
     return snapshot
@@ -338,7 +367,8 @@ def _has_vectors(transaction: Transaction) -> bool:
     return _is_on(transaction, "deletionVectors", ENABLE_DELETION_VECTORS)
 
 
-def _has_change_data_feed(transaction: Transaction) -> bool:
+def has_change_data_feed(transaction: Transaction) -> bool:
+    """Whether commits must tell change readers what they change."""
     return _is_on(transaction, "changeDataFeed", ENABLE_CHANGE_DATA_FEED)
 
 

@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#data-files, #add-cdc-file, #deletion-vectors, #row-tracking.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -78,6 +79,10 @@ class RowWriter:
         changes = self._changes
         return rules_of(changes.metadata, changes.protocol, self._reader.store.url, self._environment.clock_ms)
 
+    def now(self) -> datetime.datetime:
+        """The time by the clock of the environment, in UTC."""
+        return datetime.datetime.fromtimestamp(self._environment.clock_ms() / 1000, datetime.timezone.utc)
+
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
         """Check the rows of ``unchecked`` files by the rules, and if the rules have changed since the last write, those
         of the files among ``adds`` that were written here. Raises ConstraintViolationError, InvalidDataFileError. Cost:
@@ -110,13 +115,19 @@ class RowWriter:
         layout = replace(self._layout_of_new_rows(), extra_columns=(CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
-    def write_copies(self, rows: Iterable[Any], num_rows: int) -> list[AddFile]:
+    def write_updates(self, rows: Iterable[Any], num_rows: int | None) -> list[AddFile]:
+        """As ``write_copies``, of rows of which some have new values; these fulfil ``rules``. ``num_rows``: None where
+        it is not known."""
+        self._layout_of_new_rows()
+        return self.write_copies(rows, num_rows)
+
+    def write_copies(self, rows: Iterable[Any], num_rows: int | None) -> list[AddFile]:
         """Write existing rows that are moved: batches with the columns of ``row_tracking.kept_columns`` after those of
         the table, so that rows keep their ids. Raises RowCountError if these are not ``num_rows`` rows."""
         kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
         extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
         adds, written = self._write(rows, replace(self._layout(), extra_columns=extra))
-        if written != num_rows:
+        if num_rows is not None and written != num_rows:
             raise RowCountError(
                 f"{self._reader.store.url}: {num_rows} rows of files that are rewritten must be kept, and {written} "
                 "were read and written again. Nothing was committed; check that no other program changes data files.",

@@ -181,7 +181,7 @@ def test_other_tables_are_written(spark: Any, t: str) -> None:
         ("with a as (select 1L id) insert into {t} select * from a", "INSERT cannot write"),
         ("from {t} insert overwrite {t} select id", "INSERT cannot write"),
         ("delete from {t}", r"DeltaTable.open\(path\).delete"),
-        ("update {t} set id = 1", "replaceWhere"),
+        ("update {t} set id = 1", r"DeltaTable.open\(path\).update"),
         ("merge into {t} using {t} s on true when matched then delete", "replaceWhere"),
         ("create table {t} as select 1", "Create the table with"),
         ("create or replace table if not exists {t} (id long)", "Create the table with"),

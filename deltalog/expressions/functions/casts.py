@@ -79,10 +79,18 @@ def _cast_to_decimal(node: Node, wanted: DecimalType) -> Node:
             return literal(value, wanted)
     have = node.data_type
     source = DecimalType(DIGITS[have], 0) if have in INTEGRAL else have
-    if isinstance(source, DecimalType) and source.scale <= wanted.scale:
-        through = type_to_arrow(source)
+    if not isinstance(source, DecimalType):
+        raise refuse(f"CAST from {node.data_type} to {wanted}")
+    through = type_to_arrow(source)
+    if source.scale <= wanted.scale:
         return made(wanted, lambda values: values.cast(through).cast(arrow), node, can_fail=True)
-    raise refuse(f"CAST from {node.data_type} to {wanted}")
+    # Rounding may carry into one more digit.
+    wider = pa.decimal256(source.precision + 1, source.scale)
+
+    def rounded(values: Any) -> Any:
+        return pc.round(values.cast(wider), wanted.scale, round_mode="half_towards_infinity").cast(arrow)
+
+    return made(wanted, rounded, node, can_fail=True)
 
 
 # What Spark takes away around a text before it reads a number.

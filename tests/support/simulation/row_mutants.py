@@ -15,8 +15,11 @@ from deltalog.commit.prepared import Prepared
 from deltalog.expressions.bound import complement
 from deltalog.operations import rewrite as rewrite_module
 from deltalog.operations import transaction as transaction_module
+from deltalog.operations import update as update_module
 from deltalog.operations import writes
+from deltalog.operations.row_writer import RowWriter
 from deltalog.operations.staged_actions import StagedActions
+from deltalog.operations.table_rules import NO_RULES
 from deltalog.operations.transaction import Transaction
 from deltalog.read import data_skipping
 from deltalog.read import scan as scan_module
@@ -27,6 +30,7 @@ from tests.support.simulation.row_simulation import run_row_schedule
 # Of modules whose inside is looked into, which mypy need not follow.
 commit: Any = commit_module
 rewrite: Any = rewrite_module
+update: Any = update_module
 table: Any = table_module
 scan: Any = scan_module
 # The library as it is, for mutants that change only a part of a call.
@@ -138,7 +142,7 @@ def restores_past_a_change_of_domains(patch: Patch) -> None:
 
 @mutant("R4", features=["changes"])
 def tells_moved_rows_as_changes(patch: Patch) -> None:
-    patch.setattr(rewrite, "_has_change_data_feed", lambda transaction: False)
+    patch.setattr(rewrite, "has_change_data_feed", lambda transaction: False)
 
 
 @mutant("R5", features=["vectors"])
@@ -170,3 +174,73 @@ def plans_on_what_it_remembers(patch: Patch) -> None:
         return found
 
     patch.setattr(DeltaTable, "transaction", remembered)
+
+
+UPDATES = {"append": 1, "update": 3}
+
+
+def _changed(patch: Patch, change: Any) -> None:
+    """``change`` makes of what an update is to do what it does."""
+    real = update._RowUpdate.of
+    patch.setattr(update._RowUpdate, "of", lambda *given: change(real(*given)))
+
+
+def _uncounted(patch: Patch) -> None:
+    """Without the comparison of the rows that are written with those that were found."""
+    real = RowWriter.write_copies
+    patch.setattr(RowWriter, "write_copies", lambda self, rows, _: real(self, rows, None))
+
+
+@mutant("R1", kinds=UPDATES)
+def updates_all_rows_of_a_file(patch: Patch) -> None:
+    real = rewrite.plan
+
+    def plan(transaction: Any, where: Any) -> Any:
+        found = real(transaction, where)
+        matches = [dataclasses.replace(each, matched=each.matched | each.kept) for each in found.matches]
+        return dataclasses.replace(found, matches=matches)
+
+    patch.setattr(rewrite, "plan", plan)
+    _uncounted(patch)
+
+
+@mutant("R1", kinds=UPDATES)
+def leaves_the_rows_of_whole_files_out_of_an_update(patch: Patch) -> None:
+    real = rewrite.matching_rows
+
+    def of_parts(snapshot: Any, deletion: Any, **options: Any) -> Any:
+        return real(snapshot, dataclasses.replace(deletion, whole=deletion.whole.slice(0, 0)), **options)
+
+    patch.setattr(rewrite, "matching_rows", of_parts)
+    _uncounted(patch)
+
+
+@mutant("R2", kinds={"update": 3, "add constraint": 2})
+def updates_rows_past_a_constraint(patch: Patch) -> None:
+    _changed(patch, lambda found: dataclasses.replace(found, rules=NO_RULES))
+
+
+@mutant("R3", features=["row ids"], kinds=UPDATES)
+def leaves_updated_rows_the_version_that_added_them(patch: Patch) -> None:
+    _changed(patch, lambda found: dataclasses.replace(found, commit_versions=None))
+
+
+@mutant("R3", features=["row ids"], kinds=UPDATES)
+def gives_updated_rows_new_ids(patch: Patch) -> None:
+    real = rewrite.matching_rows
+    patch.setattr(rewrite, "matching_rows", lambda *given, with_ids=False: real(*given))
+
+
+@mutant("R4", features=["changes"], kinds=UPDATES)
+def tells_the_old_row_of_an_update_twice(patch: Patch) -> None:
+    def changes(self: Any, batches: Any) -> Any:
+        for batch in batches:
+            yield "update_preimage", batch
+            yield "update_postimage", batch
+
+    patch.setattr(update._RowUpdate, "changes", changes)
+
+
+@mutant("R4", features=["changes", "vectors"], kinds=UPDATES)
+def leaves_an_update_to_the_vectors_for_change_readers(patch: Patch) -> None:
+    patch.setattr(rewrite, "has_change_data_feed", lambda transaction: False)

@@ -3,7 +3,7 @@
     result = run_row_schedule(seed=7)
     assert not result.violations, result.report()
 
-As ``simulation``, of which this is a variant: several clients delete, replace, restore, move rows,
+As ``simulation``, of which this is a variant: several clients delete, update, replace, restore, move rows,
 alter the table and tidy its log, on a small partitioned table with real rows. The seed says which table features are
 on. The judge is ``rows``, beside the checker.
 """
@@ -59,7 +59,8 @@ CONSTRAINTS: Mapping[str, Where] = {
 #: What clients do, and how often in proportion.
 ROW_KINDS: Mapping[str, int] = {
     "append": 16,
-    "delete": 22,
+    "delete": 16,
+    "update": 14,
     "replace where": 14,
     "replace partitions": 12,
     "overwrite": 3,
@@ -276,6 +277,28 @@ def _delete(turn: Turn, table: DeltaTable) -> Operate:
     return lambda table, token: table.delete(sql, user_metadata=token, txn=txn)
 
 
+#: What an update makes of a row: the arguments of ``update``, and what they mean for a row.
+UPDATES: Sequence[tuple[Mapping[str, Any], Callable[[Row], Row]]] = (
+    ({"updates": {"v": "v + 1"}}, lambda row: row._replace(v=row.v + 1 if isinstance(row.v, float) else row.v)),
+    ({"updates": {"V": "CASE WHEN v > 1 THEN 0 ELSE 3 END"}}, lambda row: row._replace(v=_swapped(row.v))),
+    ({"updates": {"p": "'b'"}, "new_values": {"v": 2}}, lambda row: row._replace(p="b", v=2.0)),
+    ({"new_values": {"p": None}}, lambda row: row._replace(p=None)),
+    ({"updates": {"v": "x", "x": "x + 0"}}, lambda row: row._replace(v=float(row.x))),
+)
+
+
+def _swapped(value: float | str | None) -> float:
+    return 0.0 if value == "nan" or (isinstance(value, float) and value > 1) else 3.0
+
+
+def _update(turn: Turn, table: DeltaTable) -> Operate:
+    where = None if turn.random.random() < 0.05 else turn.where()
+    txn, (arguments, change) = turn.txn(), turn.random.choice(UPDATES)
+    turn.plan = Plan("update", where=where, txn=txn, change=change)
+    sql = None if where is None else where.sql
+    return lambda table, token: table.update(where=sql, user_metadata=token, txn=txn, **arguments)
+
+
 def _replace_where(turn: Turn, table: DeltaTable) -> Operate:
     where, txn, rows = turn.where(), turn.txn(), turn.rows(6)
     if turn.random.random() < 0.9:
@@ -321,7 +344,7 @@ def _move(turn: Turn, table: DeltaTable) -> Operate:
                 return None
             transaction.remove_files(files, data_change=False)
             kept = sum(len(each.kept) for each in matches)
-            moved = transaction.row_writer.write_copies(rewrite._kept_rows(snapshot, matches), kept)
+            moved = transaction.row_writer.write_copies(rewrite.kept_rows(snapshot, matches), kept)
             transaction.staged.add_written(msgspec.structs.replace(add, data_change=False) for add in moved)
             return transaction.commit("OPTIMIZE", user_metadata=token)
 
@@ -389,6 +412,7 @@ def _beside(tidy: Callable[[], object]) -> None:
 _OPERATIONS: Mapping[str, Callable[[Turn, DeltaTable], Operate]] = {
     "append": _append,
     "delete": _delete,
+    "update": _update,
     "replace where": _replace_where,
     "replace partitions": _replace_partitions,
     "overwrite": _overwrite,

@@ -14,7 +14,7 @@ R1    Serial: the rows of each version are those of the version before, changed 
       a restore. What is restored has the metadata domains of then.
 R2    Rules: no version has a row that breaks a constraint which the version has.
 R3    Row ids: every live row has one that no other has, not above the high-water mark, which never falls. A row keeps
-      it and the version it came with wherever it is moved, also when it comes back.
+      it and the version that added or updated it wherever it is moved, also when it comes back.
 R4    Changes: those that the change data feed tells of a version make its rows of the rows before, and do not tell
       of rows that were only moved.
 R5    Scans: the library reads the rows that are there.
@@ -49,7 +49,7 @@ _ROW_ID, _ROW_VERSION = (
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
 
-Kind = Literal["append", "delete", "replace where", "replace partitions", "overwrite", "restore", "keep"]
+Kind = Literal["append", "delete", "replace where", "replace partitions", "overwrite", "restore", "update", "keep"]
 
 
 class Row(NamedTuple):
@@ -116,13 +116,15 @@ def _order(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an operation is to do. ``version``: the one that a restore brings back. ``txn``: as the verbs have it."""
+    """What an operation is to do. ``version``: the one that a restore brings back. ``txn``: as the verbs have it.
+    ``change``: what an update makes of a row."""
 
     kind: Kind
     rows: Rows = frozenset()
     where: Where | None = None
     version: int = -1
     txn: tuple[str, int] | None = None
+    change: Callable[[Row], Row] = field(default=lambda row: row, compare=False)
 
     @property
     def is_valid(self) -> bool:
@@ -141,17 +143,22 @@ class Plan:
 
     def after(self, rows: Rows, then: Rows) -> Rows:
         """The rows after the operation; ``then`` are those of the version that is brought back."""
-        return (rows - self.replaced(rows)) | (then if self.kind == "restore" else self.rows)
+        replaced = self.replaced(rows)
+        if self.kind == "update":
+            return (rows - replaced) | {self.change(row) for row in replaced}
+        return (rows - replaced) | (then if self.kind == "restore" else self.rows)
 
 
 @dataclass(frozen=True)
 class Seen:
     """A version as the log and the files have it. ``ids``: row id and commit version of each row, by its number;
-    ``mark``: the high-water mark, None before there is one; ``domains``: the metadata domains of users; ``kind``: of
+    ``came_with``: which commit versions it may have, by its number; ``mark``: the high-water mark, None before there is
+    one; ``domains``: the metadata domains of users; ``kind``: of
     the operation that made it, None where that is not known."""
 
     rows: Rows
     ids: Mapping[int, tuple[int | None, int | None]]
+    came_with: Mapping[int, frozenset[int]]
     mark: int | None
     constraints: Mapping[str, str]
     tracks_rows: bool
@@ -188,10 +195,15 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
     for version in range(first + 1, max(seen) + 1):
         rows = set(seen[version - 1].rows)
         told = changes.get(version, ())
-        gone = [row for kind, row in told if kind == "delete"]
-        come = [row for kind, row in told if kind == "insert"]
+        old, new = ([row for kind, row in told if kind == f"update_{image}"] for image in ("preimage", "postimage"))
+        is_update = seen[version].kind == "update"
+        deleted = [row for kind, row in told if kind == "delete"]
+        inserted = [row for kind, row in told if kind == "insert"]
+        gone, come = deleted + old, inserted + new
         twice = len(set(gone)) != len(gone) or len(set(come)) != len(come)
-        moved = set(gone) & set(come) and seen[version].kind != "restore"  # which tells of whole files
+        moved = set(deleted) & set(inserted) and seen[version].kind != "restore"  # which tells of whole files
+        if (deleted or inserted) if is_update else (old or new) or {row.x for row in old} != {row.x for row in new}:
+            wrong.append(f"version {version}: changes of kinds that are not those of a {seen[version].kind}")
         after = (rows - set(gone)) | set(come)
         if set(gone) - rows or twice or moved or after != seen[version].rows:
             wrong.append(f"version {version}: deleted {_text(gone)}, inserted {_text(come)}")
@@ -215,7 +227,6 @@ class _Judge:
         self._constraints, self._level = constraints, level
         self._commits = {version: parse_commit(version, data) for version, data in sorted(log.items())}
         self._files = _Files(get)
-        self._came_with: dict[int, int] = {}  # the version of each row
 
     def blame(self, invariant: str, message: str, version: int | None = None) -> None:
         self.violations.append(Violation(invariant, message, version))
@@ -239,12 +250,13 @@ class _Judge:
                     domains |= {} if body["removed"] else {body["domain"]: body["configuration"]}
             apps = {**apps, **{body["appId"]: body["version"] for body in commit.bodies("txn")}}
             rows, ids = self._rows(version, live, metadata)
+            came_with = self._came_with(version, commit, rows)
             configuration = metadata.get("configuration") or {}
             named = {k[len(_CONSTRAINT) :]: text for k, text in configuration.items() if k.startswith(_CONSTRAINT)}
             tracks = configuration.get("delta.enableRowTracking") == "true"
             plan = self._plans.get(commit.token or "")
             kind = None if plan is None else plan.kind
-            self.seen[version] = Seen(rows, ids, mark, named, tracks, apps, domains, kind)
+            self.seen[version] = Seen(rows, ids, came_with, mark, named, tracks, apps, domains, kind)
 
     def _rows(
         self, version: int, live: Mapping[str, dict[str, Any]], metadata: Mapping[str, Any]
@@ -257,9 +269,21 @@ class _Judge:
                 ids[row.x] = identity
         if len(ids) != len(rows):
             self.blame("R1", f"rows are there twice: {_text(rows)}", version)
-        for x in ids:
-            self._came_with.setdefault(x, version)
         return frozenset(rows), ids
+
+    def _came_with(self, version: int, commit: Commit, rows: Rows) -> dict[int, frozenset[int]]:
+        """Which versions may have added or updated each row of a version. There are several where an update may have
+        left a row as it is, or not have read it."""
+        plan = self._plans.get(commit.token or "")
+        before = self.seen.get(version - 1)
+        known = {} if before is None else dict(before.came_with)
+        if plan is not None and plan.kind == "restore":
+            known.update(self.seen[plan.version].came_with)
+        if plan is not None and plan.kind == "update" and before is not None:
+            for row in plan.replaced(before.rows):
+                may_be_unseen = self._level == "WriteSerializable" and row in rows
+                known[row.x] = (known[row.x] if may_be_unseen else frozenset()) | {version}
+        return {row.x: known.get(row.x, frozenset((version,))) for row in rows}
 
     # ---------------------------------------------------------------------------------------------- R1, R2, R7
 
@@ -322,7 +346,7 @@ class _Judge:
     # ------------------------------------------------------------------------------------------------------ R3
 
     def check_ids(self) -> None:
-        known: dict[int, tuple[int | None, int | None]] = {}
+        known: dict[int, int | None] = {}
         highest, since = -1, 0
         for version, seen in self.seen.items():
             mark = -1 if seen.mark is None else seen.mark
@@ -337,12 +361,12 @@ class _Judge:
                 self.blame("R3", f"row ids are there twice: {dict(seen.ids)}", version)
             for x, identity in seen.ids.items():
                 row_id, came_with = identity
-                expected = self._came_with[x]
-                if row_id is None or row_id > mark or came_with != expected >= since:
-                    why = f"at most {mark}, from version {expected}"
+                expected = seen.came_with[x]
+                if row_id is None or row_id > mark or (min(expected) >= since and came_with not in expected):
+                    why = f"at most {mark}, from version {sorted(expected)}"
                     self.blame("R3", f"row {x} has the id and version {identity}: {why}", version)
-                if known.setdefault(x, identity) != identity:
-                    self.blame("R3", f"row {x} goes from id and version {known[x]} to {identity}", version)
+                if known.setdefault(x, row_id) != row_id:
+                    self.blame("R3", f"row {x} goes from id {known[x]} to {row_id}", version)
 
     # ------------------------------------------------------------------------------------------------------ R6
 

@@ -103,8 +103,19 @@ def test_values_are_cast_to_the_type_that_is_wanted() -> None:
     schema, rows = StructType.from_arrow(pa.schema([("a", pa.int32())])), pa.table({"a": pa.array([1], pa.int32())})
     wanted = StructType.from_arrow(pa.schema([("c", pa.decimal128(5, 2))])).field("c").data_type
     assert str(compile_expression("1.5", schema, wanted).evaluate(rows)[0]) == "1.50"
+    assert str(compile_expression("1.555", schema, wanted).evaluate(rows)[0]) == "1.56"
     with pytest.raises(CallError, match="decimal"):
-        compile_expression("1.555", schema, wanted)
+        compile_expression("'1.5'", schema, wanted)
+
+
+def test_decimals_are_rounded_half_away_from_zero() -> None:
+    numbers = ["1.005", "-1.005", "1.0049", "9.9999", "99.994", None]
+    schema = StructType.from_arrow(pa.schema([("d", pa.decimal128(8, 4))]))
+    table = pa.table({"d": pa.array([None if n is None else Decimal(n) for n in numbers], pa.decimal128(8, 4))})
+    cast = compile_expression("cast(d AS decimal(4,2))", schema)
+    assert list(map(str, cast.evaluate(table).to_pylist())) == ["1.01", "-1.01", "1.00", "10.00", "99.99", "None"]
+    with pytest.raises(pa.ArrowInvalid):
+        cast.evaluate(pa.table({"d": pa.array([Decimal("99.995")], pa.decimal128(8, 4))}))
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,9 @@ READY: dict[str, Callable[[LogStore, DeltaTable], Callable[[], Any]]] = {
     "`snapshot.commit_summary`": lambda store, table: _of(table, lambda s: s.commit_summary),
     "`Dataset(table).snapshots()`": lambda store, table: Dataset(table).snapshots,
     "`table.delete(where)` of whole files": lambda store, table: lambda: table.delete("id >= 16"),
+    "`table.update({…}, where)` of a row of one file": lambda store, table: (
+        lambda: table.update({"name": "k"}, "id = 7")
+    ),
     "`table.delete(where)` of a row of one file": lambda store, table: lambda: table.delete("id = 7"),
     "`table.overwrite(data, where=…)` of a row of one file": lambda store, table: (
         lambda: table.overwrite(pairs(3).slice(1), where="id = 7")

@@ -1,0 +1,131 @@
+"""New values of columns, computed from the old values of their row: the SET of an UPDATE. Pure.
+
+Values are cast to the type of their column as Spark casts on assignment in ANSI mode: what does not fit is an error.
+All are computed from the old rows, whatever their order.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.arrow_arrays import combined
+from deltalog.errors import CallError
+from deltalog.expressions.bind import Binder, find_fields
+from deltalog.expressions.columns import Column
+from deltalog.expressions.compile import CompiledExpression, compile_tree
+from deltalog.expressions.literals import coerced, plain
+from deltalog.expressions.sql import parse, short
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import Expression, Name, Predicate
+from deltalog.protocol.column_paths import parse_path, path_text
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A column, by its path of names, and what it becomes: the value of an expression, or one value for all rows."""
+
+    path: tuple[str, ...]
+    value: CompiledExpression | pa.Scalar
+
+    @property
+    def name(self) -> str:
+        """The column, as ``col`` takes it."""
+        return path_text(self.path)
+
+    def of(self, rows: pa.Table) -> Any:
+        """The new value for each row, as an Arrow array. Raises CallError for a row that has none."""
+        if isinstance(self.value, pa.Scalar):
+            return pa.repeat(self.value, rows.num_rows)
+        try:
+            return self.value.evaluate(rows)
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise CallError(
+                f"The new value of {self.name}, {short(self.value.text)}, cannot be computed for a row: {error}. "
+                "Nothing was committed; exclude such rows with where, or use CASE."
+            ) from None
+
+
+def assignments(
+    updates: Mapping[str, Any], new_values: Mapping[str, Any], schema: StructType, now: datetime.datetime
+) -> list[Assignment]:
+    """The assignments to columns of ``schema``, which are named up to case; ``a.b`` is a field of a struct.
+
+    ``updates``: SQL expressions, as text or made with ``col``. ``new_values``: values in Python. ``now``: the value of
+    CURRENT_TIMESTAMP. Raises CallError for a column that is not there or assigned twice, for an expression that is not
+    supported, and for a value that is none of the column's type.
+    """
+    found = [_of_expression(name, value, schema, now) for name, value in updates.items()]
+    found += [_of_value(name, value, schema) for name, value in new_values.items()]
+    if not found:
+        raise CallError("There is no column to update: updates and new_values are empty.")
+    paths = sorted(each.path for each in found)
+    for path, after in itertools.pairwise(paths):
+        if after[: len(path)] == path:
+            raise CallError(f"Column {path_text(after)} is updated twice.")
+    return found
+
+
+def assigned(rows: pa.Table, changes: Sequence[Assignment]) -> pa.Table:
+    """The rows with the new values. A struct that is null becomes one with null fields where a field is assigned.
+    Raises CallError."""
+    values = [change.of(rows) for change in changes]
+    for change, new in zip(changes, values, strict=True):
+        index = rows.schema.get_field_index(change.path[0])
+        whole = _with_field(combined(rows.column(index)), change.path[1:], new)
+        rows = rows.set_column(index, rows.schema.field(index).with_type(whole.type), whole)
+    return rows
+
+
+def _with_field(values: Any, path: Sequence[str], new: Any) -> Any:
+    if not path:
+        return new
+    children, fields = values.flatten(), list(values.type.fields)
+    index = values.type.get_field_index(path[0])
+    children[index] = _with_field(children[index], path[1:], new)
+    fields[index] = fields[index].with_type(children[index].type)
+    return pa.StructArray.from_arrays(children, fields=fields)
+
+
+def _column(name: str, schema: StructType) -> tuple[tuple[str, ...], StructField]:
+    if not isinstance(name, str):
+        raise CallError(f"The keys of updates are names of columns; got {name!r}.")
+    fields = find_fields(parse_path(name), schema)
+    return tuple(field.name for field in fields), fields[-1]
+
+
+def _of_expression(name: str, value: Any, schema: StructType, now: datetime.datetime) -> Assignment:
+    path, column = _column(name, schema)
+    tree: Expression
+    if isinstance(value, str):
+        tree, text = parse(value, f"The new value of {path_text(path)}, {short(value)}"), value
+    elif isinstance(value, (Column, Predicate)):
+        tree = Name(value.path) if isinstance(value, Column) else value
+        text = shown(tree)
+    else:
+        raise CallError(
+            f"The new value of {path_text(path)} is SQL text or made with col(…), not {type(value).__name__}. Pass "
+            "values of Python in new_values."
+        )
+    return Assignment(path, compile_tree(tree, text, Binder(schema, now), column.data_type))
+
+
+def _of_value(name: str, value: Any, schema: StructType) -> Assignment:
+    path, column = _column(name, schema)
+    kind = type_to_arrow(column.data_type)
+    try:
+        return Assignment(path, pa.scalar(_converted(plain(value), column.data_type), kind))
+    except (CallError, pa.ArrowException, ValueError, TypeError, OverflowError):
+        raise CallError(f"{value!r} is no value of column {path_text(path)}, which is {column.data_type}.") from None
+
+
+def _converted(value: Any, data_type: DataType) -> Any:
+    if isinstance(data_type, (StructType, ArrayType, MapType)):
+        return value
+    return coerced(value, data_type, "")

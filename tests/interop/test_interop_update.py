@@ -1,0 +1,116 @@
+"""UPDATE by deltalog and by delta-spark, of twins of one table: the same rows, changes, row ids and history."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from deltalog import DeltaTable
+from tests.support.spark import DeltaSpark, plain_rows
+
+VECTORS = {"delta.enableDeletionVectors": "true"}
+CHANGES = {"delta.enableChangeDataFeed": "true"}
+IDS = {"delta.enableRowTracking": "true"}
+MODES: Mapping[str, dict[str, str]] = {
+    "vectors, changes, ids, by name": {**VECTORS, **CHANGES, **IDS, "delta.columnMapping.mode": "name"},
+    "moved, changes": CHANGES,
+    "vectors, ids": {**VECTORS, **IDS},
+    "moved, ids": IDS,
+    "moved": {},
+}
+INNER = pa.struct([("x", pa.int32()), ("y", pa.string())])
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("p", pa.string()), ("n", pa.int32()), ("s", INNER), ("d", pa.decimal128(6, 2))]
+)
+# What is set, and where.
+STATEMENTS: tuple[tuple[dict[str, str], str | None], ...] = (
+    ({"n": "n + 1"}, "id % 3 = 1"),
+    ({"p": "'c'", "n": "CAST(id AS INT)"}, "p = 'a' AND id > 4"),
+    ({"n": "id", "d": "d * 2 + 0.005"}, "n IS NULL OR n > 20"),
+    ({"s.x": "7"}, "s IS NULL OR id < 5"),
+    ({"s.x": "s.x + n", "s.y": "concat(p, '!')"}, "id BETWEEN 7 AND 16"),
+    ({"s": "NULL", "p": "NULL"}, "id IN (9, 10)"),
+    ({"n": "id", "id": "n"}, "n IS NOT NULL AND n <> id AND id > 1000"),
+    ({"p": "CASE WHEN n > 10 THEN upper(p) ELSE p END"}, None),
+    ({"d": "d * -0.5 - 0.125"}, "id < 8"),
+    ({"n": "0"}, "p IS NULL"),
+)
+
+
+def twins(tmp_path: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> tuple[Path, Path]:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    table = DeltaTable.create(str(ours), SCHEMA, properties=properties, partition_by=partition_by)
+    for start in (0, 12):
+        rows = [
+            {
+                "id": n,
+                "p": ("a", "b", None)[n % 3],
+                "n": None if n % 4 == 0 else 2 * n,
+                "s": None if n % 5 == 0 else {"x": n, "y": f"y{n}"},
+                "d": n,
+            }
+            for n in range(start, start + 12)
+        ]
+        table.append(pa.Table.from_pylist(rows, schema=SCHEMA))
+    shutil.copytree(ours, theirs)
+    return ours, theirs
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("partition_by", [("p",), ()], ids=["partitioned", "plain"])
+@pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
+def test_both_engines_update_alike(
+    delta: DeltaSpark, tmp_path: Path, properties: dict[str, str], partition_by: tuple[str, ...]
+) -> None:
+    ours, theirs = twins(tmp_path, properties, partition_by)
+    table = DeltaTable.open(str(ours))
+    for updates, where in STATEMENTS:
+        table.update(updates, where)
+        assigned = ", ".join(f"{name} = {text}" for name, text in updates.items())
+        delta.sql(f"UPDATE delta.`{theirs}` SET {assigned}" + ("" if where is None else f" WHERE {where}"))
+        twin, mine = delta.table(theirs), delta.table(ours)
+        assert plain_rows(mine) == plain_rows(twin), (updates, where)
+        assert plain_rows(mine) == plain_rows(table.snapshot().scan().to_arrow())
+    check_commits(delta, ours, theirs)
+    if "delta.enableChangeDataFeed" in properties:
+        first = plain_rows(table.changes(3).to_arrow().drop_columns(["_commit_timestamp"]))
+        changes = (
+            delta.changes(path).drop("_commit_timestamp").where("_commit_version >= 3") for path in (ours, theirs)
+        )
+        assert all(plain_rows(each) == first for each in changes)
+    if "delta.enableRowTracking" in properties:
+        columns = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
+        found = [sorted(tuple(row) for row in delta.table(path).select(*columns).collect()) for path in (ours, theirs)]
+        assert found[0] == found[1]
+        scanned = table.snapshot().scan(columns).to_arrow().to_pylist()
+        assert sorted(tuple(row.values()) for row in scanned) == found[0]
+    elif "delta.columnMapping.mode" not in properties and "delta.enableDeletionVectors" not in properties:
+        assert plain_rows(deltalake.DeltaTable(str(ours)).to_pyarrow_table()) == plain_rows(delta.table(ours))
+
+
+def check_commits(delta: DeltaSpark, ours: Path, theirs: Path) -> None:
+    """The histories, and the numbers that both engines know."""
+    columns = ("version", "operation", "isBlindAppend", "operationMetrics")
+    mine, twin = (
+        {row["version"]: row for row in delta.sql(f"DESCRIBE HISTORY delta.`{path}`").select(*columns).collect()}
+        for path in (ours, theirs)
+    )
+    assert mine.keys() == twin.keys()
+    for version, row in mine.items():
+        other: Any = twin[version]
+        assert (row["operation"], row["isBlindAppend"]) == (other["operation"], other["isBlindAppend"])
+        metrics = (
+            "numUpdatedRows",
+            "numDeletionVectorsAdded",
+            "numDeletionVectorsUpdated",
+            "numDeletionVectorsRemoved",
+        )
+        for name in metrics if row["operation"] == "UPDATE" else ():
+            assert row["operationMetrics"].get(name) == other["operationMetrics"].get(name), (version, name)
+    assert delta.checksum_defect(ours) is None
