@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,16 +34,18 @@ def export_cases(directory: Path, cases: Iterable[Case]) -> int:
 def _export(place: Path, case: Case) -> dict[str, Any]:
     place.mkdir()
     file_times: dict[str, int] = {}
+    schema = pa.schema([])
     if case.build is not None:
         builder = TableBuilder(place / "table")
         case.build(builder)
+        schema = builder.schema
         file_times = {f"_delta_log/{name}": ms for name, ms in builder.file_times_ms.items()}
         for file in sorted((place / "table/_delta_log").glob("*.crc")):
             file.unlink()
     _write(place / "file_times.json", file_times)
     steps = []
     for number, step in enumerate(case.steps, start=1):
-        steps.append(_step(place, number, step))
+        steps.append(_step(place, number, step, schema))
     described = {
         "id": case.id, "area": case.area, "about": case.about, "section": case.section, "basis": case.basis,
         "rule": case.rule,
@@ -51,26 +54,36 @@ def _export(place: Path, case: Case) -> dict[str, Any]:
     return {**described, "has_table": case.build is not None}
 
 
-def _step(place: Path, number: int, step: Step) -> dict[str, Any]:
+def _step(place: Path, number: int, step: Step, schema: pa.Schema) -> dict[str, Any]:
     """The step as JSON, with its rows in files of JSON and Parquet."""
     found = step_to_json(step)
     inner = step.step if isinstance(step, (Refused, MayRefuse)) else step
     body = found["of"] if inner is not step else found
     if isinstance(inner, (Rows, Changes)):
-        body["expect"] = _rows(place, f"expected_{number}", inner.expect)
+        body["expect"] = _rows(place, f"expected_{number}", inner.expect, schema)
     if isinstance(inner, Write) and inner.rows is not None:
-        body["rows"] = _rows(place, f"rows_{number}", inner.rows)
+        body["rows"] = _rows(place, f"rows_{number}", inner.rows, schema)
     if found["step"] == "log" and "value" in found and isinstance(found["value"], list):
         found["value"] = json.loads(json.dumps(found["value"], default=values.canonical))
     return found
 
 
-def _rows(place: Path, name: str, rows: Iterable[Any]) -> str:
+def _rows(place: Path, name: str, rows: Iterable[Any], schema: pa.Schema) -> str:
     listed = [dict(row) for row in rows]
     _write(place / f"{name}.json", values.canonical_rows(listed))
     if listed:
-        pq.write_table(pa.Table.from_pylist(listed), place / f"{name}.parquet")
+        columns = {column: _column([row[column] for row in listed], column, schema) for column in listed[0]}
+        pq.write_table(pa.table(columns), place / f"{name}.parquet")
     return name
+
+
+def _column(found: list[Any], name: str, schema: pa.Schema) -> pa.Array:
+    """Values in the type that the table has for the column, and else in that of the values."""
+    kinds = [schema.field(name).type] if name in schema.names else []
+    for kind in kinds:
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
+            return pa.array(found, kind)
+    return pa.array(found)
 
 
 def _write(file: Path, document: Any) -> None:
