@@ -37,6 +37,10 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
 
 
+# Settings whose values may look like secrets.
+_FREE_TEXT = (_USER_METADATA, _TXN_APP_ID)
+
+
 class _Settings(Mapping[str, str]):
     """The settings that a session has set, as text by name. Each is queried when it is first used, and kept."""
 
@@ -49,8 +53,18 @@ class _Settings(Mapping[str, str]):
             self._known[name] = self._spark.conf.get(name, None)
         value = self._known[name]
         if value is None:
+            self._check_not_hidden(name)
             raise KeyError(name)
         return value
+
+    def _check_not_hidden(self, name: str) -> None:
+        """Spark Connect 4.3 tells a client that a setting whose value looks like a secret is not set."""
+        if name in _FREE_TEXT and _is_connect(self._spark) and name in list(self):
+            raise deltalog.CallError(
+                f"The session hides the value of {name}, which looks like a secret by its spark.sql.redaction "
+                "settings, so that the write cannot follow it. Give it as an option of the write, and unset it in the "
+                "session."
+            )
 
     def __iter__(self) -> Iterator[str]:
         # Names only: this command redacts values that look like secrets.
@@ -58,6 +72,10 @@ class _Settings(Mapping[str, str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +86,8 @@ class SessionDefaults:
 
     @classmethod
     def of(cls, spark: SparkSession) -> SessionDefaults:
-        """Cost: one query for each setting that a write asks for; for the properties of a new table also one command,
-        which starts no job."""
+        """Cost: one query for each setting that a write asks for; for the properties of a new table, and on Spark
+        Connect for free text that is not set, also one command, which starts no job."""
         return cls(_Settings(spark))
 
     def options(self, mode: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,8 @@ GONE = "the session ended"
 _REASONS: Mapping[str, tuple[re.Pattern[str], str]] = {
     MEMORY: (
         re.compile(
-            r"java\.lang\.OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|Container killed by YARN for exceeding|OOMKilled"
+            r"java\.lang\.OutOfMemoryError|\bJava heap space\b"
+            r"|UNABLE_TO_ACQUIRE_MEMORY|Container killed by YARN for exceeding|OOMKilled"
         ),
         "Give executors and driver more memory, or write fewer rows in a task (repartition), then write again.",
     ),

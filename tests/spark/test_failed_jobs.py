@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import functions as F
 
@@ -91,10 +92,12 @@ def _fills_the_memory(spark: Any) -> Any:
 
 
 def _is_cancelled(spark: Any) -> Any:
+    context = SparkContext._active_spark_context  # also that of the Connect server in this process
+
     def when_it_runs() -> None:
-        while not spark.sparkContext.statusTracker().getActiveJobsIds():
+        while not context.statusTracker().getActiveJobsIds():
             time.sleep(0.05)
-        spark.sparkContext.cancelAllJobs()
+        context.cancelAllJobs()
 
     threading.Thread(target=when_it_runs).start()
     return spark.range(2).select(F.udf(lambda _: time.sleep(20), "long")("id").alias("id"))

@@ -83,7 +83,7 @@ def test_schemas_are_merged_as_the_session_says(spark: Any, table: str) -> None:
 
 def test_metadata_and_progress_from_the_session(spark: Any, table: str) -> None:
     settings = {
-        DELTA + "commitInfo.userMetadata": "the password of nobody",
+        DELTA + "commitInfo.userMetadata": "the nightly job",
         DELTA + "write.txnAppId": "job",
         DELTA + "write.txnVersion": "7",
     }
@@ -100,7 +100,19 @@ def test_metadata_and_progress_from_the_session(spark: Any, table: str) -> None:
             spark_ext.write(spark.range(1)).mode("append").save(table)
         spark.conf.unset(DELTA + "write.txnVersion.autoReset.enabled")
     texts = [action(table, version, "commitInfo")[0]["userMetadata"] for version in versions(table)]
-    assert texts == ["the password of nobody", "mine", "the password of nobody"]
+    assert texts == ["the nightly job", "mine", "the nightly job"]
+
+
+def test_a_value_that_looks_like_a_secret(spark: Any, table: str) -> None:
+    """It is followed, or the write is refused where the session hides it."""
+    text = "the password of nobody"
+    with session_of(spark, {DELTA + "commitInfo.userMetadata": text}):
+        if spark.conf.get(DELTA + "commitInfo.userMetadata", None) is None:
+            with pytest.raises(deltalog.CallError, match=r"hides the value of .*userMetadata"):
+                spark_ext.write(spark.range(1)).save(table)
+            return
+        spark_ext.write(spark.range(1)).save(table)
+    assert action(table, 0, "commitInfo")[0]["userMetadata"] == text
 
 
 def test_properties_of_new_tables(spark: Any, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_no_file_with_a_row_is_left_out(spark: Any, table: str, zone: str, seed:
     with session_of(spark, {"spark.sql.session.timeZone": zone, **settings}):
         df = spark_ext.read(spark).load(table)
         found = [F.coalesce(F.expr(text), F.lit(False)).alias(f"c{at}") for at, text in enumerate(conditions)]
-        matched = df.select(F.col("_metadata.file_path").alias("file"), *found).collect()
+        matched = df.select(F.input_file_name().alias("file"), *found).collect()
     holders = [urllib.parse.unquote(urllib.parse.urlsplit(each["file"]).path) for each in matched]
     pruned = counted = 0
     for at, text in enumerate(conditions):
