@@ -113,6 +113,11 @@ def _delete_some(table: DeltaTable, token: str) -> CommitResult:
     return table.delete("x = 3220 or x = 3461", user_metadata=token)
 
 
+def _update_some(table: DeltaTable, token: str) -> CommitResult:
+    """New values in a row of each of two files."""
+    return table.update({"x": "x + 0"}, "x = 3220 or x = 3461", user_metadata=token)
+
+
 def _as_result(snapshot: Snapshot) -> CommitResult:
     return CommitResult(snapshot.version, 0, snapshot.in_commit_timestamp_ms, 1, "")
 
@@ -215,6 +220,9 @@ OPERATIONS: tuple[Swept, ...] = (
     Swept("delete", _delete_some),
     Swept("delete with vectors", _delete_some, properties={"delta.enableDeletionVectors": "true"}),
     Swept("delete with a change feed", _delete_some, properties=_CHANGED_FEED),
+    Swept("update", _update_some),
+    Swept("update with vectors", _update_some, properties={"delta.enableDeletionVectors": "true"}),
+    Swept("update with a change feed", _update_some, properties=_CHANGED_FEED),
     Swept(
         "append with row ids",
         lambda table, token: table.append(example_rows("new"), user_metadata=token),
