@@ -210,7 +210,8 @@ def test(arguments: list[str]) -> int:
         return run_pytest(arguments)
     elsewhere = [*LAST, *(suite for lane in LANES for suites in lane for suite in suites)]
     rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
-    return run_lanes([[[*arguments, *suites] for suites in lane] for lane in [[rest, LAST], *LANES]], SparkSample())
+    lanes = [[[*arguments, *suites] for suites in lane] for lane in [[rest, LAST], *LANES]]
+    return run_lanes(lanes, SparkSample(arguments))
 
 
 def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:
@@ -259,11 +260,12 @@ class Lane(threading.Thread):
 
 
 class SparkSample(Lane):
-    """One suite with the oldest and the newest Spark, classic and over Spark Connect, each in its own environment; and
-    the tables on S3 over Spark Connect."""
+    """One suite with the oldest and the newest Spark, classic and over Spark Connect, each in its own environment; with
+    ``--long`` also the tables on S3 over Spark Connect."""
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: list[str]) -> None:
         super().__init__([])
+        self.is_long = "--long" in arguments
 
     def run(self) -> None:
         for name in SPARK_SAMPLE:
@@ -275,7 +277,8 @@ class SparkSample(Lane):
                 continue
             for mode in spark_modes(name):
                 self.add(Lane([[SPARK_SAMPLE_SUITE]], python, DELTALOG_TEST_SPARK=mode))
-        self.add(Lane([[S3_SAMPLE_SUITE]], DELTALOG_TEST_SPARK="connect"))
+        if self.is_long:
+            self.add(Lane([["--long", S3_SAMPLE_SUITE]], DELTALOG_TEST_SPARK="connect"))
 
     def add(self, lane: Lane) -> None:
         lane.run()

@@ -69,6 +69,7 @@ def test_a_restore_before_the_enablement_turns_them_off(delta: DeltaSpark, late:
     assert finding.version == 4 and "RESTORE" in finding.message
 
 
+@pytest.mark.long
 def test_replacing_a_table_turns_them_off(delta: DeltaSpark, timed: Path) -> None:
     delta.sql(f"CREATE OR REPLACE TABLE delta.`{timed}` USING delta AS SELECT 7L AS id")
     [finding] = [each for each in check(timed).findings if each.rule == "ict-disabled-by-operation"]
@@ -82,6 +83,7 @@ def test_disabling_leaves_the_pair_behind(delta: DeltaSpark, late: Path) -> None
     assert "ict-stale-enablement-pair" in rules(report) and report.ok, str(report)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("key", [VERSION_KEY, TIMESTAMP_KEY])
 def test_half_a_pair(delta: DeltaSpark, timed: Path, key: str) -> None:
     delta.sql(f"ALTER TABLE delta.`{timed}` SET TBLPROPERTIES ('{key}' = '1')")
@@ -89,12 +91,14 @@ def test_half_a_pair(delta: DeltaSpark, timed: Path, key: str) -> None:
     assert "ict-half-enablement-pair" in rules(report) and not report.ok, str(report)
 
 
+@pytest.mark.long
 def test_a_wrong_pair(delta: DeltaSpark, timed: Path) -> None:
     delta.sql(f"ALTER TABLE delta.`{timed}` SET TBLPROPERTIES ('{VERSION_KEY}' = '1', '{TIMESTAMP_KEY}' = '5')")
     report = check(timed)
     assert "ict-enablement-version-wrong" in rules(report) and not report.ok, str(report)
 
 
+@pytest.mark.long
 def test_the_year_2100_goes_on_with_every_commit(delta: DeltaSpark, timed: Path, tmp_path: Path) -> None:
     """The clock of one writer was wrong; delta-spark's next commits follow by 1 ms each."""
     path = tmp_path / "poisoned"
