@@ -24,8 +24,9 @@ _NO_ROW = {
     "snapshot", "latest", "snapshots", "open_blob",
     "advance", "check", "flush",
 }  # fmt: skip
-# test_interop_contract.py has them; and test_interop_catalog_managed.py what peers make of a table of a catalog.
-_ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}
+# test_interop_contract.py has them, and test_interop_update.py updates; test_interop_catalog_managed.py has what peers
+# make of a table of a catalog.
+_ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged", "update"}
 _REFUSED_BY_PEERS = {"catalogManaged"}
 _found: dict[str, Row] = {}
 

@@ -109,7 +109,6 @@ def check_commits(delta: DeltaSpark, ours: Path, theirs: Path) -> None:
             "numUpdatedRows",
             "numDeletionVectorsAdded",
             "numDeletionVectorsUpdated",
-            "numDeletionVectorsRemoved",
         )
         for name in metrics if row["operation"] == "UPDATE" else ():
             assert row["operationMetrics"].get(name) == other["operationMetrics"].get(name), (version, name)

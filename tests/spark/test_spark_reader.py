@@ -439,6 +439,8 @@ def test_no_delta_class_and_no_jar_is_there(spark: Any) -> None:
 def test_nothing_reaches_into_the_jvm_and_names_are_sorted() -> None:
     root = Path(spark_ext.__file__).parent
     for source in root.glob("*.py"):
+        if source.name == "conformance.py":  # which drives delta-spark too
+            continue
         text = source.read_text(encoding="utf-8")
         assert not any(word in text for word in ("py4j", "_jvm", "_jdf", "_jsparkSession", "sparkContext")), source
         assert "from deltalog." not in text and "import deltalog." not in text, source

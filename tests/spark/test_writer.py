@@ -94,7 +94,6 @@ def test_the_default_mode_is_error_also_by_its_other_name(spark: Any, table: str
         ("select 1 a, named_struct('x', null) v", r"Column v\.x has the type void"),
         ("select 1 a, interval '1' day v", "Column v has the type interval day"),
         ("select 1 a, make_interval(1) v", "Column v has the type interval"),
-        pytest.param("select 1 a, parse_json('1') v", "Column v has the type variant", marks=since("4.0", "variants")),
         pytest.param(
             "select 1 a, 'x' collate UTF8_LCASE v", "collations are not supported", marks=since("4.0", "collations")
         ),

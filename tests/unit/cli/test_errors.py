@@ -332,4 +332,4 @@ def test_the_import_is_light() -> None:
 
 def test_commands_are_listed_in_the_order_of_use() -> None:
     names = [command.name or command.callback.__name__ for command in commands.app.registered_commands]  # type: ignore[union-attr]
-    assert names == [*READING, "demo", "serve"]
+    assert names == [*READING, "demo", "check", "serve"]
