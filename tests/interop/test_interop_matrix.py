@@ -27,7 +27,8 @@ _NO_ROW = {
 # test_interop_contract.py has them, and test_interop_update.py updates; test_interop_catalog_managed.py has what peers
 # make of a table of a catalog.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged", "update"}
-_REFUSED_BY_PEERS = {"catalogManaged"}
+# Variants are written from Spark: tests/spark/test_variants.py.
+_REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}
 _found: dict[str, Row] = {}
 
 
