@@ -62,7 +62,7 @@ def twins(tmp_path: Path, properties: dict[str, str], partition_by: tuple[str, .
     return ours, theirs
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.long
 @pytest.mark.parametrize("partition_by", [("p",), ()], ids=["partitioned", "plain"])
 @pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 def test_both_engines_update_alike(
