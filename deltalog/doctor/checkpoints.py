@@ -169,7 +169,7 @@ class CheckpointExamination:
 
     def _kind(self) -> Iterator[tuple[str, str]]:
         kind, marks = self.checkpoint.kind, self.small.checkpoint_metadata
-        protocol = self.small.protocols[-1] if self.small.protocols else None
+        protocol = self.small.protocol
         allowed = protocol is not None and has(protocol, "v2Checkpoint")
         if kind is LogFileKind.UUID_CHECKPOINT:
             if protocol is not None and not allowed:
@@ -309,8 +309,8 @@ def _keys(table: pa.Table) -> list[tuple[str, str | None]]:
 
 
 def _compared(known: PartialState, small: Actions) -> Iterator[tuple[str, str]]:
-    protocol = small.protocols[-1] if small.protocols else None
-    metadata = small.metadatas[-1] if small.metadatas else None
+    protocol = small.protocol
+    metadata = small.metadata
     for name in differences(known, PartialState(protocol, metadata)):
         rule = "checkpoint-protocol-differs" if name == "protocol" else "checkpoint-metadata-differs"
         yield rule, f"The {name} of the commits is another one."

@@ -69,6 +69,16 @@ class Actions:
         """The first commitInfo."""
         return self.infos[0][1] if self.infos else None
 
+    @property
+    def protocol(self) -> Protocol | None:
+        """The last protocol action."""
+        return self.protocols[-1] if self.protocols else None
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """The last metaData action."""
+        return self.metadatas[-1] if self.metadatas else None
+
     def take(self, action: Action) -> None:
         """Add an action to those of its kind."""
         places: dict[str, list[Any]] = {

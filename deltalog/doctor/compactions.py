@@ -48,8 +48,8 @@ class Window:
         """One commit."""
         self.versions += 1
         self.is_known = self.is_known and actions.is_whole
-        self.protocol = actions.protocols[-1] if actions.protocols else self.protocol
-        self.metadata = actions.metadatas[-1] if actions.metadatas else self.metadata
+        self.protocol = actions.protocol or self.protocol
+        self.metadata = actions.metadata or self.metadata
         self.transactions.update((each.app_id, each.version) for each in actions.transactions)
         self.domains.update((each.domain, None if each.removed else each.configuration) for each in actions.domains)
         for remove in actions.removes:
@@ -104,8 +104,8 @@ def _differences(actions: Actions, window: Window) -> Iterator[str]:
     for name, keys in (("lacks the removed file", missing), ("has the removed file", extra)):
         if keys:
             yield f"It {name} {min(keys, key=str)[0]}, of {len(keys)} such."
-    protocol = actions.protocols[-1] if actions.protocols else None
-    metadata = actions.metadatas[-1] if actions.metadatas else None
+    protocol = actions.protocol
+    metadata = actions.metadata
     for name, own, other in (("protocol", window.protocol, protocol), ("metaData", window.metadata, metadata)):
         if (own is None) != (other is None):
             yield f"It {'lacks' if other is None else 'has'} the {name} of its commits."

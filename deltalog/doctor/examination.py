@@ -35,7 +35,7 @@ from deltalog.log.checkpoint.reader import LEAN
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.file_tables import FILES, add_actions
 from deltalog.log.reader import LogReader
-from deltalog.log.replay import PartialState
+from deltalog.log.replay import PartialState, advance
 from deltalog.log.segment import Checkpoint
 from deltalog.protocol.actions import AddFile, Metadata, Protocol
 from deltalog.protocol.features import CATALOG_MANAGED
@@ -192,7 +192,7 @@ class Examination:
         self._examined = replace(self._examined, commits=self._examined.commits + 1)
         self.collector.take(examine_numbers(actions, version, path))
         before = self.state
-        self._advance(actions)
+        self.state = advance(self.state, [actions])
         protocol, metadata = self.state.protocol, self.state.metadata
         for kind, action in (("protocol", protocol), ("metadata", metadata)):
             if (
@@ -249,18 +249,6 @@ class Examination:
         if len(self.live) > len(actions.removes):
             return True
         return bool(self.live.packed.keys() - {remove.path for remove in actions.removes})
-
-    def _advance(self, actions: Actions) -> None:
-        transactions, domains = dict(self.state.transactions), dict(self.state.domains)
-        transactions.update((each.app_id, each) for each in actions.transactions)
-        for domain in actions.domains:
-            if domain.removed:
-                domains.pop(domain.domain, None)
-            else:
-                domains[domain.domain] = domain
-        protocol = actions.protocols[-1] if actions.protocols else self.state.protocol
-        metadata = actions.metadatas[-1] if actions.metadatas else self.state.metadata
-        self.state = PartialState(protocol, metadata, transactions, domains)
 
     def _state_changed(self, before: PartialState, actions: Actions, version: int, older: bool) -> None:
         protocol, metadata, path = self.state.protocol, self.state.metadata, commit_path(version)

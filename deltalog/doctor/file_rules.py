@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-Row = tuple[str, Literal["error", "warning", "info"], str, str]
+from deltalog.doctor.log_rules import Row
 
 _METADATA = "Correct the metadata in a new commit, or restore a version before the one that set it."
 _FEATURE = "Add the feature to the protocol in a new commit, or unset what uses it."

@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#action-reconciliation. File actions are rows of Arrow tables; 
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -59,7 +60,20 @@ class PartialState:
         return State(self.protocol, self.metadata, self.transactions, self.domains)
 
 
-def advance(state: PartialState | State, commits: Iterable[CommitActions]) -> PartialState:
+class StateActions(typing.Protocol):
+    """The actions of a commit, or of another part of a log, that change the state of a version besides its files."""
+
+    @property
+    def protocol(self) -> Protocol | None: ...
+    @property
+    def metadata(self) -> Metadata | None: ...
+    @property
+    def transactions(self) -> Sequence[SetTransaction]: ...
+    @property
+    def domains(self) -> Sequence[DomainMetadata]: ...
+
+
+def advance(state: PartialState | State, commits: Iterable[StateActions]) -> PartialState:
     """The state after ``commits`` (ascending)."""
     protocol, metadata = state.protocol, state.metadata
     transactions, domains = dict(state.transactions), dict(state.domains)
