@@ -115,10 +115,10 @@ class RowWriter:
         layout = replace(self._layout_of_new_rows(), extra_columns=(CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
-    def write_updates(self, rows: Iterable[Any], num_rows: int | None) -> list[AddFile]:
-        """As ``write_copies``, of rows of which some have new values; these fulfil ``rules``. ``num_rows``: None where
-        it is not known."""
-        self._layout_of_new_rows()
+    def write_updates(self, rows: Iterable[Any], num_rows: int | None, rules: TableRules) -> list[AddFile]:
+        """As ``write_copies``, of rows of which some have new values, which fulfil ``rules``, those of ``rules()``.
+        ``num_rows``: None where it is not known."""
+        self._record_applied(rules)
         return self.write_copies(rows, num_rows)
 
     def write_copies(self, rows: Iterable[Any], num_rows: int | None) -> list[AddFile]:
@@ -198,8 +198,11 @@ class RowWriter:
 
     def _layout_of_new_rows(self) -> WriteLayout:
         layout = replace(self._layout(), rules=self.rules(), is_new=True)
-        self._applied_rules, self._rules_source = layout.rules, (self._changes.metadata, self._changes.protocol)
+        self._record_applied(layout.rules)
         return layout
+
+    def _record_applied(self, rules: TableRules) -> None:
+        self._applied_rules, self._rules_source = rules, (self._changes.metadata, self._changes.protocol)
 
     def _write(self, rows: Iterable[Any], layout: WriteLayout) -> tuple[list[AddFile], int]:
         environment, base = self._environment, self._changes.base

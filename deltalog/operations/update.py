@@ -57,7 +57,7 @@ def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUp
     moved = () if matching.by_vectors else rewrite.kept_rows(snapshot, matching.matches)
     new = changed.new_rows(rewrite.matching_rows(snapshot, matching, with_ids=True))
     rows = None if updated is None else updated + matching.num_moved_rows
-    adds = transaction.row_writer.write_updates(itertools.chain(moved, new), rows)
+    adds = transaction.row_writer.write_updates(itertools.chain(moved, new), rows, changed.rules)
     rewrite.stage_new_files(transaction, adds, metrics)
     metrics["numCopiedRows"] = matching.num_moved_rows
     if updated is not None:
