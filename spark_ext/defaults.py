@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import deltalog
+from spark_ext.session import is_connect
 
 PROPERTY_DEFAULTS = "spark.databricks.delta.properties.defaults."
 _PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
@@ -59,7 +60,7 @@ class _Settings(Mapping[str, str]):
 
     def _check_not_hidden(self, name: str) -> None:
         """Spark Connect 4.3 tells a client that a setting whose value looks like a secret is not set."""
-        if name in _FREE_TEXT and _is_connect(self._spark) and name in list(self):
+        if name in _FREE_TEXT and is_connect(self._spark) and name in list(self):
             raise deltalog.CallError(
                 f"The session hides the value of {name}, which looks like a secret by its spark.sql.redaction "
                 "settings, so that the write cannot follow it. Give it as an option of the write, and unset it in the "
@@ -72,10 +73,6 @@ class _Settings(Mapping[str, str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def _is_connect(spark: SparkSession) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import deltalog
 from spark_ext import paths
 from spark_ext.entries import Entry
 from spark_ext.scratch import ScratchDirectory
+from spark_ext.session import is_connect
 
 _PREFIX = "deltalog-file-list-"
 _LOG = "_spark_metadata/0"
@@ -80,7 +81,7 @@ def scan(
         exists = reader({}).load(paths.uri(os.path.join(directory, _LOG)))
         lookup = {"recursiveFileLookup": "false" if discovers else "true"}
         found = reader(lookup).load(paths.uri(directory)).select(*columns)
-        if not type(found).__module__.startswith("pyspark.sql.connect"):
+        if not is_connect(spark):
             return found  # classic Spark has the list now
         # Spark Connect may take it again for each query, which so fails without the log, instead of having no rows.
         guarded = found.union(exists.where(F.lit(False)).select(*[F.lit(None)] * len(columns)))

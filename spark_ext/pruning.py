@@ -53,7 +53,7 @@ def predicate(snapshot: deltalog.Snapshot, conditions: Iterable[Any]) -> deltalo
     Spark's dialect on columns of the table, or sqlglot's tree of such text; None for any file. Cost: none."""
     found = []
     for condition in conditions:
-        for each in _conjuncts(condition):
+        for each in _trees(condition):
             try:
                 made = _Translation(snapshot).positive(each)
                 snapshot.scan(where=made)  # raises where deltalog cannot judge it, as for collations
@@ -70,10 +70,10 @@ def exact_predicate(snapshot: deltalog.Snapshot, conditions: Iterable[Any]) -> d
     translation = _Translation(snapshot, only_partitions=True)
     found = []
     for condition in conditions:
-        conjuncts = _conjuncts(condition)
-        if not conjuncts:
+        trees = _trees(condition)
+        if not trees:
             raise ConditionError
-        for each in conjuncts:
+        for each in trees:
             try:
                 found.append(translation.exact(each))
                 snapshot.scan(where=found[-1])
@@ -86,22 +86,23 @@ class ConditionError(Exception):
     """A condition is not one on partition columns, or not surely the same here and in Spark."""
 
 
-def _conjuncts(condition: Any) -> Sequence[Any]:
-    """The parts of ``a AND b``, as trees of sqlglot; none for text that may mean something else to Spark."""
+def _trees(condition: Any) -> Sequence[Any]:
+    """The conjuncts of text or of a tree; none for text that may mean something else to Spark."""
     import sqlglot
 
     if not isinstance(condition, str):
-        return _parts(condition)
+        return conjuncts(condition)
     if _UNSURE.search(condition):
         return ()
     try:
         trees = sqlglot.parse(condition, dialect="spark")
     except Exception:  # whatever the parser raises: Spark's own parser has the say
         return ()
-    return () if len(trees) != 1 or trees[0] is None else _parts(trees[0])
+    return () if len(trees) != 1 or trees[0] is None else conjuncts(trees[0])
 
 
-def _parts(tree: Any) -> Sequence[Any]:
+def conjuncts(tree: Any) -> Sequence[Any]:
+    """The parts of ``a AND b``, trees of sqlglot, in their order. Cost: none."""
     found, todo = [], [tree]
     while todo:
         tree = todo.pop()

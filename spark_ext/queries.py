@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spark_ext.pruning import conjuncts
 from spark_ext.statements import Statement, Token
 
 _TABLE = "__deltalog_table_{}"
@@ -97,7 +98,7 @@ def query_of(statement: Statement, args: Any) -> Query:
     relations, where = _relations(tree), tree.args.get("where")
     if relations is None or [each.index for each in relations[0]] != [0]:
         return Query(conditions)
-    parts = [] if where is None else list(_conjuncts(where.this))
+    parts = () if where is None else conjuncts(where.this)
     if len(parts) != len(conditions[0]):
         return Query(conditions)
     return Query(conditions, tree, relations[0][0].alias)
@@ -221,7 +222,7 @@ def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
     if where is None or relations is None:
         return
     sources, kept = relations
-    for part in _conjuncts(where.this):
+    for part in conjuncts(where.this):
         if part.find(exp.Query) is not None:
             continue
         for relation in kept:
@@ -267,19 +268,6 @@ def _relation(tree: Any) -> _Relation:
         if tree.name.startswith(prefix) and not (named is not None and named.args.get("columns")):
             return _Relation(int(tree.name.removeprefix(prefix)), alias)
     return _Relation(None, alias)
-
-
-def _conjuncts(tree: Any) -> Iterator[Any]:
-    todo = [tree]
-    while todo:
-        part = todo.pop()
-        kind = type(part).__name__
-        if kind == "And":
-            todo += [part.expression, part.this]
-        elif kind == "Paren":
-            todo.append(part.this)
-        else:
-            yield part
 
 
 def _own(column: Any, alias: str, is_alone: bool) -> Sequence[Any] | None:

@@ -49,6 +49,11 @@ def spark_version(spark: SparkSession) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect. Cost: none."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 @dataclass
 class _Held:
     """Settings of a session in which writes run, and their values before the first of them."""
