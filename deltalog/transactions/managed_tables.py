@@ -161,6 +161,7 @@ class ManagedTables:
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
         """Register a table at its last version. Other processes may have registered it after its log was read here,
         committed to it and dropped it again; so the log is read again once it is registered, which excludes that."""
+        table.flush()  # without the .crc of its version, the table opened below would not know its totals
         for number in range(_TRIES):
             self._environment.back_off(number)
             record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())

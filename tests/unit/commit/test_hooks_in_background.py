@@ -10,7 +10,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -217,11 +217,37 @@ def test_a_store_without_latency_has_no_background(monkeypatch: pytest.MonkeyPat
     assert store.order == ["1.crc"]
 
 
-@pytest.mark.long  # one run in twelve on a busy machine waits for a hook: not understood yet
-def test_a_transaction_over_tables_does_not_wait_for_their_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = TransactionManager(MemoryCoordinator(), environment=environment())
+@pytest.fixture
+def stores() -> Iterator[dict[str, FarStore]]:
+    """Of two tables, by name."""
     stores = {name: FarStore() for name in ("bank.a", "bank.b")}
+    yield stores
+    for store in stores.values():  # a hook that waits would hold up the end of the process
+        store.gate.set()
+
+
+def manager_of(stores: dict[str, FarStore], monkeypatch: pytest.MonkeyPatch) -> TransactionManager:
+    manager = TransactionManager(MemoryCoordinator(), environment=environment())
     monkeypatch.setattr(manager._tables, "plain_store", lambda url: {s.url: s for s in stores.values()}[url])
+    return manager
+
+
+def test_a_table_of_a_catalog_knows_its_totals_however_late_its_checksum_is(
+    stores: dict[str, FarStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, store = manager_of(stores, monkeypatch), stores["bank.a"]
+    store.gate.clear()
+    opener = threading.Timer(0.2, store.gate.set)
+    opener.start()
+    table = manager.create_table("bank.a", store.url, SCHEMA)
+    opener.join()
+    assert handle_of(table).latest.log.cache.known_totals is not None
+
+
+def test_a_transaction_over_tables_does_not_wait_for_their_hooks(
+    stores: dict[str, FarStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_of(stores, monkeypatch)
     properties = {"delta.checkpointInterval": "1"}
     for name, store in stores.items():
         manager.create_table(name, store.url, SCHEMA, properties=properties).flush()
