@@ -16,6 +16,7 @@ from functools import reduce
 from typing import Any
 
 import deltalog
+from spark_ext.queries import conjuncts
 from spark_ext.types import CHAR_VARCHAR
 
 # Text that Spark can read in several ways: escapes and double quotes depend on settings, comments and hints nest.
@@ -99,21 +100,6 @@ def _trees(condition: Any) -> Sequence[Any]:
     except Exception:  # whatever the parser raises: Spark's own parser has the say
         return ()
     return () if len(trees) != 1 or trees[0] is None else conjuncts(trees[0])
-
-
-def conjuncts(tree: Any) -> Sequence[Any]:
-    """The parts of ``a AND b``, trees of sqlglot, in their order. Cost: none."""
-    found, todo = [], [tree]
-    while todo:
-        tree = todo.pop()
-        kind = type(tree).__name__
-        if kind == "And":
-            todo += [tree.expression, tree.this]
-        elif kind == "Paren":
-            todo.append(tree.this)
-        else:
-            found.append(tree)
-    return found
 
 
 class _Translation:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_ext.pruning import conjuncts
 from spark_ext.statements import Statement, Token
 
 _TABLE = "__deltalog_table_{}"
@@ -268,6 +267,21 @@ def _relation(tree: Any) -> _Relation:
         if tree.name.startswith(prefix) and not (named is not None and named.args.get("columns")):
             return _Relation(int(tree.name.removeprefix(prefix)), alias)
     return _Relation(None, alias)
+
+
+def conjuncts(tree: Any) -> Sequence[Any]:
+    """The parts of ``a AND b``, trees of sqlglot, in their order. Cost: none."""
+    found, todo = [], [tree]
+    while todo:
+        tree = todo.pop()
+        kind = type(tree).__name__
+        if kind == "And":
+            todo += [tree.expression, tree.this]
+        elif kind == "Paren":
+            todo.append(tree.this)
+        else:
+            found.append(tree)
+    return found
 
 
 def _own(column: Any, alias: str, is_alone: bool) -> Sequence[Any] | None:
