@@ -36,7 +36,7 @@ _MIXED = ("fuzz", "hostile", *(f"unit/{name}" for name in (
 # all that is named nowhere here, and then LAST.
 LAST = ["tests/spark"]
 LANES = [
-    [["tests/interop"]],
+    [["tests/interop"], ["tests/unit/conformance", "tests/unit/log"]],
     [[f"tests/{name}" for name in _MIXED], ["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]],
 ]
 
