@@ -81,12 +81,15 @@ def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str
             if check is not None:
                 check(value)
         except _WrongTypeError:
-            return CallError(f"{_call_name(function)}: {name} is {_described(hints[name])}; got {shown(value)}.")
-    return CallError(f"{_call_name(function)}: an argument has the wrong type.")
+            return CallError(f"{_call_name(function, args)}: {name} is {_described(hints[name])}; got {shown(value)}.")
+    return CallError(f"{_call_name(function, args)}: an argument has the wrong type.")
 
 
-def _call_name(function: Any) -> str:
-    return str(function.__qualname__).removesuffix(".__init__")
+def _call_name(function: Any, args: Sequence[Any]) -> str:
+    """A method that a class inherits is called by the name of that class."""
+    owner, _, name = str(function.__qualname__).removesuffix(".__init__").rpartition(".")
+    inherits = args and any(base.__name__ == owner for base in type(args[0]).__mro__)
+    return f"{type(args[0]).__name__}.{name}" if inherits else f"{owner}.{name}" if owner else name
 
 
 def shown(value: Any) -> str:

@@ -42,6 +42,7 @@ from deltalog import (
 from deltalog.operations.contract.stream import StreamWriter
 from deltalog.protocol.actions import AddCDCFile
 from deltalog.read.changes import Changes
+from deltalog.row_verbs import RowVerbs
 from tests.support.core import environment, tree
 
 ROWS = pa.table({"i": [1, 2], "s": ["a", "b"]})
@@ -324,7 +325,9 @@ def _blobs(world: World) -> Dataset:
 def _public(kind: type) -> set[str]:
     return {
         name
-        for name, member in vars(kind).items()
+        for owner in kind.__mro__
+        if owner is kind or owner is RowVerbs
+        for name, member in vars(owner).items()
         if (not name.startswith("_") or name == "__init__")
         and (inspect.isfunction(member) or isinstance(member, (classmethod, staticmethod)))
     }

@@ -16,6 +16,7 @@ import pytest
 
 import deltalog
 import deltalog.protocol
+from deltalog.row_verbs import RowVerbs
 
 # The headings of PROTOCOL.md as GitHub makes anchors of them.
 ANCHORS = set((Path(__file__).parent / "protocol_anchors.txt").read_text().split())
@@ -41,7 +42,8 @@ def public_members(face: ModuleType) -> list[tuple[str, Any]]:
         found.append((name, value))
         if not inspect.isclass(value):
             continue
-        for member, raw in vars(value).items():
+        inherited = vars(RowVerbs) if issubclass(value, RowVerbs) else {}
+        for member, raw in {**inherited, **vars(value)}.items():
             if member.startswith("_"):
                 continue
             raw = raw.__func__ if isinstance(raw, (classmethod, staticmethod)) else raw

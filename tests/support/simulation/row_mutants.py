@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from deltalog import table as table_module
+from deltalog import row_verbs as row_verbs_module
 from deltalog.commit import conflicts
 from deltalog.commit import loop as commit_module
 from deltalog.commit.prepared import Prepared
@@ -31,7 +31,7 @@ from tests.support.simulation.row_simulation import run_row_schedule
 commit: Any = commit_module
 rewrite: Any = rewrite_module
 update: Any = update_module
-table: Any = table_module
+verbs: Any = row_verbs_module
 scan: Any = scan_module
 # The library as it is, for mutants that change only a part of a call.
 REAL_CHECK_ADDED: Any = conflicts._check_added
@@ -153,14 +153,14 @@ def reads_rows_that_vectors_deleted(patch: Patch) -> None:
 
 @mutant("R6")
 def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
-    real = table.delete
+    real = verbs.delete
 
     def delete(transaction: Any, where: Any, user_metadata: Any, txn: Any) -> Any:
         if not writes.is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
             return transaction_module.skipped(transaction)
         return real(transaction, where, user_metadata, txn)
 
-    patch.setattr(table, "delete", delete)
+    patch.setattr(verbs, "delete", delete)
 
 
 @mutant("R6")
