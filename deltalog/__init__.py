@@ -86,6 +86,7 @@ if typing.TYPE_CHECKING:
     from deltalog.log.history_entries import CommitEntry, TimestampExplanation
     from deltalog.operations.contract.staging import StagedFiles, WriteOptions
     from deltalog.operations.contract.stream import StreamWriter
+    from deltalog.operations.merge_builder import TableMerger
     from deltalog.operations.replacement import Replacement
     from deltalog.operations.restore import RestoreResult
     from deltalog.operations.transaction import Transaction
@@ -216,6 +217,7 @@ __all__ = [
     "StructField",
     "StructType",
     "TableExistsError",
+    "TableMerger",
     "TableNotFoundError",
     "TableObject",
     "TableRecord",
@@ -313,6 +315,7 @@ _MODULES = {
     "StreamWriter": "deltalog.operations.contract.stream",
     "StructField": "deltalog.protocol.schema",
     "StructType": "deltalog.protocol.schema",
+    "TableMerger": "deltalog.operations.merge_builder",
     "TableObject": "deltalog.transactions.table_objects",
     "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",

@@ -11,6 +11,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.expressions.tree import Predicate
 from deltalog.operations.append import append
 from deltalog.operations.delete import delete
+from deltalog.operations.merge_builder import TableMerger
 from deltalog.operations.overwrite import replacing
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import Transaction, UserMetadata
@@ -138,3 +139,24 @@ class RowVerbs:
         """
         with self.transaction(expected_version=expected_version) as transaction:
             return update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
+
+    def merge(
+        self,
+        source: Any,
+        predicate: Predicate | str,
+        source_alias: str | None = None,
+        target_alias: str | None = None,
+        *,
+        user_metadata: UserMetadata = None,
+        txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
+    ) -> TableMerger:
+        """Merge rows into the table: changes of rows that match, and inserts of rows that do not, in one commit.
+
+        The result takes the clauses; its ``execute`` makes the commit. ``source``: as for ``append``. ``predicate``:
+        when a row of the source matches one of the table, SQL text or made with ``col``. Columns are
+        ``source.x`` and ``target.x``, or under the aliases given; a name that only one side has needs neither. The
+        other arguments: as for ``update``. Cost: none before ``execute``.
+        """
+        names = (source_alias or "source", target_alias or "target")
+        return TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)

@@ -39,6 +39,19 @@ class Assignment:
         """The column, as ``col`` takes it."""
         return path_text(self.path)
 
+    @classmethod
+    def of_tree(
+        cls,
+        path: tuple[str, ...],
+        tree: Expression,
+        text: str,
+        schema: StructType,
+        now: datetime.datetime,
+        wanted: DataType | None,
+    ) -> Assignment:
+        """The value of an expression over ``schema``, cast to ``wanted``. Raises CallError."""
+        return cls(path, compile_tree(tree, text, Binder(schema, now), wanted))
+
     def of(self, rows: pa.Table) -> Any:
         """The new value for each row, as an Arrow array. Raises CallError for a row that has none."""
         if isinstance(self.value, pa.Scalar):
@@ -65,17 +78,22 @@ def assignments(
     found += [_of_value(name, value, schema) for name, value in new_values.items()]
     if not found:
         raise CallError("There is no column to update: updates and new_values are empty.")
+    check_once(found)
+    return found
+
+
+def check_once(found: Sequence[Assignment]) -> None:
+    """Raise CallError for a column that is assigned twice, or with a field of its own."""
     paths = sorted(each.path for each in found)
     for path, after in itertools.pairwise(paths):
         if after[: len(path)] == path:
             raise CallError(f"Column {path_text(after)} is updated twice.")
-    return found
 
 
-def assigned(rows: pa.Table, changes: Sequence[Assignment]) -> pa.Table:
+def assigned(rows: pa.Table, changes: Sequence[Assignment], computed_from: pa.Table | None = None) -> pa.Table:
     """The rows with the new values. A struct that is null becomes one with null fields where a field is assigned.
-    Raises CallError."""
-    values = [change.of(rows) for change in changes]
+    ``computed_from``: rows with the columns of the expressions, where these are others. Raises CallError."""
+    values = [change.of(rows if computed_from is None else computed_from) for change in changes]
     for change, new in zip(changes, values, strict=True):
         index = rows.schema.get_field_index(change.path[0])
         whole = _with_field(combined(rows.column(index)), change.path[1:], new)
@@ -93,7 +111,8 @@ def _with_field(values: Any, path: Sequence[str], new: Any) -> Any:
     return pa.StructArray.from_arrays(children, fields=fields)
 
 
-def _column(name: str, schema: StructType) -> tuple[tuple[str, ...], StructField]:
+def find_assigned(name: str, schema: StructType) -> tuple[tuple[str, ...], StructField]:
+    """The column that a key of updates names: its path and itself. Raises CallError."""
     if not isinstance(name, str):
         raise CallError(f"The keys of updates are names of columns; got {name!r}.")
     fields = find_fields(parse_path(name), schema)
@@ -101,23 +120,25 @@ def _column(name: str, schema: StructType) -> tuple[tuple[str, ...], StructField
 
 
 def _of_expression(name: str, value: Any, schema: StructType, now: datetime.datetime) -> Assignment:
-    path, column = _column(name, schema)
-    tree: Expression
+    path, column = find_assigned(name, schema)
+    return Assignment.of_tree(path, *parsed_value(path, value), schema, now, column.data_type)
+
+
+def parsed_value(path: Sequence[str], value: Any) -> tuple[Expression, str]:
+    """The new value of a column, SQL text or made with ``col``, as a tree and as text. Raises CallError."""
     if isinstance(value, str):
-        tree, text = parse(value, f"The new value of {path_text(path)}, {short(value)}"), value
-    elif isinstance(value, (Column, Predicate)):
+        return parse(value, f"The new value of {path_text(path)}, {short(value)}"), value
+    if isinstance(value, (Column, Predicate)):
         tree = Name(value.path) if isinstance(value, Column) else value
-        text = shown(tree)
-    else:
-        raise CallError(
-            f"The new value of {path_text(path)} is SQL text or made with col(…), not {type(value).__name__}. Pass "
-            "values of Python in new_values."
-        )
-    return Assignment(path, compile_tree(tree, text, Binder(schema, now), column.data_type))
+        return tree, shown(tree)
+    raise CallError(
+        f"The new value of {path_text(path)} is SQL text or made with col(…), not {type(value).__name__}. Pass "
+        "values of Python in new_values."
+    )
 
 
 def _of_value(name: str, value: Any, schema: StructType) -> Assignment:
-    path, column = _column(name, schema)
+    path, column = find_assigned(name, schema)
     kind = type_to_arrow(column.data_type)
     try:
         return Assignment(path, pa.scalar(_converted(plain(value), column.data_type), kind))

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from deltalog.arrow_arrays import FALSE, booleans
+from deltalog.arrow_arrays import FALSE, booleans, combined
 from deltalog.errors import CallError, ConstraintViolationError, InvalidActionError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import Bound, columns_of
@@ -40,7 +40,9 @@ from deltalog.read.data_skipping import split
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.remote import parallel_gets
 
-_METRICS = (
+T = TypeVar("T")
+
+METRICS = (
     "numRemovedFiles",
     "numRemovedBytes",
     "numAddedFiles",
@@ -113,7 +115,7 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     snapshot = _existing(transaction)
     predicate = as_predicate(where)
     files = transaction.find_files(predicate)
-    by_vectors = _has_vectors(transaction)
+    by_vectors = has_vectors(transaction)
     if predicate is None:
         return Deletion(files, files.slice(0, 0), (), live_rows(files), by_vectors, False)
     bound = bind(predicate, snapshot.schema)
@@ -154,7 +156,7 @@ def stage_removal(transaction: Transaction, deletion: Deletion) -> dict[str, int
     """Stage the removal of files, and the deletion vectors; rows that must be moved are the caller's to write. Returns
     the operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
     removed = deletion.whole if deletion.by_vectors else pa.concat_tables([deletion.whole, deletion.partly])
-    metrics = dict.fromkeys(_METRICS, 0)
+    metrics = dict.fromkeys(METRICS, 0)
     metrics["numRemovedFiles"], metrics["numRemovedBytes"] = removed.num_rows, pc.sum(removed["size"]).as_py() or 0
     metrics["numDeletionVectorsRemoved"] = removed.num_rows - removed["deletion_vector"].null_count
     if deletion.rows is not None:
@@ -266,7 +268,27 @@ def _outside(transaction: Transaction, where: Predicate | str, count: int, examp
 
 def _searched(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[FileMatch]:
     names = dict.fromkeys(column.path[0] for column in columns_of(bound))
-    layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
+
+    def search(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[FileMatch]:
+        matched, rows = BitMap64(), 0
+        for batch in opened.batches():
+            table = pa.Table.from_batches([batch])
+            verdict = pc.fill_null(matches(bound, table), FALSE)
+            matched |= _positions(verdict, rows)
+            rows += batch.num_rows
+        yield FileMatch(file, rows, deleted, matched - deleted)
+
+    return _read_with_vectors(snapshot, files, list(names), search)
+
+
+def _read_with_vectors(
+    snapshot: Snapshot,
+    files: pa.Table,
+    columns: Sequence[str],
+    read: Callable[[AddFile, BitMap64, OpenFile], Iterator[T]],
+) -> Iterator[T]:
+    """``read`` of each file in order, with its deleted positions; deleted rows are among those that it reads."""
+    layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in columns)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
 
     def begin(file: AddFile) -> tuple[BitMap64, OpenFile]:
@@ -277,19 +299,57 @@ def _searched(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[Fil
             openers > 0 and vector is not None,
         )
 
-    def search(file: AddFile, begun: tuple[BitMap64, OpenFile]) -> Iterator[FileMatch]:
-        deleted, opened = begun
-        matched, rows = BitMap64(), 0
-        for batch in opened.batches():
-            table = pa.Table.from_batches([batch])
-            verdict = pc.fill_null(matches(bound, table), FALSE)
-            matched |= _positions(verdict, rows)
-            rows += batch.num_rows
-        yield FileMatch(file, rows, deleted, matched - deleted)
-
     batches = files.to_batches(max_chunksize=1000)
     adds = (file for batch in batches for file in add_actions(pa.Table.from_batches([batch])))
-    return opened_ahead(adds, begin, search, openers)
+    return opened_ahead(adds, begin, lambda file, begun: read(file, *begun), openers)
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedBatch:
+    """Live rows of a file. ``number``: of the file among those read; ``positions``: of the rows in the Parquet file;
+    ``end``: how many rows of the Parquet file this batch and those before it come from."""
+
+    number: int
+    file: AddFile
+    deleted: BitMap64
+    positions: Any
+    rows: pa.RecordBatch
+    end: int
+
+    def without_rows(self) -> ScannedBatch:
+        return replace(self, positions=None, rows=None)
+
+
+def scanned(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iterator[ScannedBatch]:
+    """The live rows of files, in order, batch by batch; the last batch of each file has its number of rows as ``end``.
+    Batches may be empty. Cost: the GETs of these columns, and of the deletion vectors."""
+
+    def read(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[ScannedBatch]:
+        start = 0
+        for batch in opened.batches():
+            end = start + batch.num_rows
+            live = BitMap64()
+            live.add_range(start, end)
+            live -= deleted
+            positions = pa.array(live.to_array(), pa.uint64())
+            rows = (
+                batch
+                if len(live) == batch.num_rows
+                else batch.take(pc.subtract(positions, pa.scalar(start, pa.uint64())))
+            )
+            yield ScannedBatch(-1, file, deleted, positions, rows, end)
+            start = end
+
+    number, last = -1, None
+    for batch in _read_with_vectors(snapshot, files, columns, read):
+        if batch.file is not last:
+            number, last = number + 1, batch.file
+        yield replace(batch, number=number)
+
+
+def bitmap(positions: Any) -> BitMap64:
+    """Positions of rows, an Arrow column of uint64, as a bitmap."""
+    return _bitmap(combined(positions))
 
 
 def _positions(verdict: pa.Array, start: int) -> BitMap64:
@@ -298,9 +358,12 @@ def _positions(verdict: pa.Array, start: int) -> BitMap64:
         everything = BitMap64()
         everything.add_range(start, start + len(verdict))
         return everything
-    numbers = pc.add(found, pa.scalar(start, pa.uint64()))
+    return _bitmap(pc.add(found, pa.scalar(start, pa.uint64())))
+
+
+def _bitmap(numbers: Any) -> BitMap64:
     values = array("Q")
-    values.frombytes(memoryview(numbers.buffers()[1])[: 8 * len(numbers)])
+    values.frombytes(memoryview(numbers.buffers()[1])[8 * numbers.offset : 8 * (numbers.offset + len(numbers))])
     return BitMap64(values)
 
 
@@ -348,6 +411,11 @@ def _layout(
 # ------------------------------------------------------------------------------------------------- helpers
 
 
+def check_removable(transaction: Transaction) -> None:
+    """Raise CallError, InvalidActionError or UnsupportedFeatureError where rows cannot be changed or removed."""
+    _existing(transaction)
+
+
 def _existing(transaction: Transaction) -> Snapshot:
     """The base of a transaction that may remove rows."""
     snapshot = transaction.snapshot
@@ -363,7 +431,8 @@ def _existing(transaction: Transaction) -> Snapshot:
     return snapshot
 
 
-def _has_vectors(transaction: Transaction) -> bool:
+def has_vectors(transaction: Transaction) -> bool:
+    """Whether rows are deleted by deletion vectors."""
     return _is_on(transaction, "deletionVectors", ENABLE_DELETION_VECTORS)
 
 

@@ -163,6 +163,10 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "commit_staged": lambda w: (w.table().commit_staged, {"staged": []}),
         "discard_staged": lambda w: (w.table().discard_staged, {"staged": []}),
         "overwrite": lambda w: (w.table().overwrite, {"data": ROWS}),
+        "merge": lambda w: (
+            lambda **given: w.table().merge(**given).when_matched_delete().execute(),
+            {"source": ROWS, "predicate": "target.i = source.i"},
+        ),
         "delete": lambda w: (w.table().delete, {"where": "i = 1"}),
         "set_properties": lambda w: (w.table().set_properties, {"properties": {"a": "b"}}),
         "unset_properties": lambda w: (w.table().unset_properties, {"keys": ["a"]}),

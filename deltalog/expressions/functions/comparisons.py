@@ -36,6 +36,11 @@ def compare(operator: str, left: Node, right: Node) -> Node:
     return made(BOOLEAN, run, left, right)
 
 
+def equality(operator: str, left: Node, right: Node) -> tuple[Node, Node, pa.DataType]:
+    """Two sides of ``=`` or ``<=>``, and the type in which their values are compared, for joins. Raises CallError."""
+    return _comparable(operator, *_equally_long(operator, left, right))
+
+
 def _null_safe_equal(equal: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     both_null = pc.and_(pc.is_null(one), pc.is_null(other))
     return pc.or_(pc.fill_null(equal(one, other), False), both_null)

@@ -1,0 +1,133 @@
+"""Names of two relations in one expression: those of the target and the source of a merge. Pure.
+
+Each column has a flat name, alias and name with a dot between, so that the expressions of a merge are bound and
+evaluated as those over one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from deltalog.errors import CallError
+from deltalog.expressions.tree import And, Expression, Name, Or, renamed, walked
+from deltalog.protocol.column_paths import path_text
+from deltalog.protocol.schema import StructField, StructType
+
+_MOMENTS = ("current_timestamp", "now", "current_date", "curdate")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows with an alias."""
+
+    alias: str
+    schema: StructType
+
+    def flat(self, column: str) -> str:
+        """The flat name of a column."""
+        return f"{self.alias}.{column}"
+
+    def flat_table(self, rows: pa.Table) -> pa.Table:
+        """Rows of some columns, under flat names."""
+        return rows.rename_columns([self.flat(name) for name in rows.schema.names])
+
+    def flat_fields(self) -> Iterator[StructField]:
+        """The columns, under flat names."""
+        return (StructField(self.flat(f.name), f.data_type, f.nullable, f.metadata) for f in self.schema.fields)
+
+
+@dataclass(frozen=True)
+class Relations:
+    """The relations that an expression may name. ``hidden``: those of the merge that it may not; ``why``: in messages.
+
+    A name is ``alias.column``, or the column alone where only one relation has it.
+    """
+
+    shown: Sequence[Relation]
+    hidden: Sequence[Relation] = ()
+    why: str = ""
+    schema: StructType = field(init=False)
+
+    def __post_init__(self) -> None:
+        fields = [each for relation in self.shown for each in relation.flat_fields()]
+        object.__setattr__(self, "schema", StructType(tuple(fields)))
+
+    def resolved(self, tree: Expression) -> Expression:
+        """The tree with flat names. Raises CallError for a name that no relation has, or that several have."""
+        return renamed(tree, self._resolved)
+
+    def _resolved(self, name: Name) -> Name:
+        found = list(_holders(name.path, self.shown))
+        if len(found) == 1:
+            relation, rest = found[0]
+            column = relation.schema.find(rest[0])
+            assert column is not None
+            return Name((relation.flat(column.name), *rest[1:]), True)
+        text = path_text(name.path)
+        if found:
+            choices = " or ".join(path_text((relation.alias, *rest)) for relation, rest in found)
+            raise CallError(f"The column {text!r} is in the source and in the target. Write {choices}.")
+        if len(name.path) == 1 and not name.is_quoted and name.path[0].lower() in _MOMENTS:
+            return name
+        if any(_holders(name.path, self.hidden)):
+            raise CallError(f"The column {text!r} cannot be used here: {self.why}.")
+        columns = (path_text((each.alias, column)) for each in self.shown for column in each.schema.names[:500])
+        raise CallError(f"There is no column {text!r}. Columns: {', '.join(columns)}.")
+
+
+def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tuple[Relation, tuple[str, ...]]]:
+    """The relations that have a column, and its path there. An alias comes before a column of the same name."""
+    relations = list(relations)
+    for relation in relations:
+        if len(path) > 1 and path[0].lower() == relation.alias.lower() and relation.schema.find(path[1]) is not None:
+            yield relation, tuple(path[1:])
+            return
+    for relation in relations:
+        if relation.schema.find(path[0]) is not None:
+            yield relation, tuple(path)
+
+
+def flat_columns(tree: Expression) -> set[str]:
+    """The flat names of the columns in a resolved tree."""
+    return {each.path[0] for each in walked(tree) if isinstance(each, Name)}
+
+
+def restored(tree: Expression, relation: Relation) -> Expression:
+    """A resolved tree with names of one relation, as a tree over the rows of that relation alone."""
+    columns = {relation.flat(name): name for name in relation.schema.names}
+
+    def alone(name: Name) -> Name:
+        column = columns.get(name.path[0])
+        return name if column is None else Name((column, *name.path[1:]), True)
+
+    return renamed(tree, alone)
+
+
+def conjuncts(tree: Expression) -> Iterator[Expression]:
+    """The parts of ``a AND b``, in their order."""
+    todo = [tree]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, And):
+            todo += [each.right, each.left]
+        else:
+            yield each
+
+
+def joined(parts: Sequence[Expression]) -> Expression | None:
+    """The parts joined by AND; None for none."""
+    found: Expression | None = None
+    for part in parts:
+        found = part if found is None else And(found, part)
+    return found
+
+
+def any_of(parts: Sequence[Expression]) -> Expression | None:
+    """The parts joined by OR; None for none."""
+    found: Expression | None = None
+    for part in parts:
+        found = part if found is None else Or(found, part)
+    return found

@@ -1,0 +1,207 @@
+"""The clauses of a merge: what becomes of a row of the target, or of a row of the source.
+
+Spec: PROTOCOL.md#generated-columns, #default-columns.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from deltalog.errors import CallError
+from deltalog.expressions.assign import Assignment, assigned, check_once, find_assigned, parsed_value
+from deltalog.expressions.bind import find_fields
+from deltalog.expressions.bound import Bound, columns_of
+from deltalog.expressions.relations import Relation, Relations
+from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import Expression, Name, Predicate
+from deltalog.expressions.tree import Literal as LiteralTree
+from deltalog.operations.data_files import conformed
+from deltalog.operations.merge_condition import bound_condition
+from deltalog.operations.table_rules import TableRules
+from deltalog.protocol.column_paths import parse_path, path_text
+from deltalog.protocol.schema import VOID, ArrayType, MapType, StructField, StructType
+from deltalog.protocol.schema_enforcement import check_writable
+
+Group = Literal["matched", "not matched", "not matched by source"]
+Action = Literal["update", "delete", "insert"]
+NULL = LiteralTree(None)
+_WHY: Mapping[Group, str] = {
+    "matched": "",
+    "not matched": "a row that is inserted has no row of the target",
+    "not matched by source": "a row that no row of the source matches has none of the source",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause as it was called. ``updates``: None for all columns but ``except_cols``."""
+
+    group: Group
+    action: Action
+    condition: Predicate | str | None
+    updates: Mapping[str, Any] | None = None
+    except_cols: Sequence[str] = ()
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """What the commit says of it, in delta-spark's names."""
+        condition = {} if self.condition is None else {"predicate": shown(self.condition)}
+        return {**condition, "actionType": self.action}
+
+
+def check_clauses(clauses: Sequence[Clause]) -> None:
+    """Raise CallError where there is no clause, or one that can never apply."""
+    if not clauses:
+        raise CallError("The merge has no clause. Add when_matched_update(…), when_not_matched_insert(…) or another.")
+    for group in _WHY:
+        of_group = [clause for clause in clauses if clause.group == group]
+        if any(clause.condition is None for clause in of_group[:-1]):
+            raise CallError(
+                f"Of the clauses for rows that are {group}, only the last one may be without a predicate: those after "
+                "it would never apply."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledClause:
+    """A clause over rows with flat names. ``recomputed``: generated columns that it does not assign."""
+
+    clause: Clause
+    condition: Bound | None
+    assignments: Sequence[Assignment]
+    recomputed: Sequence[str]
+
+    @property
+    def columns(self) -> set[str]:
+        """The flat names of the columns in its condition."""
+        return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
+
+    def updated(self, old: pa.Table, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
+        """New rows of the table. ``old``: the rows as they were; ``flat``: the same, and those of the source beside
+        them, under flat names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
+        new = assigned(old, self.assignments, flat).drop_columns(list(self.recomputed))
+        return conformed(new, schema, rules)
+
+    def inserted(self, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
+        """Rows of the table. ``flat``: rows of the source under flat names. Raises as ``updated``."""
+        columns = {each.path[0]: each.of(flat) for each in self.assignments}
+        return conformed(pa.table(columns), schema, rules, is_new=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """Compiles the clauses of one merge. ``rules``: of the table. ``now``: the value of CURRENT_TIMESTAMP."""
+
+    target: Relation
+    source: Relation
+    rules: TableRules
+    now: datetime.datetime
+
+    def __call__(self, clause: Clause) -> CompiledClause:
+        """Raises CallError for what is not supported, or names columns that are not there."""
+        relations = self._relations(clause.group)
+        condition = None
+        predicate = as_predicate(clause.condition)
+        if predicate is not None:
+            condition = bound_condition(relations.resolved(predicate), relations, self.now)
+        if clause.action == "delete":
+            return CompiledClause(clause, condition, (), ())
+        found = self._all(clause) if clause.updates is None else self._given(clause, relations)
+        check_once(found)
+        own = {each.path[0] for each in found}
+        generated = [check.generates for check in self.rules.checks if check.generates and check.generates not in own]
+        return CompiledClause(clause, condition, found, generated)
+
+    def _relations(self, group: Group) -> Relations:
+        if group == "matched":
+            return Relations((self.target, self.source))
+        shown_one, hidden = (self.source, self.target) if group == "not matched" else (self.target, self.source)
+        return Relations((shown_one,), (hidden,), _WHY[group])
+
+    def _given(self, clause: Clause, relations: Relations) -> list[Assignment]:
+        updates = clause.updates or {}
+        if not updates:
+            raise CallError(f"There is no column to {clause.action}: updates is empty.")
+        found = []
+        for key, value in updates.items():
+            path, column = find_assigned(self._unqualified(key), self.target.schema)
+            if clause.action == "insert" and len(path) > 1:
+                raise CallError(f"{path_text(path)} is a field of a column, and inserts give values to whole columns.")
+            tree, text = parsed_value(path, value)
+            found.append(self._assignment(path, column, relations.resolved(tree), text, relations))
+        return found
+
+    def _unqualified(self, key: Any) -> Any:
+        """The name of a column without the alias of the target."""
+        if not isinstance(key, str):
+            return key
+        path = parse_path(key)
+        is_qualified = len(path) > 1 and path[0].lower() == self.target.alias.lower()
+        return path_text(path[1:]) if is_qualified and self.target.schema.find(path[1]) is not None else key
+
+    def _all(self, clause: Clause) -> list[Assignment]:
+        """Every column of the target that the source has, up to case."""
+        left_out = {name.lower() for name in clause.except_cols}
+        unknown = [
+            name
+            for name in clause.except_cols
+            if self.target.schema.find(name) is None and self.source.schema.find(name) is None
+        ]
+        if unknown:
+            raise CallError(f"except_cols has {unknown[0]!r}, which is a column of neither source nor target.")
+        relations, found, missing = Relations((self.source,)), list[Assignment](), list[str]()
+        for column in self.target.schema.fields:
+            if column.name.lower() in left_out:
+                continue
+            given = self.source.schema.find(column.name)
+            if given is None:
+                if column.name not in self.rules.fillings:
+                    missing.append(column.name)
+                continue
+            name = Name((self.source.flat(given.name),), True)
+            found.append(self._assignment((column.name,), column, name, column.name, relations))
+        if missing:
+            raise CallError(
+                f"The source has no column {', '.join(missing)}, which when_{clause.group.replace(' ', '_')}_"
+                f"{clause.action}_all needs. Name it in except_cols, or give the columns with their values."
+            )
+        if not found:
+            raise CallError(f"There is no column to {clause.action}: except_cols has all of them.")
+        return found
+
+    def _assignment(
+        self, path: tuple[str, ...], column: StructField, tree: Expression, text: str, relations: Relations
+    ) -> Assignment:
+        if isinstance(tree, Name) and self._has_no_type(tree, relations):
+            tree = NULL
+        nested = isinstance(column.data_type, (StructType, ArrayType, MapType))
+        if nested and isinstance(tree, Name):
+            self._check_nested(path, column, tree, relations)
+            return Assignment.of_tree(path, tree, text, relations.schema, self.now, None)
+        return Assignment.of_tree(path, tree, text, relations.schema, self.now, column.data_type)
+
+    @staticmethod
+    def _has_no_type(name: Name, relations: Relations) -> bool:
+        """A column of nulls, such as pandas makes of None alone."""
+        field = relations.schema.find(name.path[0])
+        return len(name.path) == 1 and field is not None and field.data_type == VOID
+
+    @staticmethod
+    def _check_nested(path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
+        """Structs, lists and maps become those of the table as they do in an append."""
+        given = find_fields(tree.path, relations.schema)[-1]
+        name = path_text(path)
+        check_writable(
+            StructType((StructField(name, column.data_type),)), StructType((StructField(name, given.data_type),))
+        )
+
+
+def entries(clauses: Iterable[Clause], group: Group) -> list[dict[str, str]]:
+    """The clauses of a group as a commit lists them."""
+    return [clause.entry for clause in clauses if clause.group == group]

@@ -1,0 +1,292 @@
+"""The condition of a merge, taken apart, and the pairs of rows for which it is true. Pure.
+
+Equalities between the two sides are keys, by which Arrow's engine joins; what remains is evaluated on the pairs that
+have equal keys, or without any key on all pairs, block by block.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import FALSE, combined
+from deltalog.errors import CallError
+from deltalog.expressions.bind import Binder, bind
+from deltalog.expressions.bound import Bound, columns_of
+from deltalog.expressions.compile import CompiledExpression
+from deltalog.expressions.evaluate import matches
+from deltalog.expressions.functions.comparisons import equality
+from deltalog.expressions.functions.types import BINARY, BOOLEAN, DATE, INTEGRAL, STRING, TIMESTAMP, TIMESTAMP_NTZ
+from deltalog.expressions.relations import Relation, Relations, conjuncts, flat_columns, joined, restored
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import And, Comparison, Expression, In, Literal, Name
+from deltalog.protocol.char_varchar import char_length
+from deltalog.protocol.schema import DataType, DecimalType
+
+_MAX_PAIRS = 1 << 18  # that a condition is evaluated on at once
+_MAX_VALUES = 1 << 16  # of a key, by which files are skipped; with more, by the least and the greatest
+_OWN = (STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOLEAN, BINARY)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An equality between the sides, and the Arrow type in which it is decided. ``column``: the tree of the target's
+    side, over the target; ``null_safe``: of ``<=>``."""
+
+    target: CompiledExpression
+    source: CompiledExpression
+    kind: Any
+    null_safe: bool
+    column: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCondition:
+    """The condition of a merge: keys, and conditions on the target, the source and both that must all be true."""
+
+    target: Relation
+    source: Relation
+    keys: Sequence[Key]
+    of_target: Bound | None
+    of_source: Bound | None
+    of_pairs: Bound | None
+    target_parts: Sequence[Expression]
+
+    @classmethod
+    def of(cls, tree: Expression, target: Relation, source: Relation, now: datetime.datetime) -> MergeCondition:
+        """Raises CallError for what is not supported or no condition."""
+        relations = Relations((target, source))
+        resolved = relations.resolved(tree)
+        bound_condition(resolved, relations, now)  # the whole is checked as it is written
+        sides = {target.flat(n): 0 for n in target.schema.names} | {source.flat(n): 1 for n in source.schema.names}
+        parts: dict[frozenset[int], list[Expression]] = {}
+        keys: list[Key] = []
+        for part in conjuncts(resolved):
+            key = _key(part, relations, sides, target, now)
+            if key is not None:
+                keys.append(key)
+            else:
+                parts.setdefault(_sides(part, sides), []).append(part)
+        of_source = [*parts.get(frozenset(), ()), *parts.get(frozenset((1,)), ())]
+        of_target = parts.get(frozenset((0,)), [])
+        return cls(
+            target,
+            source,
+            tuple(keys),
+            _bound(of_target, relations, now),
+            _bound(of_source, relations, now),
+            _bound(parts.get(frozenset((0, 1)), []), relations, now),
+            [restored(each, target) for each in of_target],
+        )
+
+    @property
+    def columns(self) -> set[str]:
+        """The flat names of the columns that it reads."""
+        found = {path[0] for key in self.keys for side in (key.target, key.source) for path in side.columns}
+        for bound in (self.of_target, self.of_source, self.of_pairs):
+            found |= set() if bound is None else {column.path[0] for column in columns_of(bound)}
+        return found
+
+    def on_target(self, source: PreparedSource) -> Expression | None:
+        """A condition on the target alone that is true for every row that may match; None where nothing is known."""
+        schema = self.target.schema
+        parts = [each for each in self.target_parts if is_bindable(each, schema)]
+        for number, key in enumerate(self.keys):
+            part = _values_of_key(key, source.keys.column(f"k{number}"), schema)
+            if part is not None and is_bindable(part, schema):
+                parts.append(part)
+        return joined(parts)
+
+    def pairs(self, rows: pa.Table, source: PreparedSource) -> Iterator[tuple[Any, Any]]:
+        """Pairs of row numbers, of the target's rows (flat names) and of the source's, for which the condition is true;
+        each array in the order of the target's rows. Memory: the pairs with equal keys. Raises CallError."""
+        for some, others in self._candidates(rows, source):
+            if self.of_pairs is None:
+                yield some, others
+                continue
+            names = {column.path[0] for column in columns_of(self.of_pairs)}
+            both = side_by_side(rows, some, source.rows, others, names)
+            true = pc.fill_null(matches(self.of_pairs, both), FALSE)
+            yield some.filter(true), others.filter(true)
+
+    def _candidates(self, rows: pa.Table, source: PreparedSource) -> Iterator[tuple[Any, Any]]:
+        numbers = pa.array(range(rows.num_rows), pa.int64())
+        if self.of_target is not None:
+            true = pc.fill_null(matches(self.of_target, rows), FALSE)
+            numbers, kept = numbers.filter(true), rows.filter(true)
+        else:
+            kept = rows
+        if not len(numbers) or not source.keys.num_rows:
+            return
+        if self.keys:
+            yield from self._with_equal_keys(kept, numbers, source)
+            return
+        others = combined(source.keys.column("s"))
+        step = max(1, _MAX_PAIRS // len(others))
+        for start in range(0, len(numbers), step):
+            some = numbers.slice(start, step)
+            for at in range(0, len(others), _MAX_PAIRS):
+                beside = others.slice(at, _MAX_PAIRS)
+                left = pc.take(some, _repeated(len(some), len(beside)))
+                yield left, pa.concat_arrays([beside] * len(some))
+
+    def _with_equal_keys(self, rows: pa.Table, numbers: Any, source: PreparedSource) -> Iterator[tuple[Any, Any]]:
+        columns = key_columns(self.keys, [key.target for key in self.keys], rows)
+        names = list(columns)
+        left = pa.table({**columns, "t": numbers})
+        found = left.join(source.keys.select([*names, "s"]), names, join_type="inner").select(["t", "s"])
+        found = found.sort_by([("t", "ascending"), ("s", "ascending")])
+        for start in range(0, found.num_rows, _MAX_PAIRS):
+            part = found.slice(start, _MAX_PAIRS)
+            yield combined(part.column("t")), combined(part.column("s"))
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSource:
+    """The rows of the source, under flat names. ``keys``: the key columns of those that may match, and ``s``, their
+    numbers."""
+
+    rows: pa.Table
+    keys: pa.Table
+
+    @classmethod
+    def of(cls, rows: pa.Table, condition: MergeCondition) -> PreparedSource:
+        """Memory: the keys, beside the rows. Raises CallError for a row that the condition has no value for."""
+        numbers = pa.array(range(rows.num_rows), pa.int64())
+        if condition.of_source is not None:
+            true = pc.fill_null(matches(condition.of_source, rows), FALSE)
+            numbers, rows_that_may = numbers.filter(true), rows.filter(true)
+        else:
+            rows_that_may = rows
+        columns = key_columns(condition.keys, [key.source for key in condition.keys], rows_that_may)
+        return cls(rows, pa.table({**columns, "s": numbers}))
+
+
+def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:
+    """The values of the keys as columns that Arrow joins as Spark does: nulls are equal to nothing, but by ``<=>``;
+    NaN is equal to itself, and -0.0 to 0.0."""
+    found: dict[str, Any] = {}
+    for number, (key, side) in enumerate(zip(keys, sides, strict=True)):
+        try:
+            values = side.evaluate(rows)
+            values = values if values.type == key.kind else values.cast(key.kind, safe=not _is_float(key.kind))
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise CallError(f"The condition {side.text} has no value for a row: {error}.") from None
+        if _is_float(key.kind):
+            values = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), key.kind), pc.add(values, 0.0))
+            values = values.cast(key.kind, safe=False)
+        if key.null_safe:
+            found[f"n{number}"] = pc.is_null(values)
+            values = pc.fill_null(values, _zero(key.kind))
+        found[f"k{number}"] = values
+    return found
+
+
+def bound_condition(tree: Expression, relations: Relations, now: datetime.datetime) -> Bound:
+    """A resolved condition, bound. Raises CallError."""
+    try:
+        return Binder(relations.schema, now).condition(tree)
+    except RecursionError:
+        raise CallError("The condition is nested too deeply. For many values of a column, use IN or isin.") from None
+
+
+def side_by_side(rows: pa.Table, some: Any, others: pa.Table, beside: Any, names: set[str]) -> pa.Table:
+    """Rows ``some`` of one table beside rows ``beside`` of another, of the columns ``names``."""
+    left = rows.select([name for name in rows.schema.names if name in names]).take(some)
+    right = others.select([name for name in others.schema.names if name in names]).take(beside)
+    columns = [*left.columns, *right.columns]
+    if not columns:
+        return pa.table({"": pa.nulls(len(some))})
+    return pa.Table.from_arrays(columns, names=[*left.schema.names, *right.schema.names])
+
+
+def _bound(parts: Sequence[Expression], relations: Relations, now: datetime.datetime) -> Bound | None:
+    tree = joined(parts)
+    return None if tree is None else bound_condition(tree, relations, now)
+
+
+def _sides(tree: Expression, sides: dict[str, int]) -> frozenset[int]:
+    return frozenset(sides[name] for name in flat_columns(tree) if name in sides)
+
+
+def _key(
+    part: Expression, relations: Relations, sides: dict[str, int], target: Relation, now: datetime.datetime
+) -> Key | None:
+    if not isinstance(part, Comparison) or part.operator not in ("=", "<=>"):
+        return None
+    left, right = part.left, part.right
+    if (_sides(left, sides), _sides(right, sides)) == (frozenset((1,)), frozenset((0,))):
+        left, right = right, left
+    if (_sides(left, sides), _sides(right, sides)) != (frozenset((0,)), frozenset((1,))):
+        return None
+    binders = [Binder(relations.schema, now), Binder(relations.schema, now)]
+    nodes = [binder.node(tree) for binder, tree in zip(binders, (left, right), strict=True)]
+    one, other, kind = equality(part.operator, *nodes)
+    if pa.types.is_null(kind) or (part.operator == "<=>" and _zero(kind) is None):
+        return None
+    text = shown(part)
+    compiled = [
+        CompiledExpression(text, node.data_type, tuple(binder.columns), node)
+        for binder, node in zip(binders, (one, other), strict=True)
+    ]
+    return Key(compiled[0], compiled[1], kind, part.operator == "<=>", restored(left, target))
+
+
+def _is_float(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind))
+
+
+def _zero(kind: Any) -> Any:
+    """A value that stands for null beside a column that says so; None for types without one."""
+    try:
+        if kind in (pa.string(), pa.binary()):
+            return pa.scalar("" if kind == pa.string() else b"", kind)
+        return pa.array([0], pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind)[0]
+    except pa.ArrowException:
+        return None
+
+
+def _repeated(count: int, times: int) -> Any:
+    """0 … count - 1, each as often, in their order."""
+    numbers = pa.array(range(count * times), pa.int64())
+    return pc.divide(numbers, times)
+
+
+def is_bindable(tree: Expression, schema: Any) -> bool:
+    """Whether a condition can tell which files are read."""
+    try:
+        bind(tree, schema)
+    except CallError:
+        return False
+    return True
+
+
+def _values_of_key(key: Key, values: Any, schema: Any) -> Expression | None:
+    """What a key says of a column of the target: its value is one of the source's. ``values``: those of the source."""
+    name = key.column
+    if not isinstance(name, Name) or len(name.path) > 1:
+        return None
+    column = schema.field(name.path[0])
+    if char_length([column]) is not None or not _are_alike(column.data_type, key.source.data_type):
+        return None
+    if key.null_safe:
+        return None
+    found = combined(values).drop_null().unique()
+    try:
+        if len(found) <= _MAX_VALUES:
+            return In(name, tuple(found.to_pylist()))
+        ends = pc.min_max(found).as_py()
+    except (pa.ArrowException, ValueError, OverflowError):
+        return None
+    return And(Comparison(">=", name, Literal(ends["min"])), Comparison("<=", name, Literal(ends["max"])))
+
+
+def _are_alike(target: DataType, source: DataType) -> bool:
+    if target in INTEGRAL and source in INTEGRAL:
+        return True
+    return target == source and (target in _OWN or isinstance(target, DecimalType))
