@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import deltalog
+from spark_ext.session import is_connect
 
 T = TypeVar("T")
 
@@ -80,20 +81,17 @@ class JobFailedError(deltalog.DeltaLogError):
 def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
     """Cancels the jobs that ``run`` starts when it is interrupted. A KeyboardInterrupt alone ends only the call that
     waits for a job: the job would continue, and write."""
-    tag = f"deltalog-{uuid.uuid4()}"
-    try:
-        spark.addTag(tag)
-    except Exception:  # Spark 3.5 has it on Connect only
+    if not is_connect(spark):
         return _beside(run)
+    tag = f"deltalog-{uuid.uuid4()}"
+    spark.addTag(tag)
     try:
         return run()
     except Exception:
         raise  # Spark itself has ended the job
     except BaseException:
         with contextlib.suppress(Exception):
-            # A classic session keeps its tags by thread, and the thread of the interrupted call has ended. Ctrl-C
-            # in PySpark itself ends all jobs of the session too.
-            _ = spark.interruptTag(tag) or spark.interruptAll()
+            spark.interruptTag(tag)
         raise
     finally:
         with contextlib.suppress(Exception):
@@ -101,8 +99,8 @@ def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
 
 
 def _beside(run: Callable[[], T]) -> T:
-    """Runs it in a thread of its own. On Ctrl-C PySpark cancels all jobs of the session, and cannot do it in a thread
-    that waits for Spark itself."""
+    """Runs it in a thread of its own. On Ctrl-C PySpark calls the JVM from the main thread, to cancel all jobs of a
+    classic session. If that thread waits for an answer of the JVM already, it may take one answer for the other."""
     answers: list[T] = []
     errors: list[BaseException] = []
 

@@ -20,7 +20,7 @@ import deltalog
 import spark_ext
 import spark_ext.local_job
 from spark_ext.files import collect
-from tests.spark.settings import IS_CONNECT, since
+from tests.spark.settings import IS_CONNECT, session_of, since
 from tests.spark.tables import data_files, litter, versions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,8 +87,8 @@ def _worker_dies(spark: Any) -> Any:
 
 
 def _fills_the_memory(spark: Any) -> Any:
-    # A constant, so that the driver computes it: a task without memory ends this process, executor that it is. To Spark
-    # 3.5 it is no constant.
+    # A constant, so that the driver computes it: a task without memory ends this process, executor that it is. Earlier
+    # versions of Spark do not take it for one.
     return spark.range(1).selectExpr("length(repeat('x', 2000000000)) as id", "concat(repeat('x', 2000000000)) as a")
 
 
@@ -108,7 +108,7 @@ def _is_cancelled(spark: Any) -> Any:
     ("rows", "reason"),
     [
         (_worker_dies, "a Python worker died"),
-        pytest.param(_fills_the_memory, "out of memory", marks=since("4.0", "memory that the driver lacks")),
+        pytest.param(_fills_the_memory, "out of memory", marks=since("4.2", "memory that the driver lacks")),
         (_is_cancelled, "it was cancelled"),
     ],
 )
@@ -129,7 +129,8 @@ def test_errors_of_the_query_are_sparks_own(spark: Any, table: str) -> None:
     words = "java.io.IOException: No space left on device, java.lang.OutOfMemoryError, [SPARK_JOB_CANCELLED]"
     with pytest.raises(PythonException, match=r"ValueError: java\.io\.IOException: No space left"):
         spark_ext.write(spark.range(3).select(F.udf(raises, "long")("id").alias("id"))).save(table)
-    with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
+    ansi = session_of(spark, {"spark.sql.ansi.enabled": "true"})
+    with ansi, pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
         spark_ext.write(spark.range(3).selectExpr(f"cast(concat('{words}', id) as int) id")).save(table)
     assert not os.path.exists(table)
 
