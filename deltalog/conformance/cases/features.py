@@ -401,10 +401,14 @@ def _for_writers_only() -> Iterator[Case]:
         "clustering": {},
         "inCommitTimestamp": {},
     }
+    needed = {"rowTracking": ["domainMetadata"], "clustering": ["domainMetadata"], "icebergCompatV1": ["columnMapping"]}
     for name, properties in features.items():
 
         def build(table: TableBuilder, name: str = name, properties: dict[str, str] = properties) -> None:
-            table.commit(table.protocol([name]), table.metadata(configuration=properties), table.add([{"id": 0}]))
+            others = needed.get(name, [])
+            readers = [other for other in others if other == "columnMapping"]
+            protocol = table.protocol([name, *others], readers or None)
+            table.commit(protocol, table.metadata(configuration=properties), table.add([{"id": 0}]))
 
         yield _case(f"reads-{name.lower()}", f"A table with {name} is read", build, Rows(ids(0)))
 

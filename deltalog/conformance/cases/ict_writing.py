@@ -204,7 +204,6 @@ def _verbs() -> Iterator[tuple[object, ...]]:
         "The property is true and the feature is not listed: an append changes neither",
         property_only,
         [several[0], Log("ict-active", value=False), Log("no-pair")],
-        {"basis": REFERENCE},
     )
     for damage, about in (({"info": "absent"}, "commitInfo"), ({"ict": False}, "timestamp")):
         broken = FROM_START.but(damage={4: damage})
