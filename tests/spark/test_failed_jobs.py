@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import functions as F
@@ -21,7 +20,7 @@ import deltalog
 import spark_ext
 import spark_ext.local_job
 from spark_ext.files import collect
-from tests.spark.settings import IS_CONNECT, session_of, since
+from tests.spark.settings import IS_CONNECT, since
 from tests.spark.tables import data_files, litter, versions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,17 +122,24 @@ def test_a_job_that_spark_cannot_carry_out(spark: Any, table: str, rows: Any, re
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
 
+# What looks like an error of the disk or of the memory, and is the query's.
+WORDS = "java.io.IOException: No space left on device, java.lang.OutOfMemoryError, [SPARK_JOB_CANCELLED]"
+
+
 def test_errors_of_the_query_are_sparks_own(spark: Any, table: str) -> None:
     def raises(number: int) -> int:
         raise ValueError(words)
 
-    words = "java.io.IOException: No space left on device, java.lang.OutOfMemoryError, [SPARK_JOB_CANCELLED]"
+    words = WORDS
     with pytest.raises(PythonException, match=r"ValueError: java\.io\.IOException: No space left"):
         spark_ext.write(spark.range(3).select(F.udf(raises, "long")("id").alias("id"))).save(table)
-    ansi = session_of(spark, {"spark.sql.ansi.enabled": "true"})
-    # Spark 3.5 wraps it in the failure of the task.
-    with ansi, pytest.raises((PySparkException, Py4JJavaError), match="CAST_INVALID_INPUT"):
-        spark_ext.write(spark.range(3).selectExpr(f"cast(concat('{words}', id) as int) id")).save(table)
+    assert not os.path.exists(table)
+
+
+@since("4.0", "errors of an expression in a task that have a class")
+def test_errors_of_expressions_are_sparks_own(spark: Any, table: str) -> None:
+    with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
+        spark_ext.write(spark.range(3).selectExpr(f"cast(concat('{WORDS}', id) as int) id")).save(table)
     assert not os.path.exists(table)
 
 
