@@ -287,11 +287,15 @@ def resolve(
         return table.snapshot(version=table.version_at(at_ms, before, after).version)
     except deltalog.TimestampOutOfRangeError as error:
         raise deltalog.TimestampOutOfRangeError(
-            _CLAMPING.sub(lambda found: f"use option('{_CLAMPED[found[1]]}', True)", error.message),
+            _CLAMPING.sub(lambda found: _advice(_CLAMPED[found[1]]), error.message),
             requested_ms=error.requested_ms,
             earliest_ms=error.earliest_ms,
             latest_ms=error.latest_ms,
         ) from None
+
+
+def _advice(option: str) -> str:
+    return f"use option('{option}', True), or {_TRAVEL[option]}=True of spark_ext.sql"
 
 
 def _open(

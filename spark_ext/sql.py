@@ -19,6 +19,7 @@ from spark_ext.queries import query_of
 from spark_ext.reader import pruned, resolve, timestamp_ms
 from spark_ext.reads import marked
 from spark_ext.statements import QUERY_STARTS, Reference, Statement, Token, View, tokens_of
+from spark_ext.stores import checked
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 
@@ -39,7 +40,17 @@ _CALLS = {
 _VERBS = QUERY_STARTS | {"insert", "merge", "update", "delete", "describe", "desc"}
 
 
-def sql(spark: SparkSession, query: str, args: Args = None, **frames: DataFrame) -> DataFrame:
+def sql(
+    spark: SparkSession,
+    query: str,
+    args: Args = None,
+    *,
+    can_return_earliest_commit: bool = False,
+    can_return_last_commit: bool = False,
+    allowed_paths: str | Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    **frames: DataFrame,
+) -> DataFrame:
     """Run a statement in which ``deltalog.`path``` or ``delta.`path``` names a table, also with ``VERSION AS OF 3``,
     ``TIMESTAMP AS OF '2026-01-31 10:00:00'``, ``FOR SYSTEM_TIME AS OF``, or ``path@v3`` inside the backticks.
 
@@ -52,13 +63,21 @@ def sql(spark: SparkSession, query: str, args: Args = None, **frames: DataFrame)
     ``args`` fill ``:name`` markers, also in the clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. The
     moment may be a string, ``:name``, ``timestamp'…'``, ``date'…'``, a function call, or any constant expression
     in parentheses. Text in the session time zone, as for ``timestampAsOf``. Each reference is resolved when this
-    is called. Raises CallError, and the errors of a load.
+    is called. The other arguments are for all tables by path: a moment before the first or after the last commit
+    means that commit where ``can_return_…`` is true; ``allowed_paths`` and ``storage_options`` are those of ``read``.
+    Raises CallError, and the errors of a load.
     """
+    options = {
+        "can_return_earliest_commit": can_return_earliest_commit,
+        "can_return_last_commit": can_return_last_commit,
+        "allowed_paths": allowed_paths,
+        "storage": checked(storage_options or {}),
+    }
     tokens = tokens_of(query)
     if tokens is None:
         return spark.sql(query, args, **frames)
     statement = Statement(query, tokens)
-    about = _about_a_table(spark, statement)
+    about = _about_a_table(spark, statement, storage_options)
     if about is not None:
         return about
     _check(statement)
@@ -66,25 +85,27 @@ def sql(spark: SparkSession, query: str, args: Args = None, **frames: DataFrame)
         return spark.sql(query, args, **frames)
     view = None if statement.is_explained else statement.temporary_view()
     if view is None:
-        return _run(spark, statement, 0, len(query), args, frames)
+        return _run(spark, statement, 0, len(query), args, frames, options)
     # In a view that Spark makes, the arguments are views of this one call, which end with it.
-    rows = _run(spark, statement, view.query_start, view.query_end, args, frames, "({}\n)")
+    rows = _run(spark, statement, view.query_start, view.query_end, args, frames, options, "({}\n)")
     _create(rows, view)
     return spark.range(0).select()
 
 
-def _about_a_table(spark: SparkSession, statement: Statement) -> DataFrame | None:
+def _about_a_table(
+    spark: SparkSession, statement: Statement, storage_options: Mapping[str, Any] | None
+) -> DataFrame | None:
     """DESCRIBE HISTORY and DESCRIBE DETAIL of a table by path; None for any other statement."""
     verb, what = statement.words(0, 2)
     if verb not in ("describe", "desc") or what not in ("history", "detail") or not statement.names_table(2):
         return None
     path, rest = statement.path(2), [token.text.lower() for token in statement.tokens[5:] if token.text != ";"]
     if what == "detail" and not rest:
-        return detail(spark, path)
+        return detail(spark, path, storage_options=storage_options)
     if what == "history" and not rest:
-        return history(spark, path)
+        return history(spark, path, storage_options=storage_options)
     if what == "history" and len(rest) == 2 and rest[0] == "limit" and rest[1].isdecimal():
-        return history(spark, path, int(rest[1]))
+        return history(spark, path, int(rest[1]), storage_options=storage_options)
     raise deltalog.CallError(
         f"{' '.join(rest)} cannot follow DESCRIBE {what.upper()} with a table. Only LIMIT and a number can, after "
         "DESCRIBE HISTORY."
@@ -131,9 +152,11 @@ def _run(
     end: int,
     args: Args,
     frames: Mapping[str, DataFrame],
+    options: Mapping[str, Any],
     form: str = "{}",
 ) -> DataFrame:
-    """Run a part of a statement's text, with arguments in place of its references; ``form`` is put around it."""
+    """Run a part of a statement's text, with arguments in place of its references; ``form`` is put around it.
+    ``options``: those of ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}
@@ -145,7 +168,7 @@ def _run(
         if key not in snapshots:
             version = point if reference.clause == "version" else None
             at_ms = point if reference.clause == "timestamp" else None
-            snapshots[key] = resolve(spark, reference.path, version, at_ms=at_ms)
+            snapshots[key] = resolve(spark, reference.path, version, at_ms=at_ms, **options)
         snapshot = snapshots[key]
         where = pruning.predicate(snapshot, conditions)
         if (snapshot, where) not in loaded:

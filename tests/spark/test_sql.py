@@ -53,6 +53,19 @@ def test_clauses(spark: Any, t: str, clause: str, count: int) -> None:
     assert first(spark, f"select count(*) from deltalog.`{t}` {clause}", used or None) == count
 
 
+def test_moments_outside_of_the_history(spark: Any, t: str) -> None:
+    early, late = (f"select count(*) from deltalog.`{t}` TIMESTAMP AS OF '{year}'" for year in (2020, 2030))
+    with pytest.raises(deltalog.TimestampOutOfRangeError, match=r"can_return_last_commit=True of spark_ext\.sql"):
+        spark_ext.sql(spark, late, can_return_earliest_commit=True)
+    assert first(spark, late, can_return_last_commit=True) == 2
+    with pytest.raises(deltalog.TimestampOutOfRangeError, match="can_return_earliest_commit=True"):
+        spark_ext.sql(spark, early, can_return_last_commit=True)
+    assert first(spark, early, can_return_earliest_commit=True) == 0
+    last = f"select max(id) from deltalog.`{t}` TIMESTAMP AS OF '2030'"
+    both = f"select ({last}), count(*) from deltalog.`{t}` version as of 1"
+    assert rows(spark_ext.sql(spark, both, can_return_last_commit=True)) == [(1, 1)]
+
+
 def test_a_path_with_a_suffix_inside_the_backticks(spark: Any, t: str) -> None:
     assert first(spark, f"select count(*) from `deltalog`.`{t}@v1`") == 1
     assert first(spark, f"select count(*) from Deltalog . `{t}@20260102000000000` x") == 1

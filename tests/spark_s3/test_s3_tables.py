@@ -52,6 +52,10 @@ def test_a_table_is_created_appended_to_and_read(spark: Any, place: Place) -> No
     detail = spark_ext.detail(spark, place.url, storage_options=place.options).first()
     assert (detail["location"], detail["numFiles"]) == (place.url.replace("s3:", "s3a:"), len(_names(place)))
     assert spark_ext.history(spark, place.url, storage_options=place.options).count() == 2
+    query = f"select count(*), count(name) from deltalog.`{place.url}` where id > 0"
+    assert rows(spark_ext.sql(spark, query, storage_options=place.options), "count(1)", "count(name)") == [(4, 2)]
+    described = spark_ext.sql(spark, f"describe history deltalog.`{place.url}`", storage_options=place.options)
+    assert described.count() == 2
     assert set(data_objects(place)) == set(_names(place))
 
 
