@@ -23,7 +23,7 @@ from deltalog.operations.table_rules import NO_RULES
 from deltalog.operations.transaction import Transaction
 from deltalog.read import data_skipping
 from deltalog.read import scan as scan_module
-from deltalog.table import DeltaTable
+from deltalog.row_verbs import RowVerbs
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import run_row_schedule
 
@@ -165,7 +165,7 @@ def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
 
 @mutant("R6")
 def plans_on_what_it_remembers(patch: Patch) -> None:
-    real = DeltaTable.transaction
+    real = RowVerbs.transaction
 
     def remembered(self: Any, **options: Any) -> Any:
         found = real(self, **options)
@@ -173,7 +173,7 @@ def plans_on_what_it_remembers(patch: Patch) -> None:
         found.metadata_changes.start_from(self._first.log)
         return found
 
-    patch.setattr(DeltaTable, "transaction", remembered)
+    patch.setattr(RowVerbs, "transaction", remembered)
 
 
 UPDATES = {"append": 1, "update": 3}
