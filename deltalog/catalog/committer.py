@@ -2,7 +2,8 @@
 
 Ratification is what decides. Publication copies ratified commits to ``_delta_log``; any process may do it later.
 
-Spec: PROTOCOL.md#catalog-managed-tables.
+Spec: PROTOCOL.md#catalog-managed-tables, #commit-protocol, #publishing-commits,
+#writer-requirements-for-catalog-managed-tables.
 """
 
 from __future__ import annotations

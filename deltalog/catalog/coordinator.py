@@ -17,6 +17,8 @@ What every coordinator guarantees:
   OperationTimeoutError the change may have taken effect, or may later.
 
 deltalog.testing.CoordinatorTests tests these guarantees: subclass it for a new coordinator.
+
+Spec: PROTOCOL.md#catalog-responsibilities, #getting-ratified-commits-from-the-catalog.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""From a catalog's URL to its coordinator, from a table's address to its store, from a store to its committer."""
+"""From a catalog's URL to its coordinator, from a table's address to its store, from a store to its committer.
+
+Spec: PROTOCOL.md#table-discovery.
+"""
 
 from __future__ import annotations
 

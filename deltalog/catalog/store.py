@@ -2,7 +2,8 @@
 
 Code that reads logs works on it unchanged. Commits are made by ``deltalog.catalog.committer``.
 
-Spec: PROTOCOL.md#catalog-managed-tables.
+Spec: PROTOCOL.md#catalog-managed-tables, #reading-catalog-managed-tables, #getting-ratified-commits-from-the-catalog,
+#reader-requirements-for-catalog-managed-tables, #maintenance-operations-on-catalog-managed-tables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Builds the commit file of one version from a prepared transaction and the version that it follows. Pure.
 
-Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-information, #row-tracking.
+Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-information, #row-tracking,
+#writer-requirements-for-in-commit-timestamps.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The commit loop decides on the content and number of the version, and settles lo
 decides where the commit is recorded: as a file of the log, in the catalog that ratifies the table's commits, or on the
 branch of a transaction over several tables.
 
-Spec: PROTOCOL.md#delta-log-entries.
+Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Readers do not depend on them, so a hook that fails is logged and the commit sta
 from Python 3.11 on, a note on it says that the commit is in the log. For a table on a remote store they run in the
 background, so that the commit does not wait for their requests.
 
-Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup.
+Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
 """
 
 from __future__ import annotations

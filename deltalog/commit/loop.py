@@ -13,7 +13,7 @@ The table's committer makes one version, and returns the outcome:
   When the outcome cannot be settled, it raises CommitStateUnknownError with version and txnId, never an error that
   means that nothing was committed.
 
-Spec: PROTOCOL.md#delta-log-entries.
+Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 """
 
 from __future__ import annotations

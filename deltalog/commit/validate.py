@@ -1,6 +1,6 @@
 """Validates a transaction before it is committed, whatever operation prepared it. Pure.
 
-Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-value-serialization.
+Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-value-serialization, #delta-log-entries-1.
 """
 
 from __future__ import annotations

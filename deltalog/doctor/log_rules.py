@@ -242,7 +242,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("multi-part-checkpoint-with-v2", "error", "A table with v2Checkpoint has a multi-part checkpoint",
          _DELETE_CHECKPOINT),
     )),
-    ("allowed-combinations-for-checkpoint-spec--checkpoint-file-naming", (
+    ("allowed-combinations-for-checkpoint-spec---checkpoint-file-naming", (
         ("uuid-checkpoint-without-feature", "error",
          "A checkpoint is named by a UUID, and the table lacks v2Checkpoint",
          _DELETE_CHECKPOINT),

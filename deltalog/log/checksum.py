@@ -1,8 +1,9 @@
 """The checksum (``.crc``) of a version: its protocol, metadata and totals, so that a reader need not replay the log.
 Pure.
 
-Spec: PROTOCOL.md#version-checksum-file. A checksum is used only when its txnId or in-commit timestamp is that of the
-commit file of its version, so a stale one, or one of another table, has no effect.
+Spec: PROTOCOL.md#version-checksum-file, #version-checksum-file-schema, #reader-requirements. A checksum is used only
+when its txnId or in-commit timestamp is that of the commit file of its version, so a stale one, or one of another
+table, has no effect.
 """
 
 from __future__ import annotations

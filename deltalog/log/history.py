@@ -3,8 +3,8 @@
 Commit files have their versions as names, so a version is found without a listing of the log: some commits are read,
 and prove the answer. Where they cannot, and where file times decide, the log is listed.
 
-Spec: PROTOCOL.md#in-commit-timestamps. The rules are in deltalog.protocol.timestamps; this module reads the timestamps
-that they need.
+Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps. The rules are
+in deltalog.protocol.timestamps; this module reads the timestamps that they need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Loads versions: chooses the log segment from a listing, and the state from the ``.crc`` or by replay."""
+"""Loads versions: chooses the log segment from a listing, and the state from the ``.crc`` or by replay.
+
+Spec: PROTOCOL.md#action-reconciliation, #version-checksum-file.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Action reconciliation: from the actions of a checkpoint and of the commits after it to a state. Pure.
 
-Spec: PROTOCOL.md#action-reconciliation. File actions are rows of Arrow tables; the few other actions are objects.
+Spec: PROTOCOL.md#action-reconciliation, #note-for-non-change-data-readers, #derived-fields,
+#reader-requirements-for-domain-metadata. File actions are rows of Arrow tables; the few other actions are objects.
 """
 
 from __future__ import annotations

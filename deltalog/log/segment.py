@@ -1,6 +1,7 @@
 """Log segments: the files of a listing that rebuild a version, a checkpoint and the commits after it. Pure.
 
-Spec: PROTOCOL.md#action-reconciliation, #checkpoints.
+Spec: PROTOCOL.md#action-reconciliation, #checkpoints, #multi-part-checkpoint, #problems-with-multi-part-checkpoints,
+#checkpoint-naming-scheme.
 """
 
 from __future__ import annotations

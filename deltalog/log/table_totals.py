@@ -1,6 +1,7 @@
 """Totals of the live files of a version: number, bytes and histograms, and how a commit changes them. Pure.
 
-Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it).
+Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it), #file-size-histogram-schema,
+#deleted-record-counts-histogram-schema.
 """
 
 from __future__ import annotations

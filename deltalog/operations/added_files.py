@@ -1,6 +1,7 @@
 """Parquet files that other programs wrote below the table: their add actions, and checks of their rows.
 
-Spec: PROTOCOL.md#data-files, #per-file-statistics, #add-file-and-remove-file.
+Spec: PROTOCOL.md#data-files, #per-file-statistics, #add-file-and-remove-file,
+#consistency-between-table-metadata-and-data-files.
 """
 
 from __future__ import annotations

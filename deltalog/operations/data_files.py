@@ -1,6 +1,6 @@
 """Arrow rows as data files of a table: made to fit its columns and rules, partitioned, and described as add actions.
 
-Spec: PROTOCOL.md#data-files, #per-file-statistics.
+Spec: PROTOCOL.md#data-files, #per-file-statistics, #writer-requirements-for-clustered-table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Writes deletion vectors: into the log where they are small, else into files below the table.
 
-Spec: PROTOCOL.md#deletion-vectors, #deletion-vector-file-storage-format.
+Spec: PROTOCOL.md#deletion-vectors, #deletion-vector-file-storage-format, #deletion-vector-files,
+#writer-requirement-for-deletion-vectors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Log maintenance on request: a checkpoint, a log compaction file, log clean-up."""
+"""Log maintenance on request: a checkpoint, a log compaction file, log clean-up.
+
+Spec: PROTOCOL.md#checkpoints-1, #log-compaction-files, #metadata-cleanup.
+"""
 
 from __future__ import annotations
 

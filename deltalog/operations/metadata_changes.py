@@ -1,6 +1,7 @@
 """The changes of protocol, metadata and metadata domains that a transaction makes to its base version.
 
-Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata.
+Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata, #writer-requirements-for-domain-metadata,
+#format-specification.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Dropping goes by what readers of each version meet. A feature that only writers 
 no trace of it. A reader feature leaves traces in the log: a client without it must not read them under a protocol
 that does not name the feature, so it stays until log clean-up has deleted them.
 
-Spec: PROTOCOL.md#table-features, #protocol-evolution.
+Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables.
 """
 
 from __future__ import annotations

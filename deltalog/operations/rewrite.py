@@ -1,6 +1,7 @@
 """Deletes rows of existing files: which files are removed whole, which in part, and how the rows are deleted.
 
-Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.
+Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking, #writer-requirements-for-addcdcfile,
+#writer-requirement-for-deletion-vectors.
 """
 
 from __future__ import annotations

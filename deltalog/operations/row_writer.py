@@ -1,6 +1,6 @@
 """Writes rows into data files below the table, under the rules of the table, and describes them as add actions.
 
-Spec: PROTOCOL.md#data-files, #add-cdc-file, #deletion-vectors, #row-tracking.
+Spec: PROTOCOL.md#data-files, #add-cdc-file, #deletion-vectors, #row-tracking, #writer-requirements-for-addcdcfile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reads one data file as Arrow: the table's columns, in batches of bounded size."""
+"""Reads one data file as Arrow: the table's columns, in batches of bounded size.
+
+Spec: PROTOCOL.md#delta-data-type-to-parquet-type-mappings, #reader-requirements-for-column-mapping,
+#reader-requirements-for-type-widening, #consistency-between-table-metadata-and-data-files.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Writes one data file from Arrow rows.
 
-Spec: PROTOCOL.md#data-files, #per-file-statistics, #column-mapping.
+Spec: PROTOCOL.md#data-files, #per-file-statistics, #column-mapping, #data-files-1,
+#delta-data-type-to-parquet-type-mappings, #writer-requirements-for-variant-data-type.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Per-file statistics: the JSON of ``add.stats``, from a Parquet footer. Pure.
 
-Spec: PROTOCOL.md#per-file-statistics. Every bound holds for every row in the order that readers use, or is
-left out: columns that hold NaN have no bounds, -0.0 is below 0.0, text is cut to a prefix whose upper bound
-is rounded up, timestamps are widened to whole milliseconds.
+Spec: PROTOCOL.md#per-file-statistics, #statistics-for-variant-columns. Every bound holds for every row in the order
+that readers use, or is left out: columns that hold NaN have no bounds, -0.0 is below 0.0, text is cut to a prefix whose
+upper bound is rounded up, timestamps are widened to whole milliseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Variant values: their binary encoding as Python values and as JSON, and reassembly of shredded values. Pure.
 
-Spec: PROTOCOL.md#variant-data-type, #variant-shredding. The encoding is that of the Parquet format. All functions
-raise InvalidDataFileError for bytes that are not a variant; work and depth are bounded by the size of the value.
+Spec: PROTOCOL.md#variant-data-type, #variant-shredding, #variant-data-in-parquet,
+#reader-requirements-for-variant-data-type, #shredded-variant-data-in-parquet,
+#reader-requirements-for-variant-shredding. The encoding is that of the Parquet format. All functions raise
+InvalidDataFileError for bytes that are not a variant; work and depth are bounded by the size of the value.
 """
 
 from __future__ import annotations

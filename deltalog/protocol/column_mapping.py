@@ -1,6 +1,7 @@
 """Column mapping: the physical names and ids of a table's columns in its files, and the ids of new columns. Pure.
 
-Spec: PROTOCOL.md#column-mapping, #writer-requirements-for-column-mapping.
+Spec: PROTOCOL.md#column-mapping, #writer-requirements-for-column-mapping, #reader-requirements-for-column-mapping,
+#clustered-table, #writer-requirements-for-clustered-table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deletion vectors: from a descriptor to the set of deleted row positions, and back. Pure.
 
-Spec: PROTOCOL.md#deletion-vector-descriptor-schema, #deletion-vector-format.
+Spec: PROTOCOL.md#deletion-vector-descriptor-schema, #deletion-vector-format, #derived-fields.
 """
 
 from __future__ import annotations

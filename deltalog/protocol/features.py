@@ -1,6 +1,8 @@
 """The table features: one row each, and what deltalog may do with a table that lists them. Pure.
 
-Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features.
+Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features, #supported-features, #active-features,
+#writer-version-requirements, #reader-version-requirements, #requirements-for-readers,
+#timestamp-without-timezone-timestampntz.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Partition values: typed value, the text that ``partitionValues`` holds, and the directory name. Pure.
 
-Spec: PROTOCOL.md#partition-value-serialization. The empty string and an absent value both mean null.
+Spec: PROTOCOL.md#partition-value-serialization, #compatibility-with-other-delta-features. The empty string and an
+absent value both mean null.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The names of all files below ``_delta_log``, and the decoding of the paths in a log. Pure.
 
-Spec: PROTOCOL.md#delta-table-specification (file types), #add-file-and-remove-file (path).
+Spec: PROTOCOL.md#delta-table-specification (file types), #add-file-and-remove-file (path), #file-types, #sidecar-files,
+#checkpoint-naming-scheme, #uuid-named-checkpoint, #classic-checkpoint, #multi-part-checkpoint.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Row tracking: ids and commit versions of rows as columns of a scan, and the ids that a commit assigns. Pure.
 
-Spec: PROTOCOL.md#row-tracking, #reader-requirements-for-row-tracking, #writer-requirements-for-row-tracking.
+Spec: PROTOCOL.md#row-tracking, #reader-requirements-for-row-tracking, #writer-requirements-for-row-tracking, #row-ids,
+#row-commit-versions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The types of columns, and a schema as ``schemaString`` (JSON) and as an Arrow schema. Pure.
 
-Spec: PROTOCOL.md#schema-serialization-format. The JSON is the same as that of Spark's ``df.schema.json()``.
+Spec: PROTOCOL.md#schema-serialization-format, #primitive-types, #void-type, #struct-type, #struct-field, #array-type,
+#map-type, #variant-type. The JSON is the same as that of Spark's ``df.schema.json()``.
 """
 
 from __future__ import annotations

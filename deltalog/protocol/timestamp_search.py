@@ -6,7 +6,7 @@ round reads some commits side by side: half of them where interpolation expects 
 four rounds where commits come at a steady or a random pace, and half at equal distances, which divide what is left by
 five at least, whatever the pace.
 
-Spec: PROTOCOL.md#in-commit-timestamps.
+Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The in-commit timestamp rules. Pure.
 
-Spec: PROTOCOL.md#in-commit-timestamps. All times are milliseconds since the Unix epoch.
+Spec: PROTOCOL.md#in-commit-timestamps, #writer-requirements-for-in-commit-timestamps,
+#recommendations-for-readers-of-tables-with-in-commit-timestamps. All times are milliseconds since the Unix epoch.
 
 Where the protocol does not specify the behaviour it is that of delta-spark; see docs/in-commit-timestamps.md.
 """

@@ -1,6 +1,7 @@
 """Type widening: the types to which a column can be widened, and their record in the schema. Pure.
 
-Spec: PROTOCOL.md#type-widening.
+Spec: PROTOCOL.md#type-widening, #type-change-metadata, #writer-requirements-for-type-widening,
+#reader-requirements-for-type-widening.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Scan: a lazy read of a snapshot's rows as Arrow, with projection, data skipping and a filter."""
+"""Scan: a lazy read of a snapshot's rows as Arrow, with projection, data skipping and a filter.
+
+Spec: PROTOCOL.md#reader-requirements-for-deletion-vectors, #deletion-vectors.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ staged, and the confirmation that they have published one.
 These clients are responsible for rows, conflicts and statistics. What they propose must be a commit that readers can
 read, and that leaves the table managed by its catalog.
 
-Spec: PROTOCOL.md#catalog-managed-tables.
+Spec: PROTOCOL.md#catalog-managed-tables, #writer-requirements-for-catalog-managed-tables.
 """
 
 from __future__ import annotations

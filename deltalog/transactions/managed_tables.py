@@ -1,4 +1,7 @@
-"""Creates, registers, opens and drops the tables of a catalog."""
+"""Creates, registers, opens and drops the tables of a catalog.
+
+Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed-table-enablement.
+"""
 
 from __future__ import annotations
 

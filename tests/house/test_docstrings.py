@@ -17,10 +17,7 @@ import pytest
 import deltalog
 import deltalog.protocol
 from deltalog.row_verbs import RowVerbs
-
-# The headings of PROTOCOL.md as GitHub makes anchors of them.
-ANCHORS = set((Path(__file__).parent / "protocol_anchors.txt").read_text().split())
-REFERENCE = re.compile(r"Spec: PROTOCOL\.md(.*?)(?:\.\s|\.$|$)", re.S)
+from tests.support.protocol_sections import ANCHORS, named_in
 
 
 def modules() -> list[str]:
@@ -98,9 +95,8 @@ def test_every_module_of_the_spec_names_its_section(name: str) -> None:
 
 @pytest.mark.parametrize("name", modules())
 def test_sections_that_are_named_exist(name: str) -> None:
-    for reference in REFERENCE.findall(source_of(name)):
-        for anchor in re.findall(r"#([A-Za-z0-9_-]+)", reference):
-            assert anchor in ANCHORS, f"{name}: PROTOCOL.md has no section #{anchor}"
+    for anchor in named_in(source_of(name)):
+        assert anchor in ANCHORS, f"{name}: PROTOCOL.md has no section #{anchor}"
 
 
 def test_the_list_of_anchors_is_one() -> None:

@@ -1,6 +1,7 @@
 """``_last_checkpoint``: a hint from which version to list the log. It is used for nothing else. Pure.
 
-Spec: PROTOCOL.md#last-checkpoint-file, #json-checksum.
+Spec: PROTOCOL.md#last-checkpoint-file, #json-checksum, #last-checkpoint-file-schema,
+#how-to-url-encode-keys-and-string-values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads one checkpoint: its small actions, its file actions in pieces, and the sidecars that it names.
 
-Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-schema. A top-level file is Parquet, or JSON as a
-commit is; sidecars are Parquet.
+Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-schema, #sidecar-files, #sidecar-file-information,
+#v2-checkpoint-table-feature. A top-level file is Parquet, or JSON as a commit is; sidecars are Parquet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The actions of a version as rows of its checkpoint: a column for each kind of action, each row with one. Pure.
 
-Spec: PROTOCOL.md#checkpoint-schema, #v2-spec.
+Spec: PROTOCOL.md#checkpoint-schema, #v2-spec, #checkpoint-metadata, #checkpoint-metadata-tags, #v1-spec,
+#sidecar-file-information.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Writes checkpoints: the whole state of a version, so that readers need not replay the log before it.
 
-Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec. File actions are streamed in row groups from the last checkpoint
-and the commits after it into the new one; only those of a small table are in memory all at once.
+Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-specs, #v2-checkpoint-table-feature,
+#allowed-combinations-for-checkpoint-spec---checkpoint-file-naming. File actions are streamed in row groups from the
+last checkpoint and the commits after it into the new one; only those of a small table are in memory all at once.
 """
 
 from __future__ import annotations

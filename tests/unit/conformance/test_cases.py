@@ -12,9 +12,9 @@ from deltalog.conformance import AREAS, Case, all_cases, load_engine, run_case
 from deltalog.conformance.case import Log, MayRefuse, Refused, Step
 from deltalog.conformance.log_checks import CHECKS
 from deltalog.doctor.rules import RULES
+from tests.support.protocol_sections import ANCHORS
 
 ROOT = Path(__file__).resolve().parents[3]
-ANCHORS = set((ROOT / "tests/house/protocol_anchors.txt").read_text().split())
 CASES = all_cases()
 
 

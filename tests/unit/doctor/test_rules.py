@@ -7,8 +7,7 @@ from pathlib import Path
 
 from deltalog.doctor import rules
 from deltalog.doctor.rules import RULES, SEVERITIES
-
-ANCHORS = set((Path(__file__).parents[2] / "house" / "protocol_anchors.txt").read_text(encoding="utf-8").split())
+from tests.support.protocol_sections import ANCHORS
 
 
 def test_rules_have_ids_sections_and_texts() -> None:

@@ -1,0 +1,105 @@
+"""Why a section of PROTOCOL.md has no module, or neither a rule of the doctor nor a case of the kit.
+
+A note whose section has got all of these fails tests/house/test_protocol_coverage.py.
+"""
+
+from __future__ import annotations
+
+_HEAD = "It only introduces the sections below it."
+_EXAMPLE = "An example."
+_TERMS = "Terminology."
+_CATALOG = (
+    "The kit opens tables by their path, without a catalog: tests/unit/catalog and tests/unit/transactions test this."
+)
+_NO_CASE = "No rule and no case yet."
+_IN_OTHERS = "Cases of the sections that use it test it as well; it has none of its own."
+_VARIANT = "No case: most engines cannot give a variant as Arrow. tests/unit/parquet/test_variant.py tests it."
+_ICEBERG = "deltalog reads such tables and refuses to write them (protocol/features)."
+_VACUUM = "deltalog has no VACUUM; protocol/features knows the feature, and so has a table with it read and written."
+
+NOTES: dict[str, str] = {
+    "delta-transaction-log-protocol": _HEAD,
+    "overview": _HEAD,
+    "delta-table-specification": _HEAD,
+    "deletion-vector-files": _IN_OTHERS,
+    "change-data-files": _IN_OTHERS,
+    "sidecar-files": _IN_OTHERS,
+    "file-size-histogram-schema": "The rules of the version checksum file compare the histograms too.",
+    "deleted-record-counts-histogram-schema": "The rules of the version checksum file compare the histograms too.",
+    "state-validation": "The doctor does it: `deltalog check` compares each `.crc` with the commits.",
+    "reader-requirements": "It allows more than it demands; the cases of the version checksum file have wrong files.",
+    "reader-requirements-for-domain-metadata": _IN_OTHERS,
+    "writer-requirements-for-domain-metadata": _IN_OTHERS,
+    "checkpoint-metadata": _IN_OTHERS,
+    "active-features": "Each feature says when it is active; the cases are in the sections of the features.",
+    "field-path": _IN_OTHERS,
+    "reader-requirements-for-column-mapping": _NO_CASE,
+    "derived-fields": _IN_OTHERS,
+    "json-example-1--on-disk-with-relative-path-with-random-prefix": _EXAMPLE,
+    "json-example-2--on-disk-with-absolute-path": _EXAMPLE,
+    "json-example-3--inline": _EXAMPLE,
+    "reader-requirements-for-deletion-vectors": _NO_CASE,
+    "catalog-managed-tables": _CATALOG,
+    "terminology-commits": _TERMS,
+    "terminology-delta-client": _TERMS,
+    "terminology-catalogs": _TERMS,
+    "catalog-responsibilities": _CATALOG,
+    "commit-protocol": _CATALOG,
+    "getting-ratified-commits-from-the-catalog": _CATALOG,
+    "publishing-commits": _CATALOG,
+    "maintenance-operations-on-catalog-managed-tables": _CATALOG,
+    "creating-and-dropping-catalog-managed-tables": _CATALOG,
+    "catalog-managed-table-enablement": _CATALOG,
+    "reader-requirements-for-catalog-managed-tables": _CATALOG,
+    "table-discovery": _CATALOG,
+    "sample-catalog-client-api": _EXAMPLE,
+    "iceberg-compatibility-v1": _ICEBERG,
+    "writer-requirements-for-icebergcompatv1": _ICEBERG,
+    "iceberg-compatibility-v2": _ICEBERG,
+    "writer-requirements-for-icebergcompatv2": _ICEBERG,
+    "example-of-storing-identifiers-for-nested-fields-in-arraytype-and-maptype": _EXAMPLE,
+    "row-ids": _NO_CASE,
+    "row-commit-versions": _NO_CASE,
+    "reader-requirements-for-row-tracking": "The interface of the kit has no call that reads row ids.",
+    "vacuum-protocol-check": _VACUUM,
+    "writer-requirements-for-vacuum-protocol-check": _VACUUM,
+    "reader-requirements-for-vacuum-protocol-check": _VACUUM,
+    "clustered-table": _NO_CASE,
+    "variant-data-type": _VARIANT,
+    "example-json-encoded-delta-table-schema-with-variant-types": _EXAMPLE,
+    "variant-data-in-parquet": _VARIANT,
+    "writer-requirements-for-variant-data-type": _VARIANT,
+    "reader-requirements-for-variant-data-type": _VARIANT,
+    "compatibility-with-other-delta-features": _VARIANT,
+    "variant-shredding": _VARIANT,
+    "enablement": "deltalog writes no shredded variant, whatever the property says, which the protocol allows.",
+    "shredded-variant-data-in-parquet": _VARIANT,
+    "writer-requirements-for-variant-shredding": "deltalog writes no shredded variant, which the protocol allows.",
+    "reader-requirements-for-variant-shredding": _VARIANT,
+    "type-change-metadata": _NO_CASE,
+    "reader-requirements-for-type-widening": _NO_CASE,
+    "additional-requirements-for-writers": _HEAD,
+    "checkpoint-specs": _HEAD,
+    "checkpoint-naming-scheme": _HEAD,
+    "uuid-named-checkpoint": _NO_CASE,
+    "classic-checkpoint": _NO_CASE,
+    "multi-part-checkpoint": _NO_CASE,
+    "handling-backward-compatibility-while-moving-to-uuid-named-v2-checkpoints": (
+        "A recommendation. deltalog writes V2 checkpoints under UUID names, unless another form is requested."
+    ),
+    "data-files-1": "Names with a random UUID; the rules on data files find one that is named twice.",
+    "default-columns": _NO_CASE,
+    "requirements-for-readers": _HEAD,
+    "appendix": _HEAD,
+    "valid-feature-names-in-table-features": "The cases of table features have known, unknown and misplaced names.",
+    "statistics-for-variant-columns": _VARIANT,
+    "void-type": _NO_CASE,
+    "struct-type": "The cases of schema serialization have structs, arrays and maps, each alone and nested.",
+    "array-type": "The cases of schema serialization have structs, arrays and maps, each alone and nested.",
+    "variant-type": _VARIANT,
+    "column-metadata": "The cases of the features that define the keys test it.",
+    "example": _EXAMPLE,
+    "checkpoint-schema": "Each case with a checkpoint reads it; the doctor names a defect by the section of the spec.",
+    "how-to-url-encode-keys-and-string-values": _IN_OTHERS,
+    "delta-data-type-to-parquet-type-mappings": _NO_CASE,
+}
