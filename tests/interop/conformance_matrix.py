@@ -2,6 +2,8 @@
 
     python -m tests.interop.conformance_matrix                   # runs all engines and writes the page
     python -m tests.interop.conformance_matrix deltalake polars  # runs these, and takes the others' results as they are
+    python -m tests.interop.conformance_matrix --new             # runs only the cases without a kept result
+    python -m tests.interop.conformance_matrix --case 'ict-*' polars  # runs some cases, and keeps the others' results
 
 Results are in tests/interop/conformance/<engine>.json. Each failure of another engine is explained in
 tests/interop/conformance/explanations.json, after it was confirmed by hand; one that is not explained is an error.
@@ -10,6 +12,7 @@ test_interop_conformance.py compares the results with what the engines do.
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import json
 import re
@@ -20,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from deltalog.conformance import ENGINES, SUITE_VERSION, Engine, all_cases, load_engine, report, run
-from deltalog.conformance.case import FAILED, SKIPPED, Case, Outcome
+from deltalog.conformance.case import FAILED, PASSED, SKIPPED, Case, Outcome
+from tests.support.protocol_coverage import case_link, rule_link
+from tests.support.protocol_sections import URL
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "conformance-matrix.md"
@@ -28,7 +33,6 @@ RESULTS = ROOT / "tests" / "interop" / "conformance"
 EXPLANATIONS = RESULTS / "explanations.json"
 SPARK = ("delta-spark", "spark_ext")
 _PLACE = re.compile(r"(?:file:)?/[^\s'\"`]*?/table(?=[/\s'\"`.:,]|$)")
-_SPEC = "https://github.com/delta-io/delta/blob/master/PROTOCOL.md"
 _CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -58,33 +62,55 @@ def results(name: str, cases: Iterable[Case]) -> dict[str, Any]:
 
 
 def stored(name: str) -> dict[str, Any]:
-    """The kept results of an engine."""
+    """The kept results of an engine, in the order of the cases."""
     found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    areas = {case.id: case.area for case in all_cases()}
-    differing = {id: (kind, found[kind][id]) for kind in (FAILED, SKIPPED) for id in found[kind]}
-    outcomes = [
-        Outcome(id, area, *differing.get(id, ("passed", None)))
-        for id, area in areas.items()
-        if id in found["ran"] or not found["ran"]
-    ]
+    kept = dict.fromkeys(found[PASSED], (PASSED, None))
+    kept.update({id: (kind, reason) for kind in (FAILED, SKIPPED) for id, reason in found[kind].items()})
+    outcomes = [Outcome(case.id, case.area, *kept[case.id]) for case in all_cases() if case.id in kept]
     return report.document(found["engine"], found["version"], found["suite"], outcomes)
 
 
 def keep(name: str, found: Mapping[str, Any]) -> None:
-    """Only what did not pass is kept by its reason."""
-    kinds: dict[str, dict[str, str]] = {
-        kind: {case["id"]: case["reason"] for case in found["cases"] if case["outcome"] == kind}
-        for kind in (FAILED, SKIPPED)
-    }
-    document = {**{key: found[key] for key in ("engine", "version", "suite")}, **kinds, "ran": _some(found)}
+    """What did not pass is kept with its reason."""
+    document: dict[str, Any] = {key: found[key] for key in ("engine", "version", "suite")}
+    for kind in (FAILED, SKIPPED):
+        document[kind] = {case["id"]: case["reason"] for case in found["cases"] if case["outcome"] == kind}
+    document[PASSED] = [case["id"] for case in found["cases"] if case["outcome"] == PASSED]
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _some(found: Mapping[str, Any]) -> list[str]:
-    """The cases that were run, where these are not all."""
-    ran = [case["id"] for case in found["cases"]]
-    return [] if len(ran) == len(all_cases()) else ran
+def merged(before: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Kept results with those of a run of some cases. Raises ValueError where the engine has another version now:
+    results of two versions are not one run."""
+    if (before["engine"], before["version"]) != (found["engine"], found["version"]):
+        raise ValueError(
+            f"The kept results of {before['engine']} are of {before['version']}, not {found['version']}: run all cases."
+        )
+    new = {case["id"] for case in found["cases"]}
+    outcomes = [Outcome(**case) for case in (*found["cases"], *(c for c in before["cases"] if c["id"] not in new))]
+    order = {case.id: number for number, case in enumerate(all_cases())}
+    outcomes.sort(key=lambda outcome: order[outcome.id])
+    return report.document(found["engine"], found["version"], found["suite"], outcomes)
+
+
+def chosen(name: str, patterns: str | None, only_new: bool) -> list[Case]:
+    """The cases of a run: all, those that match a pattern, or those without a kept result."""
+    known = {case["id"] for case in stored(name)["cases"]} if only_new and name in available() else set()
+    return [
+        case
+        for case in all_cases()
+        if case.id not in known and (patterns is None or any(fnmatch.fnmatchcase(case.id, p) for p in patterns.split()))
+    ]
+
+
+def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
+    """Run an engine in this process, and keep the results, with the kept ones of cases that are not run."""
+    cases = chosen(name, patterns, only_new)
+    if not cases:
+        return
+    found = results(name, cases)
+    keep(name, merged(stored(name), found) if len(cases) < len(all_cases()) and name in available() else found)
 
 
 def explanation(engine: str, id: str, explanations: Mapping[str, Any]) -> str | None:
@@ -125,23 +151,34 @@ def page(runs: Sequence[Mapping[str, Any]], explanations: Mapping[str, Any]) -> 
             if why is None:
                 raise ValueError(f"{found['engine']} fails {case['id']} without an explanation: {case['reason']}")
             groups.setdefault(why, []).append(case)
-        lines += [f"## {found['engine']} {found['version']}", ""]
+        name = found["engine"]
+        lines += [f"## {name} {found['version']}", ""]
+        lines += [f"[All outcomes with their reasons](../tests/interop/conformance/{name}.json).", ""]
         for why, group in groups.items():
             lines += [f"- {why}", ""]
-            lines += [f"  - {_linked(cases[case['id']])}" for case in group] + [""]
+            lines += [f"  - {_linked(cases[case['id']])}" for case in group]
+            lines += [f"  - Observed in `{group[0]['id']}`: {_quoted(group[0]['reason'])}", ""]
     return "\n".join(lines)
 
 
 def _linked(case: Case) -> str:
-    rule = f", rule `{case.rule}`" if case.rule else ""
+    rule = f", rule {rule_link(case.rule)}" if case.rule else ""
     reference = ", *reference*" if case.basis == "reference" else ""
-    return f"`{case.id}`: {case.about} ([section]({_SPEC}#{case.section}){rule}{reference})"
+    return f"{case_link(case)}: {case.about} ([section]({URL}#{case.section}){rule}{reference})"
 
 
-def main(names: Sequence[str]) -> None:
+def _quoted(reason: str) -> str:
+    """The reason of a run as code, cut to one line."""
+    text = reason.replace("`", "'")
+    return f"`{text if len(text) <= 160 else text[:159] + '…'}`"
+
+
+def main(names: Sequence[str], more: Sequence[str]) -> None:
+    """Run engines, each in its own process, and write the page. ``more``: the options that choose cases."""
     for name in names:
         # A process holds one kind of Spark session.
-        subprocess.run([sys.executable, "-m", "tests.interop.conformance_matrix", "--run", name], cwd=ROOT, check=True)
+        command = [sys.executable, "-m", "tests.interop.conformance_matrix", "--run", name, *more]
+        subprocess.run(command, cwd=ROOT, check=True)
     explanations = json.loads(EXPLANATIONS.read_text(encoding="utf-8"))
     PAGE.write_text(page([stored(name) for name in available()], explanations), encoding="utf-8")
 
@@ -152,7 +189,16 @@ def available() -> list[str]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--run"]:
-        keep(sys.argv[2], results(sys.argv[2], all_cases()))
+    parser = argparse.ArgumentParser(prog="python -m tests.interop.conformance_matrix")
+    parser.add_argument("engines", nargs="*", help=f"some of {', '.join(ENGINES)}; all but duckdb by default")
+    parser.add_argument("--case", help="patterns of ids: run only these cases, and keep the results of the others")
+    parser.add_argument("--new", action="store_true", help="run only the cases without a kept result")
+    parser.add_argument("--page", action="store_true", help="run nothing, and write the page from the kept results")
+    parser.add_argument("--run", metavar="ENGINE", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.run:
+        run_and_keep(given.run, given.case, given.new)
     else:
-        main(sys.argv[1:] or [name for name in ENGINES if name != "duckdb"])
+        passed_on = [*(["--case", given.case] if given.case else []), *(["--new"] if given.new else [])]
+        everything = given.engines or [name for name in ENGINES if name != "duckdb"]
+        main([] if given.page else everything, passed_on)

@@ -4,6 +4,7 @@ sample of the cases has the kept outcome when it is run again."""
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from deltalog import CallError
 from deltalog.conformance import all_cases, load_engine, run
 from tests.interop import conformance_matrix as matrix
+from tests.support.protocol_sections import ANCHORS
 from tests.support.spark import DeltaSpark
 
 EXPLANATIONS: dict[str, Any] = json.loads(matrix.EXPLANATIONS.read_text(encoding="utf-8"))
@@ -31,6 +33,34 @@ def test_every_explanation_is_of_a_failure(name: str) -> None:
     failed = [case["id"] for case in matrix.stored(name)["cases"] if case["outcome"] == "failed"]
     used = {matrix.explanation(name, id, EXPLANATIONS) for id in failed}
     assert {entry["why"] for entry in EXPLANATIONS.get(name, ())} == used - {None} and None not in used
+
+
+def test_results_of_some_cases_replace_those_of_the_same_cases() -> None:
+    before = matrix.stored("polars")
+    first, second = before["cases"][0], before["cases"][1]
+    again = {**before, "cases": [{**second, "outcome": "failed", "reason": "other"}]}
+    found = matrix.merged({**before, "cases": [first, second]}, again)
+    assert found["cases"] == [first, again["cases"][0]] and found["summary"]["failed"] == 1
+    with pytest.raises(ValueError, match="run all cases"):
+        matrix.merged(before, {**again, "version": "0"})
+
+
+def test_only_cases_without_a_result_are_new() -> None:
+    kept = {case["id"] for case in matrix.stored("polars")["cases"]}
+    assert {case.id for case in matrix.chosen("polars", None, True)} == {case.id for case in all_cases()} - kept
+    assert {case.area for case in matrix.chosen("polars", "ict-* none", False)} == {"in-commit-timestamps"}
+
+
+def test_links_of_the_page_lead_to_cases_rules_and_sections() -> None:
+    docs = matrix.PAGE.parent
+    page = matrix.PAGE.read_text(encoding="utf-8")
+    anchors = set(re.findall(r'<a id="([^"]+)">', (docs / "conformance-cases.md").read_text(encoding="utf-8")))
+    linked = re.findall(r"\(conformance-cases\.md#([^)]+)\)", page)
+    assert linked and set(linked) <= anchors
+    rules = set(re.findall(r"^### \[([^\]]+)\]", (docs / "doctor.md").read_text(encoding="utf-8"), re.M))
+    linked = re.findall(r"\(doctor\.md#([^)]+)\)", page)
+    assert linked and set(linked) <= rules
+    assert set(re.findall(r"PROTOCOL\.md#([^)]+)\)", page)) <= ANCHORS
 
 
 def agrees(name: str, step: int) -> None:
