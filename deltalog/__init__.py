@@ -84,6 +84,7 @@ if typing.TYPE_CHECKING:
     from deltalog.log.cleanup import CleanupDecision, CleanupReport
     from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
     from deltalog.log.history_entries import CommitEntry, TimestampExplanation
+    from deltalog.log.vacuum import VacuumedFile, VacuumReport
     from deltalog.operations.contract.staging import StagedFiles, WriteOptions
     from deltalog.operations.contract.stream import StreamWriter
     from deltalog.operations.merge_builder import TableMerger
@@ -243,6 +244,8 @@ __all__ = [
     "UnsafeStoreError",
     "UnsafeStoreWarning",
     "UnsupportedFeatureError",
+    "VacuumReport",
+    "VacuumedFile",
     "VersionConflictError",
     "VersionNotFoundError",
     "VirtualObject",
@@ -327,6 +330,8 @@ _MODULES = {
     "TransactionStatus": "deltalog.catalog.records",
     "TransactionType": "deltalog.catalog.records",
     "UnsafeStoreWarning": "deltalog.storage.base",
+    "VacuumReport": "deltalog.log.vacuum",
+    "VacuumedFile": "deltalog.log.vacuum",
     "VirtualObject": "deltalog.transactions.manager",
     "WriteOptions": "deltalog.operations.contract.staging",
     "check": "deltalog.doctor.check",

@@ -20,7 +20,9 @@ from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
 from deltalog.log.cleanup import CleanupReport
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.reader import LogReader
+from deltalog.log.vacuum import VacuumReport
 from deltalog.operations import alterations, constraints, log_files, protocol_changes
+from deltalog.operations import vacuum as vacuuming
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.staging import StagedFiles
 from deltalog.operations.create import check_is_empty, create, first_transaction, initial_state, table_schema
@@ -464,6 +466,31 @@ class DeltaTable(RowVerbs):
         Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
+
+    def vacuum(
+        self,
+        retention_hours: float | None = None,
+        dry_run: bool = True,
+        enforce_retention_duration: bool = True,
+        *,
+        progress: vacuuming.VacuumProgress = vacuuming.silent,
+    ) -> VacuumReport:
+        """Delete the files below the table's root that no version within the retention needs; by default only report
+        them: pass ``dry_run=False`` to delete.
+
+        ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError, unless
+        ``enforce_retention_duration=False``: readers of versions within it then lose files. A file that no version
+        names stays until it is a day old in any case, since its commit may follow. Kept are all files that the version
+        at the cut-off and every later one name, also in their change feeds; hidden files, links, other tables. What is
+        deleted is recorded by two commits, VACUUM START and VACUUM END; without files to delete none is made. Safe to
+        interrupt: a second call continues. ``progress``: called with the numbers of deleted files and of all to delete.
+
+        Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
+        path in the log whose file is not known, CorruptTableError, StoreError. Cost: as ``LogStore.walk``, the files of
+        the latest version and of that at the cut-off, 1 GET for each commit since, 1 DELETE for each file, 2 commits.
+        Spec: PROTOCOL.md#vacuum-protocol-check.
+        """
+        return vacuuming.vacuum(self._handle, retention_hours, dry_run, enforce_retention_duration, progress)
 
 
 def handle_of(table: DeltaTable) -> TableHandle:

@@ -221,6 +221,15 @@ def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
     )
 
 
+def base_name(path: str) -> str | None:
+    """The decoded name of the file that an absolute path from a log means, in whatever place; None for a relative path,
+    and for one that cannot be decoded."""
+    if not (path.startswith("/") or _SCHEME.match(path)):
+        return None
+    decoded = _decoded(path)
+    return None if decoded is None else decoded.rpartition("/")[2]
+
+
 def are_ordinary(paths: Sequence[str]) -> bool:
     """Whether all of these are simple relative paths, as nearly every path is, so that ``locate`` need not check each:
     a few scans of their bytes instead of a match for each of 100,000."""

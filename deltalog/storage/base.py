@@ -21,7 +21,7 @@ import enum
 import hashlib
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
@@ -46,6 +46,25 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
     """A listed object. Size and time are None if the listing left them out (``stat=False``)."""
 
     name: str
+    size_bytes: int | None
+    modification_time_ms: int | None
+
+
+class EntryKind(enum.Enum):
+    """What an entry of ``LogStore.walk`` is."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "symbolic link"
+    OTHER = "mount point or special file"
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """Anything below a table's root, with its path below that, as the store has it. Size and time are of files and
+    directories; None where a store has none."""
+
+    path: str
+    kind: EntryKind
     size_bytes: int | None
     modification_time_ms: int | None
 
@@ -169,6 +188,28 @@ class LogStore(ABC):
         so: for a clean-up, best effort. Stores that cannot list all depths together return none. Cost: 1 LIST for each
         1,000 objects."""
         return []
+
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        """Everything at any depth, except what is in a directory ``_delta_log``. What other programs put there is
+        included, whatever its name. Symbolic links are not followed, and other file systems not entered.
+
+        ``enters``: whether the entries of a directory, given by its path, are wanted; object stores return them anyway.
+        Raises CallError if the store cannot list all depths. Cost: 1 LIST for each 1,000 objects; on local disk 1 for
+        each directory.
+        """
+        raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
+
+    def remove(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Remove files of ``walk``, and then directories, those that are empty, in the order given. Returns what was
+        there and is gone now.
+
+        A local disk keeps a file whose size or time has changed since, or that is now reached through a symbolic link.
+        Cost: 1 DELETE for each file; none for directories of object stores, which do not exist.
+        """
+        files = [entry for entry in entries if entry.kind is EntryKind.FILE]
+        for entry in files:
+            self.delete(entry.path)
+        return files
 
     @abstractmethod
     def open_input(self, path: str) -> Any:

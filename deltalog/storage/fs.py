@@ -20,18 +20,25 @@ import re
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from typing import Any, BinaryIO
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
 from deltalog.protocol.paths import LOG_DIRECTORY
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome, keep_cleanup_errors
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, keep_cleanup_errors
+from deltalog.storage.mounts import mount_points_below
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
 _MANY = 4
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+# At most this number of directories is open while files are removed.
+_MOST_OPEN = 64
+# What a name that no longer is what was listed answers: the way to it is a link or a file now, or it is not empty.
+_STAYS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
 _NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
 
 
@@ -233,6 +240,51 @@ class LocalStore(LogStore):
                         removed.append(entry.name)
         return sorted(removed)
 
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        real = os.path.realpath(self.root)
+        with _store_errors("list", self.root):
+            device, mounts = os.stat(real).st_dev, mount_points_below(real)
+        waiting = [""]
+        while waiting:
+            directory = waiting.pop()
+            target = os.path.join(real, directory)
+            with _store_errors("list", target):
+                for found in sorted(_entries(target), key=lambda each: each.name):
+                    path = f"{directory}/{found.name}" if directory else found.name
+                    try:
+                        entry = _entry(path, found, device, found.path in mounts)
+                    except FileNotFoundError:
+                        continue  # removed between listing and stat
+                    yield entry
+                    if entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY and enters(path):
+                        waiting.append(path)
+
+    def remove(self, entries: Sequence[Entry]) -> list[Entry]:
+        """See LogStore. Each directory is opened from the one above, so that no symbolic link is followed, even one
+        that was made after the listing."""
+        removed = []
+        with contextlib.closing(_OwnDirectories(os.path.realpath(self.root))) as opened:
+            for entry in entries:
+                directory, _, name = entry.path.rpartition("/")
+                try:
+                    above = opened[directory]
+                    status = os.stat(name, dir_fd=above, follow_symlinks=False)
+                    if entry.kind is EntryKind.DIRECTORY:
+                        if not S_ISDIR(status.st_mode):
+                            continue
+                        opened.forget(entry.path)
+                        os.rmdir(name, dir_fd=above)
+                    elif S_ISREG(status.st_mode) and _is_same(entry, status):
+                        os.unlink(name, dir_fd=above)
+                    else:
+                        continue
+                except OSError as error:
+                    if error.errno in _STAYS or isinstance(error, FileNotFoundError):
+                        continue
+                    raise _store_error("delete", self._absolute(entry.path), error) from error
+                removed.append(entry)
+        return removed
+
     def open_input(self, path: str) -> Any:
         import pyarrow as pa
 
@@ -401,6 +453,54 @@ class _OpenDirectories(dict[str, int]):
     def close(self) -> None:
         for descriptor in self.values():
             os.close(descriptor)
+
+
+class _OwnDirectories(dict[str, int]):
+    """Descriptors of directories below a root, reached without following a symbolic link."""
+
+    def __init__(self, root: str) -> None:
+        self[""] = os.open(root, _DIRECTORY)
+
+    def __missing__(self, directory: str) -> int:
+        if len(self) > _MOST_OPEN:
+            for path in [path for path in self if path]:
+                self.forget(path)
+        descriptor = self[""]
+        above = descriptor
+        for name in directory.split("/"):
+            try:
+                below = os.open(name, _DIRECTORY | _NO_LINK, dir_fd=above)
+            finally:
+                if above != descriptor:
+                    os.close(above)
+            above = below
+        self[directory] = above
+        return above
+
+    def forget(self, directory: str) -> None:
+        if directory in self:
+            os.close(self.pop(directory))
+
+    def close(self) -> None:
+        for descriptor in self.values():
+            os.close(descriptor)
+
+
+def _entry(path: str, found: os.DirEntry[str], device: int, is_mount: bool) -> Entry:
+    status = found.stat(follow_symlinks=False)
+    if found.is_symlink():
+        kind = EntryKind.LINK
+    elif is_mount or status.st_dev != device:
+        kind = EntryKind.OTHER
+    elif found.is_dir(follow_symlinks=False):
+        kind = EntryKind.DIRECTORY
+    else:
+        kind = EntryKind.FILE if S_ISREG(status.st_mode) else EntryKind.OTHER
+    return Entry(path, kind, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _is_same(entry: Entry, status: os.stat_result) -> bool:
+    return (status.st_size, status.st_mtime_ns // 1_000_000) == (entry.size_bytes, entry.modification_time_ms)
 
 
 def _meta(name: str, status: os.stat_result) -> FileMeta:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.protocol.paths import LOG_DIRECTORY
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome
 
 
 def _wall_clock_ms() -> int:
@@ -57,6 +58,13 @@ class MemoryStore(LogStore):
     def delete(self, path: str) -> None:
         with self._lock:
             self._objects.pop(path, None)
+
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        with self._lock:
+            items = [(path, len(data), time_ms) for path, (data, time_ms) in self._objects.items()]
+        for path, size, time_ms in sorted(items):
+            if not path.startswith(f"{LOG_DIRECTORY}/"):
+                yield Entry(path, EntryKind.FILE, size, time_ms)
 
     def open_input(self, path: str) -> Any:
         import pyarrow as pa

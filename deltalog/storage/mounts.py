@@ -58,6 +58,22 @@ def network_file_system(path: str) -> str | None:
     return kind if is_network else None
 
 
+def mount_points_below(path: str) -> frozenset[str]:
+    """The absolute paths below a resolved one where something is mounted, directories of the same disk included. Known
+    on Linux only: elsewhere empty. Cost: one small file read."""
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            points = [_unescaped(line.split(" ")[4]) for line in file if line.count(" ") > 4]
+    except OSError:
+        return frozenset()
+    root = f"{path.rstrip('/')}/"
+    return frozenset(point for point in points if point.startswith(root))
+
+
+def _unescaped(point: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), point)
+
+
 def _kind_of(path: str, mounts: str) -> str:
     """The type of the last mount among those of the longest mount point above a path; empty if there is none."""
     best, kind = "", ""
@@ -66,7 +82,7 @@ def _kind_of(path: str, mounts: str) -> str:
         fields = left.split(" ")
         if len(fields) < 5 or not right:
             continue
-        point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4]).rstrip("/")
+        point = _unescaped(fields[4]).rstrip("/")
         if (path == point or path.startswith(f"{point}/")) and len(point) >= len(best):
             best, kind = point, right.split(" ")[0]
     return kind

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import Entry, FileMeta, LogStore, PutOutcome
 
 S = TypeVar("S", bound=LogStore)
 
@@ -66,6 +66,12 @@ class WrappedStore(LogStore, Generic[S]):
 
     def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
         return self.inner.find_names(start, containing, most=most)
+
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        return self.inner.walk(enters)
+
+    def remove(self, entries: Sequence[Entry]) -> list[Entry]:
+        return self.inner.remove(entries)
 
     def open_input(self, path: str) -> Any:
         return self.inner.open_input(path)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from deltalog.errors import StoreError
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import Entry, FileMeta, LogStore, PutOutcome
 
 
 class Fault(enum.Enum):
@@ -236,6 +236,10 @@ class FaultyStore(LogStore):
         self._read("head", path)
         return self.inner.head(path)
 
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        self._read("list_from", "")
+        return self.inner.walk(enters)
+
     def open_input(self, path: str) -> Any:
         self._read("open_input", path)
         return self.inner.open_input(path)
@@ -370,6 +374,10 @@ class CountingStore(LogStore):
     def head(self, path: str) -> FileMeta | None:
         self._count("head", path)
         return self.inner.head(path)
+
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        self._count("walk", "")
+        return self.inner.walk(enters)
 
     def delete(self, path: str) -> None:
         self._count("delete", path)

@@ -1,0 +1,305 @@
+"""Which of the files below a table's root a vacuum deletes, and why each other one stays. Pure.
+
+A file is deleted if no version within the retention needs it, it is older than the retention, and it is not of another
+kind: what is hidden, reached through a link, part of another table, or named as no log can name it, stays.
+
+Spec: PROTOCOL.md leaves vacuum to writers; #file-types, #add-file-and-remove-file say what a version needs.
+"""
+
+from __future__ import annotations
+
+import enum
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from deltalog.protocol.leftovers import LeftoverKind, leftover_kind
+from deltalog.protocol.paths import LOG_DIRECTORY, is_plain
+from deltalog.protocol.retention import DAY_MS
+from deltalog.protocol.timestamps import describe
+from deltalog.storage.base import Entry, EntryKind
+
+# A file that no version names may be one of a write that is not committed yet, however short the retention is.
+UNCOMMITTED_AGE_MS = DAY_MS
+_HIDDEN = ("_", ".")
+_NOT_HIDDEN = ("_delta_index", "_change_data")
+_ICEBERG_METADATA = "metadata"
+_CHECKSUM = ".crc"
+
+
+class Need(enum.Enum):
+    """Why a file stays that is not deleted at any age."""
+
+    LATEST = "the latest version needs it"
+    EARLIER = "a version within the retention needs it"
+    CHANGES = "the change feed within the retention needs it"
+    UNSETTLED = "a commit that names it may still take effect"
+
+
+class Stay(enum.Enum):
+    """Why a file stays that no version is known to need."""
+
+    YOUNG = "younger than the retention"
+    UNCOMMITTED = "younger than a day, and named by no version: its commit may follow"
+    NO_TIME = "of unknown age"
+    SPELLED = "needed, if names are compared without case"
+    ELSEWHERE = "named like a file that an absolute path of the log names"
+    HIDDEN = "hidden"
+    OTHER_TABLE = "of another table"
+    LINK = "a symbolic link"
+    SPECIAL = "a mount point or a special file"
+    ODD_NAME = "of a name that no log can have"
+
+
+_REMOVED = "removed from the table before the retention"
+_UNNAMED = "no version names it"
+_BESIDE = "the checksum of a file that does not exist or is deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """What a log names, as decoded paths below the table's root. ``needed``: by versions within the retention, and why.
+    ``removed``: by earlier ones. ``elsewhere``: the names, without directories, of files that are named by absolute
+    paths which do not lead into the table as it was opened."""
+
+    needed: Mapping[str, Need]
+    removed: Set[str] = frozenset()
+    elsewhere: Set[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumRules:
+    """``cutoff_ms``: files that are not older stay. ``now_ms``: the time of the vacuum. Both are in milliseconds since
+    1970. ``partition_columns``: their directories may have hidden names. ``has_iceberg_metadata``: a directory of that
+    name belongs to another format."""
+
+    cutoff_ms: int
+    now_ms: int
+    partition_columns: Sequence[str] = ()
+    has_iceberg_metadata: bool = False
+
+    def is_hidden(self, name: str) -> bool:
+        """Whether a name in a path is one that engines ignore."""
+        if name == _ICEBERG_METADATA and self.has_iceberg_metadata:
+            return True
+        partitions = tuple(f"{column}=" for column in self.partition_columns)
+        return name.startswith(_HIDDEN) and not name.startswith((*_NOT_HIDDEN, *partitions))
+
+    def enters(self, directory: str) -> bool:
+        """Whether the files in a directory, given by its path, can be deleted."""
+        return not self.is_hidden(directory.rpartition("/")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumedFile:
+    """A file to delete. ``path``: below the table's root. ``reason``: why it is not needed."""
+
+    path: str
+    size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumPlan:
+    """``files``: to delete, each with its entry. ``directories``: to remove after them if they are empty, the deepest
+    first. ``kept``: the number of the files that stay, by reason. ``directory_count``: of the directories that were
+    listed, the root included."""
+
+    files: Sequence[tuple[VacuumedFile, Entry]]
+    directories: Sequence[Entry]
+    kept: Mapping[str, int]
+    directory_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """The result of a vacuum; with ``dry_run``, of one that was only planned.
+
+    ``version``: the latest version when the log was read. ``retention_ms``: as it was applied; ``cutoff_ms``: older
+    files were considered, in milliseconds since 1970. ``files``: those deleted, by path. ``directories``: the paths of
+    those that were removed, being empty. ``kept``: the number of the files that stay, by reason. ``commits``: the
+    versions that record the start and the end, where there are any.
+    """
+
+    table: str
+    dry_run: bool
+    version: int
+    retention_ms: int
+    cutoff_ms: int
+    files: tuple[VacuumedFile, ...]
+    directories: tuple[str, ...]
+    kept: Mapping[str, int]
+    commits: tuple[int, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the deleted files, below the table's root."""
+        return tuple(file.path for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the deleted files together."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def deleted(self) -> Mapping[str, int]:
+        """The number of the deleted files, by reason."""
+        return Counter(file.reason for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, as JSON-compatible values."""
+        return {
+            "table": self.table,
+            "dry_run": self.dry_run,
+            "version": self.version,
+            "retention_ms": self.retention_ms,
+            "cutoff_ms": self.cutoff_ms,
+            "size_bytes": self.size_bytes,
+            "files": [{"path": f.path, "size_bytes": f.size_bytes, "reason": f.reason} for f in self.files],
+            "directories": list(self.directories),
+            "kept": dict(self.kept),
+            "commits": list(self.commits),
+        }
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The report as pairs of a label and a text."""
+        verb = "would be deleted" if self.dry_run else "deleted"
+        facts = [
+            ("Table", self.table),
+            ("Cut-off", describe(self.cutoff_ms)),
+            ("Files", f"{len(self.files):,} {verb}, {self.size_bytes:,} bytes; {sum(self.kept.values()):,} stay"),
+        ]
+        if self.directories:
+            facts.append(("Empty", f"{len(self.directories):,} directories {verb}"))
+        facts += [("Deleted", f"{count:,}: {reason}") for reason, count in sorted(self.deleted.items())]
+        facts += [("Stay", f"{count:,}: {reason}") for reason, count in sorted(self.kept.items())]
+        return facts
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<10}{value}" for name, value in self.facts())
+
+
+def plan(entries: Iterable[Entry], named: NamedFiles, rules: VacuumRules) -> VacuumPlan:
+    """The decision on everything below a table's root, as ``LogStore.walk`` gives it."""
+    listed = sorted(entries, key=lambda entry: entry.path)
+    decider = _Decider(named, rules, _table_roots(listed))
+    deleted: list[tuple[VacuumedFile, Entry]] = []
+    kept: Counter[str] = Counter()
+    stays: set[str] = set()
+    # Hadoop's checksum of a file is hidden; without the file it is of no use.
+    for entry in sorted(listed, key=lambda each: _checked_name(each.path) is not None):
+        if entry.kind is EntryKind.DIRECTORY:
+            continue
+        checked = _checked_name(entry.path)
+        reason = decider.decide(entry, is_beside=checked is not None and checked not in stays)
+        if isinstance(reason, str):
+            deleted.append((VacuumedFile(entry.path, entry.size_bytes or 0, reason), entry))
+        else:
+            kept[reason.value] += 1
+            stays.add(entry.path)
+    deleted.sort(key=lambda each: each[0].path)
+    directories = [entry for entry in listed if entry.kind is EntryKind.DIRECTORY]
+    emptied = {parent for file, _ in deleted for parent in _parents(file.path)}
+    occupied = {parent for path in stays for parent in _parents(path)}
+    known = {entry.path for entry in directories if decider.may_remove(entry)} | emptied | occupied
+    return VacuumPlan(deleted, _removable(directories, emptied, occupied, decider), kept, len(known) + 1)
+
+
+class _Decider:
+    def __init__(self, named: NamedFiles, rules: VacuumRules, other_tables: Collection[str]) -> None:
+        self._named = named
+        self._rules = rules
+        self._other_tables = other_tables
+        self._folded = {_folded(path): need for path, need in named.needed.items()}
+
+    def decide(self, entry: Entry, is_beside: bool = False) -> str | Need | Stay:
+        """Why a file is deleted, or why it stays. ``is_beside``: it is the
+        checksum of a file that does not stay."""
+        path, rules = entry.path, self._rules
+        need = self._named.needed.get(path)
+        if need is not None:
+            return need
+        if entry.kind is not EntryKind.FILE:
+            return Stay.LINK if entry.kind is EntryKind.LINK else Stay.SPECIAL
+        *above, name = path.split("/")
+        if not is_plain(path):
+            return Stay.ODD_NAME
+        if self.is_in_other_table(path):
+            return Stay.OTHER_TABLE
+        is_temporary = leftover_kind(path) is LeftoverKind.TEMPORARY_FILE
+        if any(map(rules.is_hidden, above)) or (rules.is_hidden(name) and not (is_temporary or is_beside)):
+            return Stay.HIDDEN
+        if _folded(path) in self._folded:
+            return Stay.SPELLED
+        if name in self._named.elsewhere:
+            return Stay.ELSEWHERE
+        return self._by_age(entry, is_beside)
+
+    def _by_age(self, entry: Entry, is_beside: bool) -> str | Stay:
+        time_ms, rules = entry.modification_time_ms, self._rules
+        if time_ms is None:
+            return Stay.NO_TIME
+        if time_ms >= rules.cutoff_ms:
+            return Stay.YOUNG
+        if is_beside:
+            return _BESIDE
+        if entry.path in self._named.removed:
+            return _REMOVED
+        if time_ms > rules.now_ms - UNCOMMITTED_AGE_MS:
+            return Stay.UNCOMMITTED
+        kind = leftover_kind(entry.path)
+        return _UNNAMED if kind is None else f"{kind.value} that no version names"
+
+    def is_in_other_table(self, path: str) -> bool:
+        return any(path == root or path.startswith(f"{root}/") for root in self._other_tables)
+
+    def may_remove(self, directory: Entry) -> bool:
+        """Whether a directory may be removed if it is empty."""
+        path = directory.path
+        return (
+            is_plain(path) and not self.is_in_other_table(path) and not any(map(self._rules.is_hidden, path.split("/")))
+        )
+
+    def is_old(self, entry: Entry) -> bool:
+        time_ms, rules = entry.modification_time_ms, self._rules
+        return time_ms is not None and time_ms < min(rules.cutoff_ms, rules.now_ms - UNCOMMITTED_AGE_MS)
+
+
+def _removable(directories: Sequence[Entry], emptied: Set[str], occupied: set[str], decider: _Decider) -> list[Entry]:
+    """The directories that will be empty, the deepest first: those of deleted files, and those that are empty and old.
+    Adds the others to ``occupied``."""
+    found = []
+    for entry in sorted(directories, key=lambda each: (-each.path.count("/"), each.path)):
+        is_free = entry.path not in occupied and (entry.path in emptied or decider.is_old(entry))
+        if is_free and decider.may_remove(entry):
+            found.append(entry)
+        else:
+            occupied.update(_parents(entry.path))
+    return found
+
+
+def _parents(path: str) -> Iterable[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _table_roots(entries: Iterable[Entry]) -> frozenset[str]:
+    """The directories below the root that have a log of their own."""
+    mark = f"/{LOG_DIRECTORY}/"
+    return frozenset(f"{entry.path}/".partition(mark)[0] for entry in entries if mark in f"{entry.path}/")
+
+
+def _checked_name(path: str) -> str | None:
+    """The path of the file whose checksum, as Hadoop writes it beside local files, this is; None for any other."""
+    directory, slash, name = path.rpartition("/")
+    if not (name.startswith(".") and name.endswith(_CHECKSUM) and len(name) > len(_CHECKSUM) + 1):
+        return None
+    return f"{directory}{slash}{name[1 : -len(_CHECKSUM)]}"
+
+
+def _folded(path: str) -> str:
+    """Disks may compare names without case, and in any Unicode normalisation: a listing then has another spelling."""
+    return unicodedata.normalize("NFC", path).casefold()
