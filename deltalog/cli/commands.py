@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from deltalog.cli import catalog, commit_tables, conformance
-from deltalog.cli.options import Commands, storage_options
+from deltalog.cli import catalog, commit_tables, conformance, maintenance
+from deltalog.cli.options import Commands
+from deltalog.cli.options import Json as _Json
+from deltalog.cli.options import Table as _Table
+from deltalog.cli.options import examples as _examples
+from deltalog.cli.options import open_table as _open
 from deltalog.cli.output import Output, facts_of, plural, report_error, report_warning
 
 if TYPE_CHECKING:
-    from deltalog import DeltaTable, Snapshot
+    from deltalog import Snapshot
 
 _TRACEBACK = "DELTALOG_TRACEBACK"
 _CLAMPING = re.compile(r'version_at takes (before|after)="(\w+)"')
@@ -100,11 +104,6 @@ app = Commands(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
-_Table = Annotated[
-    str,
-    typer.Argument(metavar="TABLE", help="Its location: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
-]
-_Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
 _AtVersion = Annotated[
     int | None,
     typer.Option("--version", min=0, metavar="N", help="This version.", rich_help_panel=_POINTS_IN_TIME),
@@ -131,17 +130,6 @@ _Limit = Annotated[
     int | None,
     typer.Option("--limit", min=0, metavar="N", help="At most N; 0 is all. Default: 20, and all with --json."),
 ]
-
-
-def _examples(*lines: str) -> str:
-    return "\n\n".join(["[dim]Examples[/dim]", *lines])
-
-
-def _open(table: str) -> DeltaTable:
-    from deltalog import DeltaTable
-    from deltalog.catalog.locate import open_location
-
-    return DeltaTable.open(open_location(table, **storage_options()))
 
 
 def _snapshot(
@@ -520,6 +508,13 @@ def cleanup(
         out.document(report.to_json())
     else:
         out.print(facts_of(report.facts()))
+
+
+app.command(
+    epilog=_examples(
+        "deltalog vacuum events", "deltalog vacuum events --json | jq .files", "deltalog vacuum events --yes"
+    )
+)(maintenance.vacuum)
 
 
 @app.command(

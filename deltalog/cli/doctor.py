@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from deltalog.catalog.locate import open_location
 from deltalog.cli.options import storage_options
-from deltalog.cli.output import Output, console_of, plain, plural, table_of
+from deltalog.cli.output import Output, plain, plural, table_of
 from deltalog.doctor.check import examine
 from deltalog.doctor.findings import CheckReport, to_sarif
 from deltalog.doctor.repair import Outcome, Repair, carry_out, plan
@@ -27,7 +25,7 @@ def run(table: str, deep: bool, sarif: Path | None, repair: bool, dry_run: bool,
     """Check a table, print the findings, repair what can be repaired. Returns whether the report is ``ok``."""
     out = Output(as_json)
     reader, environment = LogReader(open_location(table, **storage_options())), Environment()
-    with _progress(as_json) as progress:
+    with out.progress("Reading the log", "Checked") as progress:
         report = examine(reader, deep, progress, environment)
     steps = plan(report) if repair else []
     outcomes: list[Outcome] = []
@@ -36,7 +34,7 @@ def run(table: str, deep: bool, sarif: Path | None, repair: bool, dry_run: bool,
         _print_steps(out, steps, repair)
     if steps and not dry_run:
         outcomes = carry_out(steps, reader, environment)
-        with _progress(as_json) as progress:
+        with out.progress("Reading the log", "Checked") as progress:
             report = examine(reader, deep, progress, environment)
         if not as_json:
             _print_outcomes(out, outcomes, report)
@@ -48,17 +46,6 @@ def run(table: str, deep: bool, sarif: Path | None, repair: bool, dry_run: bool,
         ]
         out.document({**report.to_json(), **({"repairs": repairs} if repair else {})})
     return report.ok
-
-
-@contextlib.contextmanager
-def _progress(as_json: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A line on a terminal's standard error that shows how much is done."""
-    console = console_of(sys.stderr)
-    if as_json or not console.is_terminal:
-        yield lambda what, done, of: None
-        return
-    with console.status(plain("Reading the log")) as status:
-        yield lambda what, done, of: status.update(plain(f"Checked {done:,} of {of:,} {what}"))
 
 
 def _print(out: Output, report: CheckReport) -> None:

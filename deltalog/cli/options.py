@@ -9,9 +9,12 @@ import re
 import typing
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+if TYPE_CHECKING:
+    from deltalog import DeltaTable
 
 # Options that are text even if the value looks like a number: credentials and endpoints.
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
@@ -19,6 +22,12 @@ _JSON = re.compile(r"true|false|null|-?[0-9]+(\.[0-9]+)?|[\[{\"].*", re.S)
 _NAME = "storage_options"
 # Parameters beside the storage options in the calls that these are passed to.
 _RESERVED = frozenset(["self", "url", "create", "environment", "allowed_paths", "idle_timeout", "filesystem"])
+
+Table = Annotated[
+    str,
+    typer.Argument(metavar="TABLE", help="Its location: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
+]
+Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
 
 _GIVEN: ContextVar[dict[str, Any]] = ContextVar("storage_options")
 _Option = Annotated[
@@ -68,6 +77,19 @@ def taking_options(function: F) -> F:
 def storage_options() -> dict[str, Any]:
     """The values of ``--option`` of the running command."""
     return _GIVEN.get({})
+
+
+def open_table(table: str) -> DeltaTable:
+    """The table at a location or an address, with the storage options of the running command."""
+    from deltalog import DeltaTable
+    from deltalog.catalog.locate import open_location
+
+    return DeltaTable.open(open_location(table, **storage_options()))
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\n\n".join(["[dim]Examples[/dim]", *lines])
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:

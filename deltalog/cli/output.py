@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,6 +82,16 @@ class Output:
             return
         with console.status(plain(what)):
             yield
+
+    @contextlib.contextmanager
+    def progress(self, first: str, verb: str) -> Iterator[Callable[[str, int, int], None]]:
+        """As ``working``; calls with what is worked on, how much is done, and of how much, replace the text."""
+        console = console_of(sys.stderr)
+        if self.as_json or not console.is_terminal:
+            yield lambda what, done, of: None
+            return
+        with console.status(plain(first)) as status:
+            yield lambda what, done, of: status.update(plain(f"{verb} {done:,} of {of:,} {what}"))
 
 
 def show(console: Console, renderable: Any) -> None:

@@ -21,7 +21,7 @@ import re
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import fsspec
@@ -35,7 +35,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
+from deltalog.protocol.paths import LOG_DIRECTORY
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
 from deltalog.storage.exclusive import check_answer, check_exclusive
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import get_together, is_below_root, outcome_of_status, spooled
@@ -273,6 +274,21 @@ class FsspecStore(LogStore):
             inside = (entry for entry in entries if entry["type"] == "file" and _differ(entry["name"], full))
             found = (meta for meta in map(_meta, inside) if meta.name >= start)
             return sorted(found, key=lambda meta: meta.name)[:limit]
+
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        """For object stores and fsspec's memory; others may have links, which fsspec follows. Cost: the backend's
+        listing of everything below the root."""
+        if not (_is_memory(self._filesystem) or _package(self._filesystem) in _WITHOUT_DIRECTORIES):
+            yield from super().walk(enters)
+        with self._errors("list", self._root):
+            self._filesystem.invalidate_cache()
+            found = self._filesystem.find(self._root, detail=True)
+        root = f"{self._root.rstrip('/')}/" if self._root else ""
+        for full, info in sorted(found.items()):
+            path = full.removeprefix(root)
+            if info["type"] == "file" and not path.startswith(f"{LOG_DIRECTORY}/"):
+                meta = _meta(info)
+                yield Entry(path, EntryKind.FILE, meta.size_bytes, meta.modification_time_ms)
 
     def open_input(self, path: str) -> Any:
         """Cost: 1 HEAD and 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, cast
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome
 from deltalog.storage.exclusive import remove, scratch, verify_once
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
@@ -269,6 +269,41 @@ class S3Store(LogStore):
                 break
             arguments["ContinuationToken"] = page["NextContinuationToken"]
         return found
+
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        log_keys = f"{self._prefix}{LOG_DIRECTORY}/"
+        arguments: dict[str, Any] = {"Prefix": self._prefix}
+        while True:
+            page = self._call("list", self._prefix, "list_objects_v2", with_key=False, **arguments)
+            last = ""
+            for each in page.get("Contents", ()):
+                last = each["Key"]
+                if not last.startswith(log_keys):
+                    modified_ms = _whole_seconds_ms(each["LastModified"])
+                    yield Entry(last[len(self._prefix) :], EntryKind.FILE, each["Size"], modified_ms)
+            if not page.get("IsTruncated"):
+                return
+            if last.startswith(log_keys):  # the rest of the log is left out
+                arguments = {"Prefix": self._prefix, "StartAfter": f"{log_keys[:-1]}{chr(ord('/') + 1)}"}
+            else:
+                arguments["ContinuationToken"] = page["NextContinuationToken"]
+
+    def remove(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Cost: 1 DeleteObjects for each 1,000 files, one after the other."""
+        files = [entry for entry in entries if entry.kind is EntryKind.FILE]
+        for start in range(0, len(files), LIST_PAGE):
+            some = files[start : start + LIST_PAGE]
+            named = {"Objects": [{"Key": self.key(entry.path)} for entry in some], "Quiet": True}
+            done = self._call("delete", self._prefix, "delete_objects", with_key=False, Delete=named)
+            for each in done.get("Errors", ()):
+                key, code = each.get("Key", ""), self._client.secrets.without(str(each.get("Code", "")))
+                raise StoreError(
+                    f"Cannot delete {_SCHEMES[0]}://{self.bucket}/{key} ({code}). Check the permissions of the bucket; "
+                    "the other objects of the request may be deleted.",
+                    path=key,
+                    service_code=code,
+                )
+        return files
 
     def open_input(self, path: str) -> Any:
         """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for each

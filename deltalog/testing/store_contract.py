@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog.errors import DeltaLogError, ObjectNotFoundError, StoreError
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from deltalog.errors import CallError, DeltaLogError, ObjectNotFoundError, StoreError
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome
 
 LOG = "_delta_log"
 FIRST = "_delta_log/00000000000000000000.json"
@@ -291,6 +291,36 @@ class LogStoreTests:
         with pytest.raises(ObjectNotFoundError):
             store.get("a/b")
 
+    def test_walks_all_depths_except_the_log(self, store: LogStore) -> None:
+        paths = ["a", "b/c=1 %41/d", "b/.hidden/e", "_delta_logs/f", f"b/{LOG}s", "é"]
+        for size, path in enumerate(paths):
+            store.put(path, b"x" * size)
+        for path in (FIRST, f"{LOG}/_sidecars/a"):
+            store.put(path, b"")
+        files = self._walked(store)
+        assert {path: entry.size_bytes for path, entry in files.items()} == {path: n for n, path in enumerate(paths)}
+        for path, entry in files.items():
+            assert entry == Entry(path, EntryKind.FILE, *_size_and_time(store.head(path)))
+
+    def test_removes_many(self, store: LogStore, another: LogStore) -> None:
+        paths = [f"b/{n}=%41 é/x" for n in range(30)]
+        for path in (*paths, FIRST):
+            store.put(path, b"1")
+        files = self._walked(store)
+        some = [files[path] for path in paths[10:]]
+        assert store.remove(some) == some and self._walked(another).keys() == {*paths[:10]}
+        assert store.remove([]) == [] and store.get(FIRST) == b"1"
+        store.remove(some)  # absent ones are ignored
+        store.remove([*files.values()])
+        assert self._walked(store) == {}
+
+    def _walked(self, store: LogStore) -> dict[str, Entry]:
+        try:
+            entries = list(store.walk(lambda directory: True))
+        except CallError:
+            pytest.skip("this store lists no files at all depths")
+        return {entry.path: entry for entry in entries if entry.kind is EntryKind.FILE}
+
     def test_location_ends_with_the_path(self, store: LogStore) -> None:
         assert store.location("day=1/part.parquet").endswith("/day=1/part.parquet")
         assert store.location("a").startswith(store.url)
@@ -325,6 +355,11 @@ class LogStoreTests:
         names: Callable[[list[FileMeta]], list[str]] = lambda metas: [meta.name for meta in metas]  # noqa: E731
         assert names(store.list_from(LOG)) == ["00000000000000000000.json", "_last_checkpoint"]
         assert names(store.list_from("")) == []
+
+
+def _size_and_time(meta: FileMeta | None) -> tuple[int | None, int | None]:
+    assert meta is not None
+    return meta.size_bytes, meta.modification_time_ms
 
 
 def together(work: Callable[[int], Any], count: int) -> list[Any]:

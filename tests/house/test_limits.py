@@ -33,6 +33,7 @@ LAZY_IMPORTS = {
     "deltalog/cli/commands.py": START,
     "deltalog/cli/conformance.py": START,
     "deltalog/cli/main.py": START,
+    "deltalog/cli/options.py": START,
     "deltalog/cli/views.py": START,
     "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
 }
@@ -43,6 +44,7 @@ TYPE_IMPORTS = {
     "deltalog/cli/commit_tables.py": START,
     "deltalog/cli/commands.py": START,
     "deltalog/cli/conformance.py": START,
+    "deltalog/cli/options.py": START,
     "deltalog/cli/timeline.py": START,
     "deltalog/cli/views.py": START,
     "deltalog/storage/dynamodb.py": EXTRA,

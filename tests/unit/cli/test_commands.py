@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -335,6 +336,33 @@ def test_cleanup(cli: Cli, tmp_path: Path) -> None:
     assert f"Files     {len(going)} deleted" in cli("cleanup", tmp_path / "t").out
     assert not any((tmp_path / "t" / path).exists() for path in going) and len(going) == 6
     assert DeltaTable.open(tmp_path / "t").snapshot().num_files == 3
+
+
+def test_vacuum(cli: Cli, tmp_path: Path) -> None:
+    table = appended(tmp_path / "t")
+    first = table.snapshot(1).files()["path"].to_pylist()
+    table.overwrite(pa.table({"n": [9]}))
+    said = document(cli("vacuum", tmp_path / "t", "--json"))
+    assert said["dry_run"] is True and said["files"] == [] and said["retention_ms"] == 7 * 86_400_000
+    refused = cli("vacuum", tmp_path / "t", "--retention-hours", "0", "--yes")
+    assert refused.status == 1 and "168 hours" in refused.err
+    shown = cli("vacuum", tmp_path / "t", "--retention-hours", "0", "--below-retention").out
+    assert "3 would be deleted" in shown and "Nothing was deleted. --yes" in shown and first[0] in shown
+    done = cli("vacuum", tmp_path / "t", "--retention-hours", "0", "--below-retention", "--yes").out
+    assert "3 deleted" in done and not (tmp_path / "t" / first[0]).exists()
+    said = document(cli("vacuum", tmp_path / "t", "--retention-hours", "0", "--below-retention", "--yes", "--json"))
+    assert said["files"] == [] and said["kept"] == {"the latest version needs it": 1}
+    assert DeltaTable.open(tmp_path / "t").snapshot().num_files == 1
+
+
+def test_vacuum_shows_some_of_many(cli: Cli, tmp_path: Path) -> None:
+    appended(tmp_path / "t")
+    for number in range(30):
+        path = tmp_path / "t" / f"{number:02d}"
+        path.write_bytes(b"1")
+        os.utime(path, (1, 1))
+    shown = cli("vacuum", tmp_path / "t").out.splitlines()
+    assert "19" in shown and "20" not in shown and "and 10 files more" in shown
 
 
 def test_version(cli: Cli) -> None:
