@@ -18,6 +18,8 @@ _WAREHOUSE = "spark.sql.warehouse.dir"
 _PART = r"`(?:[^`]|``)+`|[^`.\s/\\:#]+"
 _NAME = re.compile(rf"({_PART})(?:\.({_PART}))?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_REGISTRABLE = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
+_MOST_BYTES = 255
 _DEFAULT_SCHEMA = "default"
 
 
@@ -63,6 +65,12 @@ def full_name(name: str) -> str:
 def address_of(spark: SparkSession, name: str) -> str:
     """The address of a table by its name, for calls that take a path. Raises CallError. Cost: none."""
     return f"catalog:{catalog_of(spark)}#{full_name(name)}"
+
+
+def can_be_registered(full: str) -> bool:
+    """Whether a catalog can have a table of this ``schema.table``: others are longer, or have control characters."""
+    parts = full.partition(".")[::2]
+    return all(_REGISTRABLE.fullmatch(part) and len(part.encode()) <= _MOST_BYTES for part in parts)
 
 
 def location_of(spark: SparkSession, name: str) -> str:

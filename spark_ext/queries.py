@@ -1,4 +1,4 @@
-"""What the queries of a statement ask of each table by its path, from sqlglot's tree of the statement. Pure.
+"""What the queries of a statement ask of each table of deltalog, from sqlglot's tree of the statement. Pure.
 
 It serves to leave out files without a row of the answer, and to answer from the log. Whatever is not surely understood,
 by sqlglot or here, leaves out nothing, for the tree is not Spark's.
@@ -161,7 +161,8 @@ def _text(statement: Statement, start: int, args: Mapping[str, Any]) -> str:
         end = token.end
         if token.start in references:
             index, reference = references[token.start]
-            pieces.append(_TABLE.format(index))
+            has_alias = reference.alias and reference.alias_at == reference.end
+            pieces.append(_TABLE.format(index) + (f" as {reference.alias}" if has_alias else ""))
             while at < len(tokens) and tokens[at].start < reference.end:
                 at += 1
             end = reference.end

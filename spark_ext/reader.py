@@ -316,6 +316,12 @@ def _suffix(path: Location) -> re.Match[str] | None:
     return _AT_VERSION.fullmatch(url) or _AT_TIMESTAMP.fullmatch(url)
 
 
+def without_suffix(path: str) -> str:
+    """A path or address without the version after its ``@``."""
+    found = _suffix(path)
+    return path if found is None else found[1]
+
+
 def _boolean(option: str, value: Any) -> bool:
     text = str(value).strip().lower()
     if text not in ("true", "false"):

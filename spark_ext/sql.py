@@ -1,7 +1,7 @@
-"""SQL over tables by path, with time travel, for Spark without an extension.
+"""SQL over tables by path and by name, with time travel, for Spark without an extension.
 
-Each reference ``deltalog.`path``` is replaced by the argument ``{tN}`` of ``spark.sql``, a DataFrame over the table;
-the rest of the statement goes to Spark as it is.
+Each reference ``deltalog.`path```, and each name of a table in the session's catalog, is replaced by the argument
+``{tN}`` of ``spark.sql``, a DataFrame over the table; the rest of the statement goes to Spark as it is.
 """
 
 from __future__ import annotations
@@ -13,30 +13,34 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
-from spark_ext import log_counts, pruning
+from spark_ext import log_counts, names, paths, pruning
 from spark_ext.frames import detail, history
+from spark_ext.paths import Location
 from spark_ext.queries import query_of
-from spark_ext.reader import pruned, resolve, timestamp_ms
+from spark_ext.reader import pruned, resolve, timestamp_ms, without_suffix
 from spark_ext.reads import marked
 from spark_ext.statements import QUERY_STARTS, Reference, Statement, Token, View, tokens_of
 from spark_ext.stores import checked
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 
-# The verbs for which there is a call that does the same with a table by path.
+# The verbs for which there is a call that does the same. {0}: a path or an address; {1}, {2}: how it is saved and read.
 _CALLS = {
-    "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').save(path)",
-    "delete": "Call deltalog.DeltaTable.open(path).delete(condition)",
-    "update": "Call deltalog.DeltaTable.open(path).update({column: expression}, condition)",
-    "merge": "Write the changed rows with spark_ext.write(df).mode('overwrite').option('replaceWhere', …).save(path)",
-    "create": "Create the table with spark_ext.write(df).save(path)",
-    "replace": "Write with spark_ext.write(df).mode('overwrite').option('overwriteSchema', True).save(path)",
+    "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
+    "delete": "Call deltalog.DeltaTable.open({0}).delete(condition)",
+    "update": "Call deltalog.DeltaTable.open({0}).update({{column: expression}}, condition)",
+    "merge": "Write the changed rows with spark_ext.write(df).mode('overwrite').option('replaceWhere', …).{1}",
+    "create": "Create the table with spark_ext.write(df).{1}",
+    "replace": "Write with spark_ext.write(df).mode('overwrite').option('overwriteSchema', True).{1}",
     "alter": "deltalog.DeltaTable has a method for each change",
-    "restore": "Call deltalog.DeltaTable.open(path).restore",
-    "cache": "Load it with spark_ext.read(spark).load(path); call cache() and createOrReplaceTempView(name)",
+    "restore": "Call deltalog.DeltaTable.open({0}).restore",
+    "cache": "Load it with spark_ext.read(spark).{2}; call cache() and createOrReplaceTempView(name)",
+    "drop": "deltalog.TransactionManager(catalog).drop_table(name) forgets the name of a table in a catalog",
     "show": "SHOW COLUMNS can; spark_ext.detail and spark_ext.history have the rest",
     "begin": "Run the statements of the script one at a time",
 }
+# The options of a table that is open.
+_OPENED: Mapping[str, Any] = {"allowed_paths": (), "storage": None}
 _VERBS = QUERY_STARTS | {"insert", "merge", "update", "delete", "describe", "desc"}
 
 
@@ -52,20 +56,23 @@ def sql(
     **frames: DataFrame,
 ) -> DataFrame:
     """Run a statement in which ``deltalog.`path``` or ``delta.`path``` names a table, also with ``VERSION AS OF 3``,
-    ``TIMESTAMP AS OF '2026-01-31 10:00:00'``, ``FOR SYSTEM_TIME AS OF``, or ``path@v3`` inside the backticks.
+    ``TIMESTAMP AS OF '2026-01-31 10:00:00'``, ``FOR SYSTEM_TIME AS OF``, or ``path@v3`` inside the backticks. So do
+    ``table`` and ``schema.table`` where the session's catalog (``use_catalog``) has a table of this name, unless it is
+    that of a CTE; a temporary view or a table of Spark with the same name is an error. Other names are Spark's.
 
     Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
     write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
-    DESCRIBE DETAIL. Other statements on a table by path, and those that would write it, are refused. A statement
+    DESCRIBE DETAIL. Other statements on such a table, and those that would write it, are refused. A statement
     without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where`` does, and a count of rows
     alone comes from the log where ``Reader.count`` does.
 
     ``args`` fill ``:name`` markers, also in the clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. The
     moment may be a string, ``:name``, ``timestamp'…'``, ``date'…'``, a function call, or any constant expression
     in parentheses. Text in the session time zone, as for ``timestampAsOf``. Each reference is resolved when this
-    is called. The other arguments are for all tables by path: a moment before the first or after the last commit
+    is called. The other arguments are for all these tables: a moment before the first or after the last commit
     means that commit where ``can_return_…`` is true; ``allowed_paths`` and ``storage_options`` are those of ``read``.
-    Raises CallError, and the errors of a load.
+    Raises CallError, and the errors of a load. Cost: for each table as a load; where the session has a catalog, 1 call
+    of it for each other name.
     """
     options = {
         "can_return_earliest_commit": can_return_earliest_commit,
@@ -77,29 +84,79 @@ def sql(
     if tokens is None:
         return spark.sql(query, args, **frames)
     statement = Statement(query, tokens)
-    about = _about_a_table(spark, statement, storage_options)
+    tables = _named_tables(spark, statement, options)
+    if tables:
+        statement = Statement(query, tokens, tables)
+    about = _about_a_table(spark, statement, tables, storage_options)
     if about is not None:
         return about
-    _check(statement)
+    _check(spark, statement)
     if not statement.references:
         return spark.sql(query, args, **frames)
     view = None if statement.is_explained else statement.temporary_view()
     if view is None:
-        return _run(spark, statement, 0, len(query), args, frames, options)
+        return _run(spark, statement, tables, 0, len(query), args, frames, options)
     # In a view that Spark makes, the arguments are views of this one call, which end with it.
-    rows = _run(spark, statement, view.query_start, view.query_end, args, frames, options, "({}\n)")
+    rows = _run(spark, statement, tables, view.query_start, view.query_end, args, frames, options, "({}\n)")
     _create(rows, view)
     return spark.range(0).select()
 
 
+def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[str, Any]) -> dict[str, Location]:
+    """The tables of the session's catalog that a statement may name, by ``schema.table``. Raises CallError for a name
+    that Spark knows too. Cost: 1 call of the catalog for each other name, and for each of these tables as
+    ``DeltaTable.open`` and 1 command of Spark."""
+    catalog = spark.conf.get(names.CATALOG, None) if statement.other_names else None
+    found: dict[str, Location] = {}
+    for name, written in statement.other_names if catalog else ():
+        if name not in found:
+            table = _registered(spark, f"catalog:{catalog}#", name, options)
+            if table is None:
+                continue
+            found[name] = table
+        if spark.catalog.tableExists(written):
+            raise deltalog.CallError(
+                f"{written} is a table of the catalog {catalog}, and also a table or a view of Spark. Write "
+                f"deltalog.`catalog:{catalog}#{name}` for the former. For the latter drop or rename the view, or write "
+                "the table's name with its catalog in Spark in front, as in spark_catalog.default.t."
+            )
+    return found
+
+
+def _registered(spark: SparkSession, catalog: str, name: str, options: Mapping[str, Any]) -> Location | None:
+    """The table of this name, which can have ``@v…`` or ``@…`` after it; None if the catalog does not have it."""
+    plain = without_suffix(catalog + name).removeprefix(catalog)
+    for each in dict.fromkeys((name, plain)):
+        if names.can_be_registered(each):
+            try:
+                table = paths.open_table(spark, catalog + each, options["allowed_paths"], options["storage"])
+            except deltalog.TableNotFoundError as error:
+                if isinstance(error.__cause__, deltalog.EntityNotFoundError):
+                    continue
+                raise  # the catalog has the name, and there is no table
+            return table if each == name else catalog + name
+    return None
+
+
 def _about_a_table(
-    spark: SparkSession, statement: Statement, storage_options: Mapping[str, Any] | None
+    spark: SparkSession,
+    statement: Statement,
+    tables: Mapping[str, Location],
+    storage_options: Mapping[str, Any] | None,
 ) -> DataFrame | None:
-    """DESCRIBE HISTORY and DESCRIBE DETAIL of a table by path; None for any other statement."""
+    """DESCRIBE HISTORY and DESCRIBE DETAIL of a table by path or by name; None for any other statement."""
     verb, what = statement.words(0, 2)
-    if verb not in ("describe", "desc") or what not in ("history", "detail") or not statement.names_table(2):
+    if verb not in ("describe", "desc") or what not in ("history", "detail"):
         return None
-    path, rest = statement.path(2), [token.text.lower() for token in statement.tokens[5:] if token.text != ";"]
+    path: Location
+    if statement.names_table(2):
+        path, end = statement.path(2), 5
+    else:
+        name, end = statement.name(2) or ("", 2)
+        if name not in tables:
+            return None
+        path, storage_options = tables[name], None  # it was opened with them
+    rest = [token.text.lower() for token in statement.tokens[end:] if token.text != ";"]
     if what == "detail" and not rest:
         return detail(spark, path, storage_options=storage_options)
     if what == "history" and not rest:
@@ -112,13 +169,15 @@ def _about_a_table(
     )
 
 
-def _check(statement: Statement) -> None:
-    """Refuse statements that would write a table by path, or that cannot use one."""
+def _check(spark: SparkSession, statement: Statement) -> None:
+    """Refuse statements that would write a table by path or name, or that cannot use one."""
     head, second = statement.words(statement.start, statement.start + 2)
-    if any(reference.is_target for reference in statement.references):
-        verb = head if head in _CALLS else "insert"
-        raise deltalog.CallError(f"{verb.upper()} cannot write a table by its path in SQL. {_CALLS[verb]}.")
-    if head in _VERBS or not statement.names_tables:
+    for reference in statement.references:
+        if reference.is_target:
+            verb = head if head in _CALLS else "insert"
+            what = f"the table {reference.path}" if reference.is_name else "a table by its path"
+            raise deltalog.CallError(f"{verb.upper()} cannot write {what} in SQL. {_call(spark, verb, reference)}.")
+    if head in _VERBS or not (statement.names_tables or statement.references):
         return
     if (head, second) in (("show", "columns"), ("set", "var"), ("set", "variable")):
         return
@@ -126,11 +185,21 @@ def _check(statement: Statement) -> None:
         if (statement.temporary_view() is not None and not statement.is_explained) or statement.defines_table:
             return
         raise deltalog.CallError(
-            "Spark cannot keep a query of a table by its path in what this statement creates. CREATE TEMPORARY VIEW "
+            "Spark cannot keep a query of a table of deltalog in what this statement creates. CREATE TEMPORARY VIEW "
             "and CREATE TABLE … AS can have one."
         )
-    hint = f" {_CALLS[head]}." if head in _CALLS else ""
-    raise deltalog.CallError(f"{head.upper()} statements cannot use a table by its path.{hint}")
+    named = next((reference for reference in statement.references if reference.is_name), None)
+    what = "a table by its path" if named is None else f"the table {named.path} of the catalog of deltalog"
+    hint = f" {_call(spark, head, named)}." if head in _CALLS else ""
+    raise deltalog.CallError(f"{head.upper()} statements cannot use {what}.{hint}")
+
+
+def _call(spark: SparkSession, verb: str, reference: Reference | None) -> str:
+    """The call that does what a statement cannot do."""
+    if reference is None or not reference.is_name:
+        return _CALLS[verb].format("path", "save(path)", "load(path)")
+    name, address = repr(reference.path), repr(f"catalog:{names.catalog_of(spark)}#{reference.path}")
+    return _CALLS[verb].format(address, f"saveAsTable({name})", f"table({name})")
 
 
 def _create(rows: DataFrame, view: View) -> None:
@@ -148,6 +217,7 @@ def _create(rows: DataFrame, view: View) -> None:
 def _run(
     spark: SparkSession,
     statement: Statement,
+    tables: Mapping[str, Location],
     start: int,
     end: int,
     args: Args,
@@ -156,19 +226,21 @@ def _run(
     form: str = "{}",
 ) -> DataFrame:
     """Run a part of a statement's text, with arguments in place of its references; ``form`` is put around it.
-    ``options``: those of ``resolve``."""
+    ``tables``: those by name. ``options``: those of ``resolve``."""
     asked = query_of(statement, args)
-    snapshots: dict[tuple[str, str | None, Any], deltalog.Snapshot] = {}
+    snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}
     arguments: dict[str, DataFrame] = dict(frames)
     pieces, position = [], start
     for reference, conditions in zip(statement.references, asked.conditions, strict=True):
         point = _point(spark, reference, args)
-        key = (reference.path, reference.clause, point)
+        key = (reference.path, reference.is_name, reference.clause, point)
         if key not in snapshots:
             version = point if reference.clause == "version" else None
             at_ms = point if reference.clause == "timestamp" else None
-            snapshots[key] = resolve(spark, reference.path, version, at_ms=at_ms, **options)
+            table = tables[reference.path] if reference.is_name else reference.path
+            given = {**options, **_OPENED} if isinstance(table, deltalog.DeltaTable) else options
+            snapshots[key] = resolve(spark, table, version, at_ms=at_ms, **given)
         snapshot = snapshots[key]
         where = pruning.predicate(snapshot, conditions)
         if (snapshot, where) not in loaded:
@@ -184,6 +256,10 @@ def _run(
         pieces.append(_literal(statement.text[position : reference.start], bool(frames)))
         pieces.append("{" + loaded[snapshot, where] + "}")
         position = reference.end
+        if reference.alias:
+            pieces.append(f"{_literal(statement.text[position : reference.alias_at], bool(frames))} as ")
+            pieces.append(_literal(reference.alias, bool(frames)))
+            position = reference.alias_at
     pieces.append(_literal(statement.text[position:end], bool(frames)))
     return spark.sql(form.format("".join(pieces)), args, **arguments)
 

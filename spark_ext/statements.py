@@ -1,4 +1,5 @@
-"""What a Spark SQL statement says about tables by path: the references ``deltalog.`path``` and ``delta.`path```. Pure.
+"""What a Spark SQL statement says about tables of deltalog: the references ``deltalog.`path```, ``delta.`path```, and
+names of tables in the session's catalog. Pure.
 
 sqlglot splits the text into tokens, each with its position, so that a statement is changed only where a reference is.
 The clause that a reference stands in decides whether it is a table. A statement need not be one that sqlglot's parser
@@ -8,9 +9,9 @@ knows: whether it is valid is for Spark to say.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
 import deltalog
 
@@ -30,8 +31,41 @@ _FROM_ENDS = frozenset(
 )
 # Words between the one that a table follows and the table.
 _BETWEEN = frozenset(["table", "into", "if", "not", "exists", "lateral", "query", "extended", "formatted"])
+# Words that stand where the name of a table can, and are none.
+_NOT_NAMES = frozenset(
+    [
+        *(
+            "select",
+            "with",
+            "from",
+            "values",
+            "table",
+            "map",
+            "reduce",
+            "lateral",
+            "set",
+            "into",
+            "if",
+            "not",
+            "exists",
+        ),
+        *("query", "extended", "formatted", "directory", "local", "stream"),
+    ]
+)
+# Words that describe something else than a table when a name follows them.
+_DESCRIBED = frozenset(["function", "database", "schema", "namespace", "catalog", "procedure"])
+# Words that can follow a table in FROM: others are an alias.
+_AFTER_TABLE = frozenset(
+    [
+        *("where", "group", "having", "order", "sort", "cluster", "distribute", "limit", "offset", "window", "qualify"),
+        *("select", "union", "except", "intersect", "minus", "setminus", "insert", "set", "aggregate", "map", "reduce"),
+        *("on", "using", "join", "inner", "cross", "left", "right", "full", "semi", "anti", "natural", "lateral"),
+        *("pivot", "unpivot", "tablesample", "when", "with", "watermark", "for"),
+    ]
+)
 _EXPLAIN_MODES = ("extended", "codegen", "cost", "formatted")
 _TABLE_VERBS = (["create"], ["create", "or", "replace"], ["create", "external"], ["replace"])
+_Place: TypeAlias = Literal["source", "target"] | None
 _TYPES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
 
 
@@ -52,8 +86,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table in a statement. ``start`` and ``end``: its place in the text, with the time travel clause. ``clause``:
-    version or timestamp; ``point``: the tokens of its value. ``is_target``: the statement writes it."""
+    """A table in a statement. ``path``: with ``is_name`` its name as ``schema.table``. ``start`` and ``end``: its place
+    in the text, with the time travel clause. ``clause``: version or timestamp; ``point``: the tokens of its value.
+    ``is_target``: the statement writes it. ``alias``: by which columns name a table without another alias, in
+    backticks, to be added at ``alias_at`` in the text."""
 
     path: str
     start: int
@@ -61,6 +97,9 @@ class Reference:
     clause: str | None
     point: tuple[Token, ...]
     is_target: bool
+    is_name: bool = False
+    alias: str = ""
+    alias_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +116,19 @@ class View:
 
 
 class Statement:
-    """The tokens of a statement and the references in it. Raises CallError for a reference that is not understood."""
+    """The tokens of a statement and the references in it. ``names``: of the tables in the catalog, ``schema.table``;
+    ``other_names``: those that stand where a table can, and are neither there nor a CTE's, each also as it is written.
+    Raises CallError for a reference that is not understood."""
 
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token], names: Collection[str] = ()) -> None:
         self.text = text
         self.tokens = tokens
         self.is_explained = self.words(0, 1) == ["explain"]
         # The first token after EXPLAIN.
         self.start = (2 if self.words(1, 2)[0] in _EXPLAIN_MODES else 1) if self.is_explained else 0
         self.head = self.words(self.start, self.start + 1)[0]
+        self.other_names: list[tuple[str, str]] = []
+        self._names = names
         self.references = list(self._references())
 
     def words(self, start: int, end: int) -> list[str]:
@@ -113,7 +156,10 @@ class Statement:
             place = places.next
             places.take(at)
             if not self.names_table(at):
-                at += 1
+                named = None if place is None else self._named(at, places, place)
+                if named is not None:
+                    yield named[0]
+                at = at + 1 if named is None else named[1]
                 continue
             path, shown = self.path(at), "".join(token.text for token in self.tokens[at : at + 3])
             if place is None:
@@ -130,6 +176,75 @@ class Statement:
             raise deltalog.CallError(
                 f"{others[path]} qualifies a column. Give the table an alias in FROM and use that."
             )
+
+    def name(self, at: int) -> tuple[str, int] | None:
+        """The name of the form ``table`` or ``schema.table`` that begins at a token, the schema being ``default`` where
+        none is given, and where it ends."""
+        parts, end = [], at
+        while end < len(self.tokens) and self.tokens[end].kind in ("word", "quoted"):
+            parts.append(unquoted(self.tokens[end].text))
+            end += 1
+            if self.words(end, end + 1) != ["."]:
+                is_word = len(parts) == 1 and self.tokens[at].word in _NOT_NAMES
+                return (".".join(["default", *parts][-2:]), end) if len(parts) < 3 and not is_word else None
+            end += 1
+        return None
+
+    def _named(self, at: int, places: _Places, place: str) -> tuple[Reference, int] | None:
+        """The reference to a table of the catalog that begins at a token, and where it ends."""
+        found = self.name(at)
+        if found is None:
+            return None
+        name, end = found
+        alias, (after,) = unquoted(self.tokens[end - 1].text), self.words(end, end + 1)
+        if self.head in ("describe", "desc") and self.tokens[at].word in ("history", "detail"):
+            told = None if self.names_table(at + 1) else self.name(at + 1)
+            if told is not None:
+                self.other_names.append((told[0], self._written(at + 1, told[1])))
+                return None
+        if end == at + 1 and (places.is_cte(alias) or self._is_of_another_kind(at)):
+            return None
+        if place == "source" and (after == "(" or (self.head == "show" and not self._shows_columns_of(at, end))):
+            return None
+        if name not in self._names:
+            self.other_names.append((name, self._written(at, end)))
+            return None
+        clause, point, end = self._time_travel(end)
+        start, last = self.tokens[at].start, self.tokens[end - 1].end
+        reference = Reference(name, start, last, clause, point, place == "target", is_name=True)
+        if places.was_in_from:
+            behind = self._sample_end(end)
+            if not self._is_alias(behind):
+                quoted = "`" + alias.replace("`", "``") + "`"
+                reference = replace(reference, alias=quoted, alias_at=self.tokens[behind - 1].end)
+        return reference, end
+
+    def _written(self, at: int, end: int) -> str:
+        return "".join(token.text for token in self.tokens[at:end])
+
+    def _is_of_another_kind(self, at: int) -> bool:
+        """Whether a word after DESCRIBE says what is described, if that is no table."""
+        is_followed = at + 1 < len(self.tokens) and self.tokens[at + 1].kind in ("word", "quoted")
+        return self.head in ("describe", "desc") and self.tokens[at].word in _DESCRIBED and is_followed
+
+    def _shows_columns_of(self, at: int, end: int) -> bool:
+        """Whether a name is the table of SHOW COLUMNS, in no database that follows."""
+        begin = self.words(self.start + 1, self.start + 2) == ["columns"] and at == self.start + 3
+        return begin and self.words(end, end + 1)[0] not in ("from", "in")
+
+    def _sample_end(self, at: int) -> int:
+        """Where TABLESAMPLE ends that begins at a token, if it does."""
+        if self.words(at, at + 2) != ["tablesample", "("]:
+            return at
+        at = self.closing(at + 1)
+        return self.closing(at + 1) if self.words(at, at + 2) == ["repeatable", "("] else at
+
+    def _is_alias(self, at: int) -> bool:
+        """Whether an alias begins at a token after a table in FROM."""
+        if at >= len(self.tokens):
+            return False
+        token = self.tokens[at]
+        return token.kind == "quoted" or (token.kind == "word" and token.word not in _AFTER_TABLE)
 
     @property
     def defines_table(self) -> bool:
@@ -215,13 +330,20 @@ class Statement:
         return at
 
     def closing(self, at: int) -> int:
-        """The token after the parenthesis that closes the one at a token."""
+        """The token after the parenthesis that closes the one at a token. Raises CallError if there is none."""
+        end = self.closing_or_end(at)
+        if end > len(self.tokens):
+            raise deltalog.CallError("A parenthesis is not closed.")
+        return end
+
+    def closing_or_end(self, at: int) -> int:
+        """As ``closing``; behind the last token if there is none."""
         depth = 0
         for index in range(at, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.tokens[index].text, 0)
             if depth == 0:
                 return index + 1
-        raise deltalog.CallError("A parenthesis is not closed.")
+        return len(self.tokens) + 1
 
 
 @dataclass
@@ -230,39 +352,59 @@ class _Level:
 
     is_query: bool
     is_in_from: bool = False
+    ctes: set[str] = field(default_factory=set)  # in lower case
 
 
 class _Places:
     """Follows the clauses of a statement, token by token. ``next``: whether a table may follow, and whether the
-    statement reads it or writes it."""
+    statement reads it or writes it. ``was_in_from``: whether the last token could be a table with an alias."""
 
     def __init__(self, statement: Statement) -> None:
-        self.next: Literal["source", "target"] | None = None
+        self.next: _Place = None
+        self.was_in_from = False
+        self._takes_alias = False
+        self._defined: dict[int, str] = {}  # names of CTEs by the parenthesis after which they are known
         self._statement = statement
         self._levels = [_Level(is_query=True)]
         self._defines = statement.head in ("create", "replace")  # until the AS before the query
 
     def take(self, at: int) -> None:
         """Take the next token."""
+        previous, was, head = self.next, self._takes_alias, self._statement.head
+        self.was_in_from = was and previous == "source"
+        self._take(at, previous)
+        word = self._statement.words(at, at + 1)[0]
+        follows = (word in ("from", "join", ",") and head != "show") or (word == "using" and head == "merge")
+        self._takes_alias = self.next == "source" and (follows or (was and word == "("))
+
+    def is_cte(self, name: str) -> bool:
+        """Whether a name means a CTE here."""
+        return any(name.lower() in level.ctes for level in self._levels)
+
+    def _take(self, at: int, previous: _Place) -> None:
         word, after = self._statement.words(at, at + 2)
         before = self._statement.tokens[at - 1].word if at else ""
-        level, previous, self.next = self._levels[-1], self.next, None
+        level, self.next = self._levels[-1], None
         is_outermost = len(self._levels) == 1
         if word == "(":
             is_source = previous == "source"
             self._levels.append(_Level(is_source or after in QUERY_STARTS, is_source))
+            self._define(at)
             self.next = "source" if is_source else None
         elif word == ")":
             if not is_outermost:
                 self._levels.pop()
+            self._define(at)
         elif before == ".":
             return
         elif word in _BETWEEN and previous:
             self.next = previous
+        elif (word == "with" and self._take_definitions(at + 1)) or (word == "view" and before == "lateral"):
+            level.is_in_from = False
         elif word in _FROM_ENDS:
             level.is_in_from = False
             level.is_query = level.is_query or word == "select"
-        elif (word == "from" and before == "delete") or word in ("into", "overwrite", "update"):
+        elif self._precedes_target(word, before, is_outermost):
             self.next = "target"
         elif (word == "from" and level.is_query and before != "distinct") or word == "join":
             self.next, level.is_in_from = "source", True
@@ -274,6 +416,46 @@ class _Places:
             self._defines = False
         elif is_outermost and self._precedes_source(word, at):
             self.next = "source"
+
+    def _define(self, at: int) -> None:
+        name = self._defined.pop(at, None)
+        if name is not None:
+            self._levels[-1].ctes.add(name)
+
+    def _take_definitions(self, at: int) -> bool:
+        """Take the names of the CTEs whose definitions begin at a token: each is known after its own definition, with
+        RECURSIVE also in it."""
+        statement, is_first = self._statement, True
+        is_recursive = statement.words(at, at + 1) == ["recursive"] and statement.words(at + 1, at + 2) != ["as"]
+        at += 1 if is_recursive else 0
+        while at < len(statement.tokens) and statement.tokens[at].kind in ("word", "quoted"):
+            name = unquoted(statement.tokens[at].text).lower()
+            at += 1
+            begin, after = statement.words(at, at + 2)
+            if begin == "(" and after not in QUERY_STARTS:
+                at = statement.closing_or_end(at)
+            if statement.words(at, at + 3) == ["max", "recursion", "level"]:
+                at += 4
+            at += 1 if statement.words(at, at + 1) == ["as"] else 0
+            if statement.words(at, at + 1) != ["("]:
+                break
+            end = statement.closing_or_end(at)
+            self._defined[at if is_recursive else end - 1] = name
+            if is_recursive:
+                self._defined[end - 1] = name
+            is_first, at = False, end
+            if statement.words(at, at + 1) != [","]:
+                break
+            at += 1
+        return not is_first
+
+    def _precedes_target(self, word: str, before: str, is_outermost: bool) -> bool:
+        if word == "update":
+            return is_outermost and before in ("", "explain", *_EXPLAIN_MODES, ")")
+        return (word, before) in (
+            *(("from", "delete"), ("into", "insert"), ("into", "merge"), ("into", "evolution")),
+            *(("overwrite", "insert"), ("overwrite", "evolution")),
+        )
 
     def _precedes_source(self, word: str, at: int) -> bool:
         """Words that a table follows in statements of one kind."""

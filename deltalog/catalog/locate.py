@@ -103,7 +103,8 @@ def is_address(url: object) -> TypeGuard[str]:
 
 
 def open_managed(address: str, **options: Any) -> ManagedStore:
-    """The store of the table at an address. Raises TableNotFoundError, also if there is no such catalog; CallError.
+    """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an
+    EntityNotFoundError where there is no such catalog or it has no table of the name.
     Cost: 1 call of the coordinator."""
     from deltalog.catalog.records import check_table_name
     from deltalog.catalog.store import ManagedStore
@@ -115,8 +116,9 @@ def open_managed(address: str, **options: Any) -> ManagedStore:
     try:
         coordinator = open_coordinator(url, create=False, **options)
     except EntityNotFoundError as error:
-        raise TableNotFoundError(f"{address} is not a table: {error.message}") from None
+        raise TableNotFoundError(f"{address} is not a table: {error.message}") from error
     record = coordinator.table(full)
     if record is None:
-        raise TableNotFoundError(f"The catalog {coordinator.url} has no table {full}.")
+        message = f"The catalog {coordinator.url} has no table {full}."
+        raise TableNotFoundError(message) from EntityNotFoundError(message)
     return ManagedStore(open_store(record.url, **options), coordinator, record.table_id)
