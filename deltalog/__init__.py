@@ -90,6 +90,7 @@ if typing.TYPE_CHECKING:
     from deltalog.operations.merge_builder import TableMerger
     from deltalog.operations.replacement import Replacement
     from deltalog.operations.restore import RestoreResult
+    from deltalog.operations.row_removal import RowRemoval
     from deltalog.operations.transaction import Transaction
     from deltalog.parquet.variant import variant_to_python
     from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
@@ -206,6 +207,7 @@ __all__ = [
     "Resync",
     "RetryPolicy",
     "RowCountError",
+    "RowRemoval",
     "RowTableRequiredError",
     "S3DynamoDBCommit",
     "Scan",
@@ -307,6 +309,7 @@ _MODULES = {
     "Protocol": "deltalog.protocol.actions",
     "PutOutcome": "deltalog.storage.base",
     "Replacement": "deltalog.operations.replacement",
+    "RowRemoval": "deltalog.operations.row_removal",
     "RestoreResult": "deltalog.operations.restore",
     "Resync": "deltalog.transactions.resync",
     "RetryPolicy": "deltalog.environment",

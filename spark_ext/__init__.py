@@ -11,6 +11,7 @@ try:
 except ImportError as error:
     raise ImportError("spark_ext needs PySpark 3.5 or newer: pip install 'deltalog[spark]'") from error
 
+from spark_ext.delta_table import DeltaTable
 from spark_ext.frames import detail, history
 from spark_ext.jobs import JobFailedError
 from spark_ext.names import use_catalog
@@ -23,6 +24,7 @@ from spark_ext.types import from_spark, to_spark
 from spark_ext.writer import Writer, write
 
 __all__ = [
+    "DeltaTable",
     "JobFailedError",
     "NameNotRegisteredError",
     "Reader",

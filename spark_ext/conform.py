@@ -133,12 +133,16 @@ def conformed(
     demands: Any,
     replacement: deltalog.Replacement | None,
     in_directories: bool = True,
+    carried: Sequence[str] = (),
+    is_new: bool = True,
 ) -> DataFrame:
     """The rows as the files hold them: the table's columns in its order, filled in and checked by its rules
-    (``Transaction.rules``) and by the condition of ``replacement``. ``in_directories``: partition values as Spark's
-    writer names directories by them."""
+    (``Transaction.rules``) and by the condition of ``replacement``; and after them the columns ``carried``, unchanged.
+    ``in_directories``: partition values as Spark's writer names directories by them. ``is_new``: they are not rows of
+    the table already, so that a null struct must not have a NOT NULL field."""
     if not demands and replacement is None and all(_is_ready(data.find(field.name), field) for field in target.fields):
-        return df.select(*_ready(df, data, target, partition_columns, in_directories))
+        ready = _ready(df, data, target, partition_columns, in_directories, is_new)
+        return df.select(*ready, *map(quoted, carried))
     columns = []
     for field in target.fields:
         given = data.find(field.name)
@@ -148,18 +152,30 @@ def conformed(
             column = _value(named(given.name), given.data_type, field.data_type)
             column = _length_checked(column, field)
         columns.append(_declared(column, field))
-    frame = df.select(*columns)
+    beside = [named(name) for name in carried]
+    frame = df.select(*columns, *beside)
     if demands:
         absent = {field.name for field in target.fields if data.find(field.name) is None}
         frame = rules.filled(frame, demands, target, absent)
         if any(CHAR_VARCHAR in field.metadata for field in target.fields if field.name in absent):
-            frame = frame.select(*(_filled(field, field.name in absent) for field in target.fields))
+            frame = frame.select(*(_filled(field, field.name in absent) for field in target.fields), *beside)
         frame = rules.checked(frame, demands)
     if replacement is not None:
         frame = rules.selected(frame, replacement)
-    return frame.select(
-        *(_stored(f, named(f.name), f.name in partition_columns, in_directories) for f in target.fields)
-    )
+    return moved(frame, target, partition_columns, in_directories, carried, is_new)
+
+
+def moved(
+    df: DataFrame,
+    target: deltalog.StructType,
+    partition_columns: Sequence[str],
+    in_directories: bool = True,
+    carried: Sequence[str] = (),
+    is_new: bool = False,
+) -> DataFrame:
+    """Rows of the table, which have its columns, as files hold them. The other arguments: as for ``conformed``."""
+    columns = (_stored(f, named(f.name), f.name in partition_columns, in_directories, is_new) for f in target.fields)
+    return df.select(*columns, *map(quoted, carried))
 
 
 def _ready(
@@ -168,6 +184,7 @@ def _ready(
     target: deltalog.StructType,
     partition_columns: Sequence[str],
     in_directories: bool,
+    is_new: bool,
 ) -> Iterator[Column | str]:
     """The columns of data that has the table's types: a name where the column is as files hold it."""
     exact = {field.name for field in df.schema.fields if not field.metadata}
@@ -176,7 +193,7 @@ def _ready(
         if field.nullable and not in_path and field.name in exact:
             yield quoted(field.name)
         else:
-            yield _stored(field, named(data.field(field.name).name), in_path, in_directories)
+            yield _stored(field, named(data.field(field.name).name), in_path, in_directories, is_new)
 
 
 def _is_ready(given: deltalog.StructField | None, field: deltalog.StructField) -> bool:
@@ -195,11 +212,11 @@ def _filled(field: deltalog.StructField, is_new: bool) -> Column:
     return _declared(_length_checked(column, field) if is_new else column, field)
 
 
-def _stored(field: deltalog.StructField, column: Column, in_path: bool, in_directory: bool) -> Column:
+def _stored(field: deltalog.StructField, column: Column, in_path: bool, in_directory: bool, is_new: bool) -> Column:
     if in_path:
         column = _partition_value(column, field, in_directory)
     column = _checked_not_null(column, field, field.name, in_path)
-    return _checked_below(column, field).alias(field.name, metadata={})
+    return (_checked_below(column, field) if is_new else column).alias(field.name, metadata={})
 
 
 def _checked_below(column: Column, field: deltalog.StructField) -> Column:

@@ -19,6 +19,7 @@ CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version
 # Names in a log that mean what they say: below the table, without escapes, and not "." or "..".
 _PLAIN = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
+_FIRST_ROW_ID, _ROW_VERSION = "base_row_id", "default_row_commit_version"
 _THREADS = 16
 
 
@@ -51,7 +52,8 @@ class Entry(NamedTuple):
 
     ``path``: absolute and decoded. ``values``: the partition values as the log has them, without nulls, "" being null.
     ``size_bytes`` and ``modified_ms``: of the file where it was looked up, else as in the log; None where it is not a
-    regular file or is missing.
+    regular file or is missing. ``first_row_id`` and ``row_version``: what row tracking has for rows of the file that
+    have no values of their own in it.
     """
 
     path: str
@@ -61,6 +63,8 @@ class Entry(NamedTuple):
     change: Change | None = None
     size_bytes: int | None = None
     modified_ms: int = 0
+    first_row_id: int | None = None
+    row_version: int | None = None
 
 
 def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> list[Entry]:
@@ -72,19 +76,37 @@ def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = 
     """
     scan = snapshot.scan(where=where)
     table = snapshot.files(_COLUMNS) if where is None else scan.files().select(_COLUMNS)
+    entries = of_files(snapshot, table)
+    entries.sort(key=lambda entry: entry.path)
+    return entries
+
+
+def of_files(snapshot: deltalog.Snapshot, table: Any, each_once: bool = True) -> list[Entry]:
+    """Live files, given as rows of ``Snapshot.files``, in their order; with ``each_once`` those that the log names
+    twice only once, else CorruptTableError. Raises and costs as ``of_snapshot``."""
     names, sizes, times = (table[name].to_pylist() for name in ("path", "size", "modification_time"))
     values = values_of(table["partition_values"].combine_chunks())
     located = _located(snapshot, names, sizes, times)
     entries = [Entry(at[0], its, None, None, None, at[1], at[2]) for at, its in zip(located, values, strict=True)]
+    if _FIRST_ROW_ID in table.column_names:
+        tracked = zip(table[_FIRST_ROW_ID].to_pylist(), table[_ROW_VERSION].to_pylist(), strict=True)
+        entries = [
+            entry._replace(first_row_id=first, row_version=version)
+            for entry, (first, version) in zip(entries, tracked, strict=True)
+        ]
     vectors = _vectors(table["deletion_vector"].combine_chunks())
     if len({entry.path for entry in entries}) < len(entries):
+        if not each_once:
+            raise deltalog.CorruptTableError(
+                f"Version {snapshot.version} of {snapshot.url} lists a file twice, under two spellings of its path, so "
+                "that its rows cannot be changed. Rewrite the table with DeltaTable.overwrite."
+            )
         entries, vectors = _once(snapshot, entries, vectors)
     if vectors:
         with ThreadPoolExecutor(min(_THREADS, len(vectors))) as pool:
-            decoded = pool.map(scan.deleted_positions, vectors.values())
+            decoded = pool.map(snapshot.scan().deleted_positions, vectors.values())
             for number, positions in zip(vectors, decoded, strict=True):
                 entries[number] = entries[number]._replace(dropped=positions)
-    entries.sort(key=lambda entry: entry.path)
     return entries
 
 

@@ -68,7 +68,7 @@ def execute(df: DataFrame, request: WriteRequest, plan: WritePlan, job: Job) -> 
             options.setdefault("maxRecordsPerFile", rows_per_file)
         settings = file_sizes.shuffle_settings(request) if _optimizes(request, plan) else {}
         replaced = None if plan.replacement is None else plan.replacement.where
-        with _explained(demands, replaced, job), session_settings(df.sparkSession, settings):
+        with explained(demands, replaced, job), session_settings(df.sparkSession, settings):
             adds = job.write(_stored_rows(df, request, plan, demands, job.is_native), plan, options)
         rows = sum(rows_of(add) for add in adds)
         metrics = _replace(request, plan, rows)
@@ -108,7 +108,7 @@ def _stored_rows(df: DataFrame, request: WriteRequest, plan: WritePlan, demands:
 
 
 @contextlib.contextmanager
-def _explained(demands: Any, replaced: str | None, job: Job) -> Iterator[None]:
+def explained(demands: Any, replaced: str | None, job: Job) -> Iterator[None]:
     """Errors of Spark as errors of deltalog, where they are about the rows, the store or the cluster."""
     try:
         yield

@@ -47,24 +47,25 @@ class JobDirectory:
         """The absolute path."""
         return os.path.join(self._table, self._name)
 
-    def place(self, found: Sequence[DataFile]) -> list[DataFile]:
-        """Rename the job's files, by their paths below ``path``, to the same paths below the table. Returns them
-        with their paths below the table.
+    def place(self, found: Sequence[DataFile], below: str = "") -> list[DataFile]:
+        """Rename the job's files, by their paths below ``path``, to the same paths below the table, or below a
+        directory in it. Returns them with their paths below the table.
 
         A file that cannot be renamed stays where it is, and the log names it there. So do files whose new path
         contains a symbolic link, or exists."""
-        placed = [(self._placed_at(path), values) for path, values in found]
+        prefix = f"{below}/" if below else ""
+        placed = [(self._placed_at(path, prefix + path), values) for path, values in found]
         if len(self._placed) == len(placed):
             shutil.rmtree(self.path, ignore_errors=True)
         return placed
 
-    def _placed_at(self, path: str) -> str:
-        source, target = os.path.join(self.path, path), os.path.join(self._table, path)
+    def _placed_at(self, path: str, wanted: str) -> str:
+        source, target = os.path.join(self.path, path), os.path.join(self._table, wanted)
         try:
-            if self._is_ready(os.path.dirname(path)) and not os.path.lexists(target):
+            if self._is_ready(os.path.dirname(wanted)) and not os.path.lexists(target):
                 os.rename(source, target)
                 self._placed.append(target)
-                return path
+                return wanted
         except OSError:
             pass
         return f"{self._name}/{path}"

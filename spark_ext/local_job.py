@@ -24,6 +24,9 @@ from spark_ext.session import (
 )
 from spark_ext.write_plan import WritePlan
 
+# Where change data files are.
+_CHANGES = "_change_data"
+
 
 class LocalJob:
     """The job of one write: into its own directory below the table, from which its files are renamed."""
@@ -49,11 +52,12 @@ class LocalJob:
         rows = self._run(frame, plan, options)
         found = collect(self._directory.path, plan.target, plan.partition_columns, plan.stored_partition_columns)
         return plan.transaction.add_parquet_files(
-            self._directory.place(found),
+            self._directory.place(found, _CHANGES if plan.as_changes else ""),
             checked=True,
             owned=True,
             num_rows=rows,
             examine=footers.examiner(self._table, plan.stored_columns, plan.is_mapped),
+            as_changes=plan.as_changes,
         )
 
     def remove(self, stragglers: bool = False) -> None:

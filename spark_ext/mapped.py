@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 import deltalog
-from spark_ext.exact import named
+from spark_ext.exact import named, quoted
 from spark_ext.types import spark_type
 
 _MODE = "delta.columnMapping.mode"
@@ -36,8 +36,8 @@ def stored_names(target: deltalog.StructType, columns: Sequence[str]) -> list[st
     return [stored_name(target.field(name)) for name in columns]
 
 
-def under_stored_names(frame: DataFrame, target: deltalog.StructType) -> DataFrame:
-    """The rows (columns as in ``target``) with the names and ids of files, at every depth."""
+def under_stored_names(frame: DataFrame, target: deltalog.StructType, carried: Sequence[str] = ()) -> DataFrame:
+    """The rows (columns as in ``target``, then ``carried``) with the names and ids of files, at every depth."""
     stored = stored_schema(target)
     columns = []
     for field, given in zip(stored.fields, target.fields, strict=True):
@@ -45,7 +45,7 @@ def under_stored_names(frame: DataFrame, target: deltalog.StructType) -> DataFra
         if _has_fields(field.data_type):
             column = column.cast(spark_type(field.data_type))  # a cast matches fields of structs by position
         columns.append(column.alias(field.name, metadata=dict(field.metadata)))
-    return frame.select(*columns)
+    return frame.select(*columns, *map(quoted, carried))
 
 
 def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:

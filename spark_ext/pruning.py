@@ -49,14 +49,17 @@ class _Unsure(Exception):
     """A part of a condition that has no sure counterpart."""
 
 
-def predicate(snapshot: deltalog.Snapshot, conditions: Iterable[Any]) -> deltalog.Predicate | None:
+def predicate(
+    snapshot: deltalog.Snapshot, conditions: Iterable[Any], alias: str | None = None
+) -> deltalog.Predicate | None:
     """A condition that a file must be able to fulfil to have a row that fulfils all ``conditions``, SQL text in
-    Spark's dialect on columns of the table, or sqlglot's tree of such text; None for any file. Cost: none."""
+    Spark's dialect on columns of the table, or sqlglot's tree of such text; None for any file. ``alias``: a qualifier
+    that columns of the table may have. Cost: none."""
     found = []
     for condition in conditions:
         for each in _trees(condition):
             try:
-                made = _Translation(snapshot).positive(each)
+                made = _Translation(snapshot, alias=alias).positive(each)
                 snapshot.scan(where=made)  # raises where deltalog cannot judge it, as for collations
             except (_Unsure, deltalog.DeltaLogError, ValueError, ArithmeticError, RecursionError):
                 continue
@@ -64,11 +67,14 @@ def predicate(snapshot: deltalog.Snapshot, conditions: Iterable[Any]) -> deltalo
     return reduce(lambda one, other: one & other, found) if found else None
 
 
-def exact_predicate(snapshot: deltalog.Snapshot, conditions: Iterable[Any]) -> deltalog.Predicate | None:
+def exact_predicate(
+    snapshot: deltalog.Snapshot, conditions: Iterable[Any], alias: str | None = None
+) -> deltalog.Predicate | None:
     """The same as all ``conditions`` together, for each row of a file alike, since they are on partition columns only.
+    ``alias``: as for ``predicate``.
 
     Raises ConditionError where that is not sure. None for no condition. Cost: none."""
-    translation = _Translation(snapshot, only_partitions=True)
+    translation = _Translation(snapshot, only_partitions=True, alias=alias)
     found = []
     for condition in conditions:
         trees = _trees(condition)
@@ -103,9 +109,11 @@ def _trees(condition: Any) -> Sequence[Any]:
 
 
 class _Translation:
-    """Translates trees of sqlglot; raises _Unsure. ``only_partitions``: other columns are not allowed."""
+    """Translates trees of sqlglot; raises _Unsure. ``only_partitions``: other columns are not allowed. ``alias``: a
+    qualifier of the table's columns."""
 
-    def __init__(self, snapshot: deltalog.Snapshot, only_partitions: bool = False) -> None:
+    def __init__(self, snapshot: deltalog.Snapshot, only_partitions: bool = False, alias: str | None = None) -> None:
+        self._alias = None if alias is None else alias.lower()
         self._schema = snapshot.schema
         self._partitioned = frozenset(snapshot.partition_columns)
         self._only_partitions = only_partitions
@@ -213,6 +221,10 @@ class _Translation:
         if type(tree).__name__ != "Column":
             raise _Unsure
         names[:0] = [part.name for part in tree.parts]
+        if names[0].lower() == self._alias and len(names) > 1:
+            if self._schema.find(names[0]) is not None:
+                raise _Unsure
+            del names[0]
         data_type: Any = self._schema
         for name in names:
             found = data_type.find(name) if isinstance(data_type, deltalog.StructType) else None

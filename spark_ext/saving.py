@@ -57,7 +57,7 @@ def _saved(df: DataFrame, request: WriteRequest, target: Target, must_exist: boo
             return WriteResult(plan.transaction.latest.version, False, recorded)
     try:
         with lost_session_explained(target.url):
-            result = execute(df, request, plan, _job(target.url if table is None else table.url))
+            result = execute(df, request, plan, job_of(target.url if table is None else table.url))
     except deltalog.TableExistsError:
         found = target.existing(spark, storage) if request.mode == "ignore" else None
         if found is None:
@@ -68,6 +68,7 @@ def _saved(df: DataFrame, request: WriteRequest, target: Target, must_exist: boo
     return result
 
 
-def _job(url: str) -> Job:
+def job_of(url: str) -> Job:
+    """The job that writes files of the table at a URL."""
     root = paths.checked_root(url, None)
     return TaskJob(root) if stores.bucket_of(root) else LocalJob(root)

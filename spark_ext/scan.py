@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 
@@ -27,7 +28,10 @@ from spark_ext.exact import exact, is_exact, named, quoted, typed
 from spark_ext.stored import Layout, read_schema, read_schemas
 from spark_ext.stores import Storage
 
-_FILE, _ROW, _ENTRY, _FOUND = "__deltalog_file", "__deltalog_row", "__deltalog_entry", "__deltalog_found"
+# In a scan with positions: the file that a row is in, as one of ``paths.file_keys``, and its number in the file.
+FILE, ROW = "__deltalog_file", "__deltalog_row"
+_FILE, _ROW, _ENTRY, _FOUND = FILE, ROW, "__deltalog_entry", "__deltalog_found"
+_FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
 _CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
 # Deleted positions are broadcast as bitmaps of this many rows: little more than a bit for each row.
@@ -60,14 +64,41 @@ def shown_schema(layout: Layout, changes: bool) -> spark_types.StructType:
     return spark_types.StructType([*layout.shown.fields, *(_CHANGE_FIELDS if changes else ())])
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What the rows of a scan have besides the table's columns. ``positions``: FILE and ROW. ``row_tracking``: the row
+    ids and the commit versions, under the names that files have for these columns."""
+
+    positions: bool = False
+    row_tracking: tuple[str, str] | None = None
+
+    @property
+    def fields(self) -> list[spark_types.StructField]:
+        """The columns, in their order."""
+        longs = [spark_types.StructField(name, spark_types.LongType()) for name in self.row_tracking or ()]
+        if not self.positions:
+            return longs
+        at = [spark_types.StructField(FILE, spark_types.StringType())]
+        return [*at, spark_types.StructField(ROW, spark_types.LongType()), *longs]
+
+
+_NOTHING = Beside()
+
+
 def scan(
-    spark: SparkSession, layout: Layout, entries: Sequence[Entry], storage: Storage, changes: bool = False
+    spark: SparkSession,
+    layout: Layout,
+    entries: Sequence[Entry],
+    storage: Storage,
+    changes: bool = False,
+    beside: Beside = _NOTHING,
 ) -> DataFrame:
-    """The rows of the entries, with exactly the table's columns, and after them those of a change."""
+    """The rows of the entries, with exactly the table's columns, then those of a change, and of ``beside``."""
     if not entries:
-        return spark.createDataFrame([], shown_schema(layout, changes))
-    parts = [_Part(spark, layout, schema, group, storage).rows() for schema, group in _alike(layout, entries, storage)]
-    return _union(parts)
+        shown = shown_schema(layout, changes)
+        return spark.createDataFrame([], spark_types.StructType([*shown.fields, *beside.fields]))
+    groups = _alike(layout, entries, storage)
+    return _union([_Part(spark, layout, schema, group, storage, beside).rows() for schema, group in groups])
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame:
@@ -99,22 +130,27 @@ class _Part:
         schema: spark_types.StructType,
         entries: Sequence[Entry],
         storage: Storage,
+        beside: Beside,
     ) -> None:
         self._spark = spark
+        self._beside = beside
         self._layout = layout
         self._stored = schema  # as files hold ``layout.data_fields``
         self._entries = entries
         self._storage = storage
         first = entries[0]
         self._by_row = first.dropped is not None or first.kept is not None
+        self._with_rows = self._by_row or beside.positions or beside.row_tracking is not None
         self._has_changes = first.change is not None
         has_kind_column = first.change is not None and first.change.kind is None
-        self._read = spark_types.StructType([*schema.fields, *(_CHANGE_FIELDS[:1] if has_kind_column else ())])
+        tracked = [spark_types.StructField(name, spark_types.LongType()) for name in beside.row_tracking or ()]
+        kind = _CHANGE_FIELDS[:1] if has_kind_column else ()
+        self._read = spark_types.StructType([*schema.fields, *kind, *tracked])
         self._kind = named(CHANGE_TYPE if has_kind_column else _KIND)
 
     def rows(self) -> DataFrame:
         # A column called _metadata hides Spark's own one, which has the row numbers.
-        has_no_rows = self._by_row and _shadows_metadata(self._read)
+        has_no_rows = self._with_rows and _shadows_metadata(self._read)
         hidden = [e for e in self._entries if has_no_rows or paths.hidden_from_spark(e.path.rpartition("/")[2])]
         skipped = {entry.path for entry in hidden}
         visible = [entry for entry in self._entries if entry.path not in skipped] if hidden else self._entries
@@ -135,9 +171,11 @@ class _Part:
 
     def _of_tree(self, tree: hive.Tree, entries: Sequence[Entry]) -> DataFrame:
         """Rows of files under one Hive directory, whose partition values Spark discovers."""
-        found = self._tree(tree, entries, with_keys=self._by_row)
+        found = self._tree(tree, entries, with_keys=self._with_rows)
+        if self._by_row or self._beside.row_tracking:
+            found = self._with_facts(found, entries, ())
         if self._by_row:
-            found = self._chosen(self._with_facts(found, entries, ()), entries)
+            found = self._chosen(found, entries)
         pairs = zip(self._layout.partition_fields, hive.discovered(self._layout), strict=True)
         values = {f.name: named(f.name) if f == as_read else typed(f.name, f) for f, as_read in pairs}
         return found.select(*self._shown(values))
@@ -147,8 +185,9 @@ class _Part:
     ) -> DataFrame:
         """Rows of files in any layout. ``texts``: the partition values that all of them have; else they are joined."""
         fields, entries = self._layout.partition_fields, [*visible, *hidden]
-        with_facts = self._by_row or self._has_changes or (bool(fields) and texts is None)
-        found = self._listed(visible, hidden, with_facts)
+        tracked = self._beside.row_tracking is not None
+        with_facts = self._by_row or self._has_changes or tracked or (bool(fields) and texts is None)
+        found = self._listed(visible, hidden, with_facts or self._with_rows)
         if with_facts:
             found = self._with_facts(found, entries, fields if texts is None else ())
         if self._by_row:
@@ -179,6 +218,13 @@ class _Part:
         if self._has_changes:
             for column, field in zip((self._kind, named(_VERSION), named(_TIME)), _CHANGE_FIELDS, strict=True):
                 yield column.alias(field.name)
+        if self._beside.positions:
+            yield FILE
+            yield ROW
+        if self._beside.row_tracking is not None:
+            row_id, version = self._beside.row_tracking
+            yield F.coalesce(named(row_id), named(_FIRST_ID) + named(_ROW)).alias(row_id)
+            yield F.coalesce(named(version), named(_ROW_VERSION)).alias(version)
 
     # --- scans
 
@@ -197,7 +243,7 @@ class _Part:
             parts.append(self._scan(self._read, None, visible, columns))
         if hidden:
             names = sorted({entry.path for entry in hidden})
-            parts.append(_arrow_scan(self._spark, self._read, names, self._storage, with_keys, self._by_row))
+            parts.append(_arrow_scan(self._spark, self._read, names, self._storage, with_keys, self._with_rows))
         return _union(parts)
 
     def _scan(
@@ -235,7 +281,7 @@ class _Part:
     def _keys(self) -> list[Column]:
         # A column called _metadata hides Spark's own one.
         key = F.input_file_name() if _shadows_metadata(self._read) else F.col("_metadata.file_path")
-        row = [F.col("_metadata.row_index").alias(_ROW)] if self._by_row else []
+        row = [F.col("_metadata.row_index").alias(_ROW)] if self._with_rows else []
         return [key.alias(_FILE), *row]
 
     # --- the log's data on the files
@@ -249,14 +295,17 @@ class _Part:
         for number, entry in enumerate(entries):
             change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
             values = [value(entry.values, field.name) for field in fields]
-            rows.extend((key, number, *change, *values) for key in paths.file_keys(entry.path))
+            ids = (entry.first_row_id, entry.row_version) if self._beside.row_tracking else ()
+            rows.extend((key, number, *change, *values, *ids) for key in paths.file_keys(entry.path))
         types = [f"{_FILE} string", f"{_ENTRY} int"]
         if self._has_changes:
             types += [f"{_KIND} string", f"{_VERSION} long", f"{_TIME} long"]
         types += [f"{_value_name(i)} string" for i in range(len(fields))]
+        types += [f"{_FIRST_ID} long", f"{_ROW_VERSION} long"] if self._beside.row_tracking else []
         facts = self._spark.createDataFrame(rows, ", ".join(types)).select(
             _FILE, F.lit(True).alias(_FOUND), _ENTRY, *self._change_facts(),
             *[typed(_value_name(i), field).alias(_value_name(i)) for i, field in enumerate(fields)],
+            *([_FIRST_ID, _ROW_VERSION] if self._beside.row_tracking else []),
         )  # fmt: skip
         joined = found.join(F.broadcast(facts), _FILE, "left")
         unknown = F.raise_error(F.concat(F.lit("DELTALOG: the log has no file "), named(_FILE)))

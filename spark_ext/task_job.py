@@ -64,7 +64,8 @@ class TaskJob:
             self._id,
             compression=str(chosen["compression"]).lower(),
             max_rows=int(chosen["maxRecordsPerFile"]),
-            as_inserts=plan.change_column is not None,
+            extra_columns=plan.extra_columns,
+            as_changes=plan.as_changes,
         )
         counted = count.of(frame)
         if plan.partition_columns:
@@ -75,7 +76,10 @@ class TaskJob:
             returned = cancelled_with_its_caller(spark, job.collect)
         adds = [deltalog.AddFile.from_json(json.loads(row[0])) for row in returned]
         transaction.row_writer.take_over(adds, [row[1] for row in returned], count.rows(spark, None))
-        transaction.add(*adds, known=True)
+        if plan.as_changes:
+            transaction.add_cdc(*adds)
+        else:
+            transaction.add(*adds, known=True)
         return adds
 
     def remove(self, stragglers: bool = False) -> None:

@@ -33,7 +33,8 @@ _KEPT = (
 @dataclass(frozen=True, slots=True)
 class WritePlan:
     """A planned write: the schema of the data, and the table after the write. ``replacement``: the rows that the data
-    replaces, where a condition selects them; ``is_checked_again``: deltalog checks the new rows by it too."""
+    replaces, where a condition selects them; ``is_checked_again``: deltalog checks the new rows by it too.
+    ``beside``: columns of the files after those of the table. ``as_changes``: the files are change data files."""
 
     transaction: deltalog.Transaction
     data: deltalog.StructType
@@ -41,6 +42,8 @@ class WritePlan:
     partition_columns: list[str]
     replacement: deltalog.Replacement | None = None
     is_checked_again: bool = False
+    beside: tuple[deltalog.StructField, ...] = ()
+    as_changes: bool = False
 
     @property
     def is_mapped(self) -> bool:
@@ -58,10 +61,14 @@ class WritePlan:
         fields = [field for field in self.target.fields if field.name not in self.partition_columns]
         held = deltalog.StructType(tuple(fields))
         stored = mapped.stored_schema(held) if self.is_mapped else held
+        return deltalog.StructType((*stored.fields, *self.extra_columns))
+
+    @property
+    def extra_columns(self) -> tuple[deltalog.StructField, ...]:
+        """The columns of the files that the table does not have."""
         if self.change_column is None:
-            return stored
-        changes = deltalog.StructField(self.change_column, deltalog.PrimitiveType("string"))
-        return deltalog.StructType((*stored.fields, changes))
+            return self.beside
+        return (*self.beside, deltalog.StructField(self.change_column, deltalog.PrimitiveType("string")))
 
     @property
     def change_column(self) -> str | None:

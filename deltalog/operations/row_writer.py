@@ -160,14 +160,16 @@ class RowWriter:
         compression: str = "snappy",
         max_rows: int = 0,
         target_bytes: int = 1 << 30,
-        as_inserts: bool = False,
+        extra_columns: Sequence[StructField] = (),
+        as_changes: bool = False,
     ) -> TaskFiles:
         """How the tasks of a distributed job write rows that fulfil the rules of the table; ``take_over`` what they
-        return. ``as_inserts``: as ``write_inserts``, with the change type in the rows. Cost: none; it begins the
-        checks of the commit, as ``LogStore.prepare_commit``."""
+        return. ``extra_columns``: of the rows and the files after those of the table, such as ``_change_type``.
+        ``as_changes``: the files are change data files. Cost: none; it begins the checks of the commit, as
+        ``LogStore.prepare_commit``."""
         base = self._changes.base
         self._reader.store.prepare_commit(0 if base is None else base.version + 1)
-        layout = replace(self._layout(), extra_columns=(CHANGE_TYPE_FIELD,) if as_inserts else ())
+        layout = replace(self._layout(), extra_columns=tuple(extra_columns), as_changes=as_changes)
         return TaskFiles(storage_of(self._reader.store), layout, job, compression, max_rows, target_bytes)
 
     def take_over(self, files: Sequence[AddFile], num_rows: Iterable[int], written: int | None) -> None:

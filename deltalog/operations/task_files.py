@@ -18,7 +18,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.operations.data_files import WriteLayout, by_partition, conformed, discard
+from deltalog.operations.data_files import CHANGES_DIRECTORY, WriteLayout, by_partition, conformed, discard
 from deltalog.operations.input_streams import as_batches
 from deltalog.parquet.file_writer import ROW_GROUP_ROWS, FileColumns, GrowingFile
 from deltalog.protocol.actions import AddFile
@@ -47,9 +47,9 @@ class TaskFiles:
     """How the tasks of one job write files: can be pickled, and then has the options that opened the store, with any
     secrets in them.
 
-    ``job``: an id that the names of its files begin with, after ``part-``. ``compression``: as Spark names it.
-    ``max_rows``: the most rows of a file, 0 for any number. ``target_bytes``: the size from which on no row group is
-    added to a file.
+    ``job``: an id that the names of its files begin with, after ``part-`` or ``cdc-``. ``compression``: as Spark
+    names it. ``max_rows``: the most rows of a file, 0 for any number. ``target_bytes``: the size from which on no row
+    group is added to a file.
     """
 
     store: LogStore
@@ -90,9 +90,10 @@ class TaskFiles:
         """Delete all files of the job that the store finds, best effort: of a job that has failed, so that no version
         can name them. Returns their number. Cost: 1 LIST for each 1,000 objects below the table, at most 100, and 1
         DELETE for each file; nothing on stores without such a listing."""
-        name = f"part-{self.job}-"
+        name = f"{'cdc' if self.layout.as_changes else 'part'}-{self.job}-"
         in_root = not (self.layout.partition_columns or self.layout.prefix_length)
-        found = self.store.find_names(name if in_root else "", name, most=_MOST_LISTED)
+        prefix = f"{CHANGES_DIRECTORY}/{name}" if self.layout.as_changes else name if in_root else ""
+        found = self.store.find_names(prefix, name, most=_MOST_LISTED)
         discard(self.store, [encode_path(path) for path in found])
         return len(found)
 

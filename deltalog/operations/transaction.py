@@ -38,6 +38,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.added_files import Examine
 from deltalog.operations.committed_files import check_not_live
+from deltalog.operations.data_files import change_file
 from deltalog.operations.metadata_changes import MetadataChanges
 from deltalog.operations.row_writer import RowWriter
 from deltalog.operations.staged_actions import StagedActions
@@ -199,6 +200,7 @@ class Transaction:
         tags: Mapping[str, Mapping[str, str]] | None = None,
         num_rows: int | None = None,
         examine: Examine | None = None,
+        as_changes: bool = False,
     ) -> list[AddFile]:
         """Stage Parquet files that exist below the table, and return their add actions. ``files``: pairs of a relative
         path, not percent-encoded, and the partition values as the log has them. Statistics come from the footers; the
@@ -212,13 +214,18 @@ class Transaction:
         ``num_rows``: the number of rows that their writer wrote into all of them; RowCountError where they hold
         another number.
         ``examine`` is called with the path and the footer (pyarrow.parquet.FileMetaData) of each file, in threads,
-        and may refuse one by raising.
+        and may refuse one by raising. ``as_changes``: they are change data files, with the change type of each row in
+        the column ``_change_type``, and not data files; give the actions to ``add_cdc`` for files that are both.
 
         Raises InvalidDataFileError, also for a file without field ids where columns are mapped by id. Cost: a HEAD and
         1 or 2 ranged GETs for each file, in threads; and for those that are not ``owned`` as ``Snapshot.files``.
         """
         listed = list(files)
         described = self.row_writer.describe(listed, tags, num_rows, examine)
+        if as_changes:
+            self.add_cdc(*described)
+            self._row_writer.own(add.path for add in described if owned)
+            return described
         adds = self._staged.add(described, is_checked=checked)
         if owned:
             self._row_writer.own(add.path for add in adds)
@@ -226,9 +233,10 @@ class Transaction:
             self._staged.note_callers_paths({add.path: path for add, (path, _) in zip(adds, listed, strict=True)})
         return adds
 
-    def add_cdc(self, *files: AddCDCFile) -> None:
-        """Stage change data files: readers of the change data feed read them instead of the adds and removes."""
-        self.staged.add_change_files(files)
+    def add_cdc(self, *files: AddCDCFile | AddFile) -> None:
+        """Stage change data files: readers of the change data feed read them instead of the adds and removes. Data
+        files are given by their add actions; each row of them must have its change type in ``_change_type``."""
+        self.staged.add_change_files(change_file(each) if isinstance(each, AddFile) else each for each in files)
 
     def write(self, reader: Any, *, checksum: Checksum | None = None) -> int:
         """Write a stream of Arrow batches into new files and stage them. Returns the number of rows.

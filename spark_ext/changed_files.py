@@ -1,0 +1,117 @@
+"""The files that a change of rows writes: by Spark's jobs, as part of one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+import deltalog
+from spark_ext import file_sizes, mapped
+from spark_ext.assigned import fitted
+from spark_ext.conform import conformed, moved, problems, stored_schema
+from spark_ext.execution import Job, explained
+from spark_ext.files import rows_of
+from spark_ext.saving import job_of
+from spark_ext.types import from_spark
+from spark_ext.write_options import WriteRequest
+from spark_ext.write_plan import WritePlan
+
+# The column of change data files that has the kind of each change.
+CHANGE_TYPE = "_change_type"
+
+
+class ChangedFiles:
+    """Writes the files of one transaction; each call of ``write`` is a Spark job.
+
+    In a ``with`` block the files are removed when it is left by an error, unless a commit may name them.
+    """
+
+    def __init__(self, transaction: deltalog.Transaction, request: WriteRequest, url: str) -> None:
+        self._transaction = transaction
+        self._url = url
+        self.rules: Any = transaction.row_writer.rules()
+        self.target = transaction.schema
+        self._partition_columns = list(transaction.metadata.partition_columns)
+        rows = file_sizes.rows_per_file(request, transaction)
+        self._options = {} if rows is None else {"maxRecordsPerFile": rows}
+        self._jobs: list[Job] = []
+        self._is_native = job_of(url).is_native
+        self.num_files = self.num_bytes = 0
+
+    @contextlib.contextmanager
+    def removed_on_errors(self) -> Iterator[None]:
+        """Removes the files when the block fails."""
+        try:
+            yield
+        except BaseException as error:
+            if getattr(error, "outcome", None) is not deltalog.Outcome.UNKNOWN:
+                with contextlib.suppress(deltalog.DeltaLogError):  # it may have ended
+                    self._transaction.abort()
+                for job in self._jobs:
+                    job.remove(stragglers=True)
+            raise
+
+    def new_rows(self, rows: DataFrame, carried: Sequence[str], is_new: bool) -> DataFrame:
+        """New values as the files hold them: in the table's types, filled in and checked by its rules. ``carried``:
+        columns beside those of the table. ``is_new``: the rows are inserted. Raises SchemaMismatchError."""
+        present = [field for field in self.target.fields if field.name in rows.columns]
+        frame = fitted(rows, present, carried)
+        data = stored_schema(from_spark(frame.drop(*carried).schema))
+        found = list(problems(self.target, data, False, ""))
+        if found:
+            raise deltalog.SchemaMismatchError(
+                f"The new values do not fit the table at {self._url}:\n" + "\n".join(f"- {each}" for each in found)
+            )
+        names, native = self._partition_columns, self._is_native
+        frame = conformed(frame, data, self.target, names, self.rules, None, native, carried, is_new)
+        return self._under_stored_names(frame, carried)
+
+    def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
+        """Rows of the table as the files hold them, without checks."""
+        frame = moved(rows, self.target, self._partition_columns, self._is_native, carried)
+        return self._under_stored_names(frame, carried)
+
+    def write(
+        self, rows: DataFrame, num_rows: int | None, beside: Sequence[str] = (), as_changes: bool = False
+    ) -> list[deltalog.AddFile]:
+        """Write rows, as ``new_rows`` or ``old_rows`` return them, and stage their files. ``beside``: the names of the
+        columns beside those of the table; with CHANGE_TYPE among them the files are change data files, and without
+        ``as_changes`` data files too. ``num_rows``: that must be written; None where it is not known.
+
+        Raises RowCountError where other rows were written, by the job's count or by the files'; the errors of the
+        table's rules; JobFailedError, StoreError, and Spark's own errors. Cost: the job.
+        """
+        job = job_of(self._url)
+        self._jobs.append(job)
+        columns = tuple(
+            deltalog.StructField(name, deltalog.PrimitiveType("string" if name == CHANGE_TYPE else "long"))
+            for name in beside
+        )
+        plan = WritePlan(
+            self._transaction, self.target, self.target, self._partition_columns, beside=columns, as_changes=as_changes
+        )
+        with explained(self.rules, None, job):
+            adds = job.write(rows, plan, self._options)
+        written = sum(rows_of(add) for add in adds)
+        if num_rows is not None and written != num_rows:
+            raise deltalog.RowCountError(
+                f"{self._url}: {num_rows} rows were found for new files, and {written} were written. Nothing was "
+                "committed; check that no other program changes data files.",
+                written=written,
+                found=num_rows,
+            )
+        if as_changes:
+            return adds
+        if CHANGE_TYPE in beside:
+            self._transaction.add_cdc(*adds)
+        self.num_files += len(adds)
+        self.num_bytes += sum(add.size for add in adds)
+        return adds
+
+    def _under_stored_names(self, frame: DataFrame, carried: Sequence[str]) -> DataFrame:
+        if self._is_native and mapped.is_mapped(self._transaction):
+            return mapped.under_stored_names(frame, self.target, carried)
+        return frame

@@ -1,0 +1,58 @@
+"""Rows that Spark finds in the files of a table, as bitmaps of their positions.
+
+Executors make the bitmaps, 4 KiB for 32,768 rows of a file that have at least one; only these reach the driver.
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext import paths
+from spark_ext.entries import Entry
+from spark_ext.jobs import cancelled_with_its_caller
+from spark_ext.scan import FILE, ROW
+
+# The rows of one bitmap of Spark's.
+_ROWS = 32_768
+
+
+def positions(found: DataFrame, entries: Sequence[Entry]) -> dict[int, BitMap64]:
+    """The positions of rows, by the numbers of their files among ``entries``. ``found``: with FILE and ROW, each row
+    once.
+
+    Raises RowCountError for a row that is there twice, and Spark's own errors. Memory: the bitmaps. Cost: a job, with a
+    row for each bitmap as its result.
+    """
+    bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
+    job = found.groupBy(FILE, F.expr(f"{ROW} div {_ROWS}").alias("at")).agg(bits, F.count(F.lit(1)).alias("num_rows"))
+    numbers = {key: number for number, entry in enumerate(entries) for key in paths.file_keys(entry.path)}
+    by_file: dict[int, BitMap64] = {}
+    for key, at, bitmap, num_rows in cancelled_with_its_caller(found.sparkSession, job.collect):
+        rows = _decoded(bytes(bitmap), int(at) * _ROWS)
+        if len(rows) != num_rows:
+            raise deltalog.RowCountError(
+                f"{key}: Spark found {num_rows} rows in a part of the file, and {len(rows)} different positions of "
+                "rows. Nothing was committed; check that the table's files have one path each.",
+                written=int(num_rows),
+                found=len(rows),
+            )
+        by_file.setdefault(numbers[key], BitMap64()).update(rows)
+    return by_file
+
+
+def _decoded(bitmap: bytes, first: int) -> BitMap64:
+    """A bitmap of Spark, lowest bit first, as positions from ``first`` on."""
+    flags = pa.Array.from_buffers(pa.bool_(), 8 * len(bitmap), [None, pa.py_buffer(bitmap)])
+    numbers: Any = pc.add(pc.indices_nonzero(flags).cast(pa.uint64()), pa.scalar(first, pa.uint64()))
+    values = array.array("Q")
+    values.frombytes(memoryview(numbers.buffers()[1])[8 * numbers.offset : 8 * (numbers.offset + len(numbers))])
+    return BitMap64(values)

@@ -1,0 +1,301 @@
+"""DELETE and UPDATE on Spark's executors: files are left out by their statistics, Spark finds the rows of the others,
+and jobs write new files. No row reaches the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext import entries, found_rows, pruning
+from spark_ext.assigned import Expression, as_column, targets, text_of, value_of
+from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
+from spark_ext.entries import Entry
+from spark_ext.exact import named
+from spark_ext.jobs import lost_session_explained
+from spark_ext.reader import frame as frame_of
+from spark_ext.reads import Read, reads_of
+from spark_ext.results import WriteResult
+from spark_ext.scan import Beside, scan
+from spark_ext.stored import Layout
+from spark_ext.stores import Storage
+from spark_ext.write_options import WriteRequest
+from spark_ext.write_plan import WritePlan, recorded_transaction
+
+
+@dataclass
+class Rows:
+    """The rows of a table that may change, in the version that a transaction has read.
+
+    ``files``: those that can have such a row, as rows of ``Transaction.find_files``, which has declared the read;
+    ``entries``: the same as Spark reads them.
+    """
+
+    spark: SparkSession
+    table: deltalog.DeltaTable
+    transaction: deltalog.Transaction
+    alias: str | None
+    files: pa.Table
+    entries: Sequence[Entry]
+    layout: Layout
+    storage: Storage
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        table: deltalog.DeltaTable,
+        transaction: deltalog.Transaction,
+        alias: str | None,
+        where: deltalog.Predicate | None,
+    ) -> Rows:
+        """Cost: as ``Transaction.find_files``, and the deletion vectors of these files."""
+        snapshot = transaction.snapshot
+        assert snapshot is not None
+        files = transaction.find_files(where)
+        found = entries.of_files(snapshot, files, each_once=False)
+        return cls(
+            spark, table, transaction, alias, files, found, Layout.of(snapshot), Storage.of(spark, snapshot)
+        )  # fmt: skip
+
+    def read(self, chosen: Sequence[Entry], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
+        """The rows of entries; columns can be qualified with the alias."""
+        frame = scan(self.spark, self.layout, chosen, self.storage, beside=beside)
+        return frame if self.alias is None else frame.alias(self.alias)
+
+    def found(self, where: Any) -> dict[int, BitMap64]:
+        """The positions of rows, by the number of their file. ``where``: from a DataFrame with positions to the rows in
+        question."""
+        return found_rows.positions(where(self.read(self.entries, Beside(positions=True))), self.entries)
+
+    def removal(self, positions: Mapping[int, BitMap64] | None) -> Removal:
+        """The removal of rows, ready to be staged. Raises as ``RowRemoval``."""
+        return Removal(self, deltalog.RowRemoval(self.transaction, self.files, positions), positions or {})
+
+
+@dataclass
+class Removal:
+    """Rows that are removed or changed, and what their files hold besides."""
+
+    rows: Rows
+    found: deltalog.RowRemoval
+    positions: Mapping[int, BitMap64]
+    beside: Beside = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.beside = Beside(row_tracking=self.found.kept_columns)
+
+    @property
+    def tracked(self) -> tuple[str, ...]:
+        """The columns of files that keep row ids and commit versions."""
+        return self.found.kept_columns or ()
+
+    def removed(self, with_ids: bool = False) -> DataFrame:
+        """The rows that are removed."""
+        given = self.rows.entries
+        chosen = [given[number] for number in self.found.whole]
+        for number in self.found.partly:
+            chosen.append(given[number]._replace(dropped=None, kept=self.positions[number]))
+        return self.rows.read(chosen, self.beside if with_ids else Beside())
+
+    def kept(self) -> DataFrame:
+        """The other rows of files of which some rows are removed."""
+        return self.rows.read(list(self._kept()), self.beside)
+
+    def _kept(self) -> Iterator[Entry]:
+        for number in self.found.partly:
+            entry = self.rows.entries[number]
+            matched = self.positions[number]
+            yield entry._replace(dropped=matched if entry.dropped is None else entry.dropped | matched)
+
+
+def delete(
+    spark: SparkSession, table: deltalog.DeltaTable, condition: Expression | None, alias: str | None = None
+) -> WriteResult:
+    """Delete the rows for which a condition is true; None: all rows.
+
+    Raises CallError, InvalidActionError for an append-only table, CommitConflictError, RowCountError, JobFailedError,
+    StoreError, and Spark's own errors. Cost: a job that reads the condition's columns of the files that can have such a
+    row, unless it is on partition columns only; without deletion vectors a job that rewrites the files with such rows.
+    """
+    parameters = {"predicate": json.dumps(["true" if condition is None else text_of(condition)])}
+    change = _Change(spark, table, alias, condition, "DELETE", parameters)
+    return change.made(_deleted)
+
+
+def update(
+    spark: SparkSession,
+    table: deltalog.DeltaTable,
+    condition: Expression | None,
+    sets: Mapping[str, Expression],
+    alias: str | None = None,
+) -> WriteResult:
+    """Give columns new values in the rows for which a condition is true; None: in all rows. ``sets``: by column, or by
+    field of a struct, the new value, computed from the old row.
+
+    Generated columns that are not set are computed again. Raises as ``delete``, ConstraintViolationError,
+    SchemaMismatchError. Cost: as ``delete``, and a job that writes the new rows; with the change data feed another one.
+    """
+    parameters = {} if condition is None else {"predicate": json.dumps([text_of(condition)])}
+    assigned = targets(sets, table.snapshot().schema, alias)
+
+    def staged(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int]:
+        return _updated(removal, files, assigned)
+
+    return _Change(spark, table, alias, condition, "UPDATE", parameters).made(staged)
+
+
+def _deleted(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int]:
+    """Stage a deletion. Returns the operation metrics."""
+    metrics = removal.found.stage()
+    if removal.found.num_moved_rows:
+        moved = files.old_rows(removal.kept(), removal.tracked)
+        files.write(moved, removal.found.num_moved_rows, removal.tracked)
+        metrics["numCopiedRows"] = removal.found.num_moved_rows
+    if removal.found.needs_change_files:
+        changes = removal.removed().withColumn(CHANGE_TYPE, F.lit("delete"))
+        metrics["numAddedChangeFiles"] = len(
+            files.write(files.old_rows(changes, [CHANGE_TYPE]), removal.found.num_rows, [CHANGE_TYPE], as_changes=True)
+        )
+    return metrics
+
+
+def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[tuple[str, ...], Any]) -> dict[str, int]:
+    """Stage an update. Returns the operation metrics."""
+    found, tracked = removal.found, removal.tracked
+    metrics = found.stage()
+    updated = metrics.pop("numDeletedRows", None)
+    old = removal.removed(with_ids=True)
+    new = files.new_rows(_new_values(old, files, sets, tracked), tracked, is_new=False)
+    if found.num_moved_rows and not found.has_change_feed:
+        total = None if updated is None else updated + found.num_moved_rows
+        files.write(new.union(files.old_rows(removal.kept(), tracked)), total, tracked)
+    else:
+        if found.num_moved_rows:
+            files.write(files.old_rows(removal.kept(), tracked), found.num_moved_rows, tracked)
+        if found.has_change_feed:
+            new = new.withColumn(CHANGE_TYPE, F.lit("update_postimage"))
+        adds = files.write(new, updated, (*tracked, *([CHANGE_TYPE] if found.has_change_feed else [])))
+        if found.has_change_feed:
+            before = removal.removed().withColumn(CHANGE_TYPE, F.lit("update_preimage"))
+            changes = files.write(files.old_rows(before, [CHANGE_TYPE]), updated, [CHANGE_TYPE], as_changes=True)
+            metrics["numAddedChangeFiles"] = len(adds) + len(changes)
+    metrics["numCopiedRows"] = found.num_moved_rows
+    if updated is not None:
+        metrics["numUpdatedRows"] = updated
+    return metrics
+
+
+def _new_values(
+    old: DataFrame, files: ChangedFiles, sets: Mapping[tuple[str, ...], Any], tracked: Sequence[str]
+) -> DataFrame:
+    """The new rows, without generated columns that have to be computed again. The commit version of a changed row is
+    that of its new file."""
+    own = {path[0] for path in sets}
+    recomputed = {check.generates for check in files.rules.checks if check.generates} - own
+    columns = []
+    for each in files.target.fields:
+        if each.name not in recomputed:
+            value = value_of(each, sets, named(each.name))
+            columns.append((named(each.name) if value is None else value).alias(each.name))
+    if tracked:
+        columns += [named(tracked[0]), F.lit(None).cast("bigint").alias(tracked[1])]
+    return old.select(*columns)
+
+
+@dataclass
+class _Change:
+    """A statement that changes rows which a condition selects."""
+
+    spark: SparkSession
+    table: deltalog.DeltaTable
+    alias: str | None
+    condition: Expression | None
+    operation: str
+    parameters: Mapping[str, str]
+
+    def made(self, stage: Any) -> WriteResult:
+        """Find the rows, ``stage`` the change, commit."""
+        with lost_session_explained(self.table.url):
+            request = WriteRequest(mode="append").with_defaults_of(self.spark)
+            transaction = self.table.transaction(reads=self._reads())
+        with transaction:
+            with lost_session_explained(self.table.url):
+                plan = WritePlan(transaction, transaction.schema, transaction.schema, [])
+                recorded = recorded_transaction(request, plan)
+                if recorded is not None:
+                    return not_committed(transaction, recorded)
+                rows, removal = self._removal(transaction)
+                if removal.found.is_empty and "txnAppId" not in request.options:
+                    return not_committed(transaction, "no row matches")
+                files = ChangedFiles(transaction, request, self.table.url)
+            with files.removed_on_errors():
+                with lost_session_explained(self.table.url):
+                    metrics = {} if removal.found.is_empty else stage(rows, removal, files)
+                    metrics["numAddedFiles"], metrics["numAddedBytes"] = files.num_files, files.num_bytes
+                return committed(request, transaction, self.operation, self.parameters, metrics, files)
+
+    def _reads(self) -> Sequence[Read]:
+        """What a subquery of the condition reads."""
+        if self.condition is None or "select" not in text_of(self.condition).lower():
+            return ()
+        frame = frame_of(self.spark, self.table.snapshot())
+        aliased = frame if self.alias is None else frame.alias(self.alias)
+        return reads_of(aliased.where(as_column(self.condition, "The condition")), self.table)
+
+    def _removal(self, transaction: deltalog.Transaction) -> tuple[Rows, Removal]:
+        snapshot = transaction.snapshot
+        assert snapshot is not None
+        where, is_exact = None, self.condition is None
+        if isinstance(self.condition, str):
+            try:
+                where, is_exact = pruning.exact_predicate(snapshot, [self.condition], self.alias), True
+            except pruning.ConditionError:
+                where = pruning.predicate(snapshot, [self.condition], self.alias)
+        rows = Rows.of(self.spark, self.table, transaction, self.alias, where)
+        if is_exact:
+            return rows, rows.removal(None)
+        condition = as_column(self.condition, "The condition")
+        return rows, rows.removal(rows.found(lambda frame: frame.where(condition)) if rows.entries else {})
+
+
+def not_committed(transaction: deltalog.Transaction, reason: str) -> WriteResult:
+    """The result where there is nothing to do."""
+    latest = transaction.latest
+    assert latest is not None
+    return WriteResult(latest.version, False, reason)
+
+
+def committed(
+    request: WriteRequest,
+    transaction: deltalog.Transaction,
+    operation: str,
+    parameters: Mapping[str, str],
+    metrics: Mapping[str, int],
+    files: ChangedFiles,
+) -> WriteResult:
+    """Commit what is staged. Raises as ``Transaction.commit``."""
+    removed = transaction.staged.removes
+    result = transaction.commit(operation, parameters, metrics, request.options.get("userMetadata"))
+    written = metrics.get("numUpdatedRows", 0)
+    return WriteResult(
+        version=result.version,
+        committed=True,
+        num_files=files.num_files,
+        num_rows=written,
+        num_bytes=files.num_bytes,
+        num_removed_files=len(removed),
+        num_removed_rows=metrics.get("numDeletedRows", metrics.get("numUpdatedRows")),
+        num_copied_rows=metrics.get("numCopiedRows", 0),
+        timestamp_ms=result.timestamp_ms,
+        in_commit_timestamp_ms=result.in_commit_timestamp_ms,
+        txn_id=result.txn_id,
+    )
