@@ -18,6 +18,7 @@ from spark_ext.names import use_catalog
 from spark_ext.reader import Reader, read, read_changes
 from spark_ext.results import WriteResult
 from spark_ext.sql import sql
+from spark_ext.stream_writer import StreamWriter, stream_writer
 from spark_ext.table_writer import TableWriter, write_to
 from spark_ext.targets import NameNotRegisteredError
 from spark_ext.types import from_spark, to_spark
@@ -28,6 +29,7 @@ __all__ = [
     "JobFailedError",
     "NameNotRegisteredError",
     "Reader",
+    "StreamWriter",
     "TableWriter",
     "WriteResult",
     "Writer",
@@ -37,6 +39,7 @@ __all__ = [
     "read",
     "read_changes",
     "sql",
+    "stream_writer",
     "to_spark",
     "use_catalog",
     "write",

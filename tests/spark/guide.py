@@ -1,4 +1,5 @@
-"""Runs the Python blocks of docs/spark.md and docs/spark-reference.md, each page's in their order in one namespace."""
+"""Runs the Python blocks of docs/spark.md, docs/spark-reference.md and docs/streaming.md, each page's in their order in
+one namespace."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
+STREAMING = _DOCS / "streaming.md"
 REFERENCE = _DOCS / "spark-reference.md"
 _PIPELINE = _DOCS / "spark.md"
 _LAKE, _STORE = '"/tmp/deltalog-spark/lake"', "store = {}"

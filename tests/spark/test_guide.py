@@ -21,3 +21,7 @@ def test_the_examples_of_the_reference_run(spark: Any, tmp_path: Path, capsys: A
         "0",
     ]
     assert "|  1|   new| new|" in printed and "|  3|  NULL| new|" in printed
+
+
+def test_the_examples_of_streaming_run(spark: Any, tmp_path: Path) -> None:
+    assert guide.run(spark, tmp_path, guide.STREAMING) >= 2
