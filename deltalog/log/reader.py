@@ -102,8 +102,8 @@ class LogReader:
         return Listing(tuple(metas), tuple(checkpoints), frozenset(), metas=metas)
 
     def list_before(self, version: int, interval: int) -> Listing | None:
-        """A part of the log that ends at a version and begins at a checkpoint, or at version 0; None where none was
-        found nearby. ``interval``: the number of versions between checkpoints, as a rule.
+        """A part of the log that ends at a version and begins at a checkpoint, or at version 0 where it is listed;
+        None where none was found nearby. ``interval``: the number of versions between checkpoints, as a rule.
 
         Cost: on a store that lists in pages 1 LIST for each 450 versions, in one round, or two where the last
         checkpoint is not where it is expected. On a local disk no LIST, but 1 HEAD for each file: a directory cannot be
@@ -166,22 +166,20 @@ class LogReader:
             name = page[-1].name + "\0"  # the next one in order
 
     def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
-        """As ``list_before``, by the names of single files. ``starts``: where a checkpoint may be, descending."""
+        """As ``list_before``, by the names of single files. ``starts``: where a checkpoint may be, descending. None
+        without a checkpoint there: the interval is not that of the checkpoints, and a directory is listed in less time
+        than the names of all commits since version 0 are tried."""
 
         def exists(path: str) -> bool:
             return self.store.head(path) is not None
 
         for start in starts:
-            if version - start > _FAR:
+            if start <= 0 or version - start > _FAR:
                 return None
-            if start > 0 and not exists(checkpoint_path(start)):
-                continue
-            commits = tuple(each for each in range(max(start, 0), version + 1) if exists(commit_path(each)))
-            checkpoints = (_classic(start),) if start > 0 else ()
-            if not checkpoints and commits[:1] != (0,):
-                return None
-            checksums = [version] if exists(checksum_path(version)) else []
-            return Listing(commits, checkpoints, frozenset(checksums))
+            if exists(checkpoint_path(start)):
+                commits = tuple(each for each in range(start, version + 1) if exists(commit_path(each)))
+                checksums = [version] if exists(checksum_path(version)) else []
+                return Listing(commits, (_classic(start),), frozenset(checksums))
         return None
 
     def list_latest(self) -> Listing:

@@ -516,6 +516,23 @@ def test_few_reads_give_the_answer_of_the_listing(is_remote: bool, data: st.Data
         beside_the_listing(store, is_remote)
 
 
+def test_a_checkpoint_that_is_not_where_the_interval_expects_it_is_found_by_a_listing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    inner = memory(clock)
+    store = CountingStore(inner)
+    ict_log(inner, clock, list(range(40)), [1000 + 10 * version for version in range(40)])
+    snapshot = load(LogReader(store), LogReader(store).list_from(), 15)
+    write_checkpoint(snapshot, NOW, new_uuid=lambda: str(uuid.uuid4()))
+    monkeypatch.setattr("deltalog.log.reader._SHORT", 0)
+    table = DeltaTable.open(store)
+    with store.counted() as calls:
+        assert table.snapshot(version=18).files().num_rows == 19
+    assert calls.of("get", "*.json") == 3
+    assert calls.of("head", "*.json") <= 2
+
+
 @pytest.mark.parametrize("enabling", [True, False])
 def test_commits_that_land_after_the_latest_version_was_read_are_not_judged_by_its_properties(enabling: bool) -> None:
     _, inner = table_with([1000, 2000, 3000], ict=not enabling)
