@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.simulation import commit_mutants, row_mutants
+from tests.support.simulation import commit_mutants, merge_mutants, row_mutants
 from tests.support.simulation.mutants import MAX_SEEDS, find
 
-MUTANTS = [*commit_mutants.MUTANTS, *row_mutants.MUTANTS]
+MUTANTS = [*commit_mutants.MUTANTS, *row_mutants.MUTANTS, *merge_mutants.MUTANTS]
 
 CLEAN: dict[tuple[str, int, str], list[str]] = {}
 
@@ -32,7 +32,7 @@ def test_is_found(each, capsys):
 
 
 def test_there_are_enough():
-    assert len(MUTANTS) >= 30
+    assert len(MUTANTS) >= 50 and len(merge_mutants.MUTANTS) >= 10
     assert len({each.name for each in MUTANTS}) == len(MUTANTS)
     caught_by = set().union(*(each.invariants for each in MUTANTS))
     assert {"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12", "I14"} <= caught_by

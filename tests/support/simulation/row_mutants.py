@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,8 +25,8 @@ from deltalog.operations.transaction import Transaction
 from deltalog.read import data_skipping
 from deltalog.read import scan as scan_module
 from deltalog.row_verbs import RowVerbs
-from tests.support.simulation.mutants import Mutant, Patch, adding_to
-from tests.support.simulation.row_simulation import run_row_schedule
+from tests.support.simulation.mutants import Apply, Mutant, Patch, adding_to
+from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 
 # Of modules whose inside is looked into, which mypy need not follow.
 commit: Any = commit_module
@@ -41,7 +42,12 @@ REAL_REBASE: Any = commit.rebase
 
 MUTANTS: list[Mutant] = []
 
-mutant = adding_to(MUTANTS, run_row_schedule)
+_adding = adding_to(MUTANTS, run_row_schedule)
+OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind != "merge"}  # those of merges are in merge_mutants
+
+
+def mutant(*invariants: str, kinds: Mapping[str, int] = OTHERS, **options: Any) -> Callable[[Apply], Apply]:
+    return _adding(*invariants, kinds=kinds, **options)
 
 
 @mutant("R1", features=["write serializable"], kinds={"restore": 2, "append": 3}, writers=3)

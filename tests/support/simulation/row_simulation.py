@@ -3,7 +3,7 @@
     result = run_row_schedule(seed=7)
     assert not result.violations, result.report()
 
-As ``simulation``, of which this is a variant: several clients delete, update, replace, restore, move rows,
+As ``simulation``, of which this is a variant: several clients delete, update, merge, replace, restore, move rows,
 alter the table and tidy its log, on a small partitioned table with real rows. The seed says which table features are
 on. The judge is ``rows``, beside the checker.
 """
@@ -30,6 +30,7 @@ from deltalog.table import DeltaTable
 from deltalog.testing.checker import Violation
 from deltalog.testing.history import History, Operation
 from deltalog.testing.recording import log_of, quiet, seeded_environment
+from tests.support.simulation.merges import draw_merge
 from tests.support.simulation.rows import (
     EXTRA_FACTOR,
     Plan,
@@ -61,6 +62,7 @@ ROW_KINDS: Mapping[str, int] = {
     "append": 16,
     "delete": 16,
     "update": 14,
+    "merge": 16,
     "replace where": 14,
     "replace partitions": 12,
     "overwrite": 3,
@@ -299,6 +301,12 @@ def _update(turn: Turn, table: DeltaTable) -> Operate:
     return lambda table, token: table.update(where=sql, user_metadata=token, txn=txn, **arguments)
 
 
+def _merge(turn: Turn, table: DeltaTable) -> Operate:
+    drawn, txn = draw_merge(turn.random, turn.first, turn.rows(6)), turn.txn()
+    turn.plan = Plan("merge", txn=txn, merge=drawn.merged)
+    return lambda table, token: drawn.run(table, token, txn)
+
+
 def _replace_where(turn: Turn, table: DeltaTable) -> Operate:
     where, txn, rows = turn.where(), turn.txn(), turn.rows(6)
     if turn.random.random() < 0.9:
@@ -413,6 +421,7 @@ _OPERATIONS: Mapping[str, Callable[[Turn, DeltaTable], Operate]] = {
     "append": _append,
     "delete": _delete,
     "update": _update,
+    "merge": _merge,
     "replace where": _replace_where,
     "replace partitions": _replace_partitions,
     "overwrite": _overwrite,

@@ -19,7 +19,7 @@ R4    Changes: those that the change data feed tells of a version make its rows 
       of rows that were only moved.
 R5    Scans: the library reads the rows that are there.
 R6    Nothing to do: an operation that made no commit had nothing to do at a version it can have read, nor a run to
-      record.
+      record. A merge that was refused found a row that several match.
 R7    A commit that calls itself a blind append is one, and one whose operation moves rows changes none.
 ====  =======================================================================================================
 """
@@ -49,7 +49,10 @@ _ROW_ID, _ROW_VERSION = (
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
 
-Kind = Literal["append", "delete", "replace where", "replace partitions", "overwrite", "restore", "update", "keep"]
+Kind = Literal[
+    "append", "delete", "replace where", "replace partitions", "overwrite", "restore", "update", "merge", "keep"
+]
+Value = float | str | None
 
 
 class Row(NamedTuple):
@@ -57,7 +60,7 @@ class Row(NamedTuple):
 
     x: int
     p: str | None
-    v: float | str | None
+    v: Value
 
 
 Rows = frozenset[Row]
@@ -79,15 +82,16 @@ def compared(column: str, operator: str, value: float | str) -> Where:
     """A comparison as SQL has it: null compares to nothing, NaN is equal to itself and above all numbers."""
     literal = f"'{value}'" if isinstance(value, str) else str(value)
 
-    def holds(row: Row) -> bool | None:
-        found = getattr(row, column)
-        if found is None:
-            return None
-        left, right = _order(found), _order(value)
-        verdicts = {"=": left == right, "<>": left != right, "<=": left <= right, ">": left > right}
-        return bool(verdicts[operator])
+    return Where(f"{column} {operator} {literal}", lambda row: compare(getattr(row, column), operator, value))
 
-    return Where(f"{column} {operator} {literal}", holds)
+
+def compare(one: Value, operator: str, other: Value) -> bool | None:
+    """The verdict of a comparison of two values."""
+    if one is None or other is None:
+        return None
+    left, right = _order(one), _order(other)
+    verdicts = {"=": left == right, "<>": left != right, "<=": left <= right, ">": left > right}
+    return bool(verdicts[operator])
 
 
 def is_null(column: str) -> Where:
@@ -115,9 +119,18 @@ def _order(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class Merged:
+    """What a merge does to rows. ``updated``: by old row, the new one."""
+
+    updated: Mapping[Row, Row]
+    deleted: Rows
+    inserted: Rows
+
+
+@dataclass(frozen=True)
 class Plan:
     """What an operation is to do. ``version``: the one that a restore brings back. ``txn``: as the verbs have it.
-    ``change``: what an update makes of a row."""
+    ``change``: what an update makes of a row. ``merge``: what a merge does to rows, None where it must refuse them."""
 
     kind: Kind
     rows: Rows = frozenset()
@@ -125,6 +138,7 @@ class Plan:
     version: int = -1
     txn: tuple[str, int] | None = None
     change: Callable[[Row], Row] = field(default=lambda row: row, compare=False)
+    merge: Callable[[Rows], Merged | None] = field(default=lambda rows: None, compare=False)
 
     @property
     def is_valid(self) -> bool:
@@ -141,8 +155,14 @@ class Plan:
             return frozenset(row for row in rows if row.p in partitions)
         return rows if self.where is None else self.where.matching(rows)
 
-    def after(self, rows: Rows, then: Rows) -> Rows:
-        """The rows after the operation; ``then`` are those of the version that is brought back."""
+    def after(self, rows: Rows, then: Rows) -> Rows | None:
+        """The rows after the operation, None where it must refuse these; ``then`` are those of the version that is
+        brought back."""
+        if self.kind == "merge":
+            merged = self.merge(rows)
+            if merged is None:
+                return None
+            return (rows - merged.deleted - merged.updated.keys()) | {*merged.updated.values(), *merged.inserted}
         replaced = self.replaced(rows)
         if self.kind == "update":
             return (rows - replaced) | {self.change(row) for row in replaced}
@@ -153,8 +173,7 @@ class Plan:
 class Seen:
     """A version as the log and the files have it. ``ids``: row id and commit version of each row, by its number;
     ``came_with``: which commit versions it may have, by its number; ``mark``: the high-water mark, None before there is
-    one; ``domains``: the metadata domains of users; ``kind``: of
-    the operation that made it, None where that is not known."""
+    one; ``domains``: the metadata domains of users; ``kind``: of the operation that made it, None if not known."""
 
     rows: Rows
     ids: Mapping[int, tuple[int | None, int | None]]
@@ -196,14 +215,15 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
         rows = set(seen[version - 1].rows)
         told = changes.get(version, ())
         old, new = ([row for kind, row in told if kind == f"update_{image}"] for image in ("preimage", "postimage"))
-        is_update = seen[version].kind == "update"
+        kind = seen[version].kind
         deleted = [row for kind, row in told if kind == "delete"]
         inserted = [row for kind, row in told if kind == "insert"]
         gone, come = deleted + old, inserted + new
         twice = len(set(gone)) != len(gone) or len(set(come)) != len(come)
-        moved = set(deleted) & set(inserted) and seen[version].kind != "restore"  # which tells of whole files
-        if (deleted or inserted) if is_update else (old or new) or {row.x for row in old} != {row.x for row in new}:
-            wrong.append(f"version {version}: changes of kinds that are not those of a {seen[version].kind}")
+        moved = set(deleted) & set(inserted) and kind != "restore"  # which tells of whole files
+        strange = {"update": bool(deleted or inserted), "merge": bool({r.x for r in deleted} & {r.x for r in inserted})}
+        if strange.get(str(kind), bool(old or new)) or {row.x for row in old} != {row.x for row in new}:
+            wrong.append(f"version {version}: changes of kinds that are not those of a {kind}")
         after = (rows - set(gone)) | set(come)
         if set(gone) - rows or twice or moved or after != seen[version].rows:
             wrong.append(f"version {version}: deleted {_text(gone)}, inserted {_text(come)}")
@@ -283,7 +303,19 @@ class _Judge:
             for row in plan.replaced(before.rows):
                 may_be_unseen = self._level == "WriteSerializable" and row in rows
                 known[row.x] = (known[row.x] if may_be_unseen else frozenset()) | {version}
+        if plan is not None and plan.kind == "merge" and before is not None:
+            self._came_with_merge(plan, before.rows, rows, version, known)
         return {row.x: known.get(row.x, frozenset((version,))) for row in rows}
+
+    def _came_with_merge(
+        self, plan: Plan, before: Rows, rows: Rows, version: int, known: dict[int, frozenset[int]]
+    ) -> None:
+        merged = plan.merge(before)
+        if self._level != "WriteSerializable":
+            known.update({row.x: frozenset((version,)) for row in (() if merged is None else merged.updated)})
+            return
+        # Which rows were matched depends on which it need not have read.
+        known.update({row.x: known[row.x] | {version} if row in rows else frozenset((version,)) for row in before})
 
     # ---------------------------------------------------------------------------------------------- R1, R2, R7
 
@@ -317,16 +349,20 @@ class _Judge:
         then = self.seen[plan.version].rows if plan.kind == "restore" else frozenset()
         if plan.kind == "restore" and self.seen[version].domains != self.seen[plan.version].domains:
             self.blame("R1", f"restores version {plan.version} but for its metadata domains", version)
-        if plan.after(before, then) == found:
-            return
         expected = plan.after(before, then)
+        if expected == found:
+            return
         unseen: Rows = frozenset()
         if self._level == "WriteSerializable" and plan.kind != "restore":
             for other in range(version - 1, self._acknowledged(operation), -1):
                 unseen |= self._blind_rows(other) & before
-                if plan.after(before - unseen, then) | unseen == found:
+                seen = plan.after(before - unseen, then)
+                if seen is not None and seen | unseen == found:
                     return
         what = f"{operation.kind} {operation.token}"
+        if expected is None:
+            self.blame("R1", f"{what} was committed though rows are matched by several of its source", version)
+            return
         lost, extra = _text(expected - found), _text(found - expected)
         self.blame("R1", f"{what} lost {lost} and has left or made {extra}", version)
 
@@ -373,6 +409,10 @@ class _Judge:
     def check_idle(self) -> None:
         for operation in self._operations:
             plan, version = self._plans.get(operation.token), operation.read_version
+            if plan is not None and plan.kind == "merge" and operation.error == "CallError":
+                read = range(self._acknowledged(operation), len(self._commits))
+                if all(plan.merge(self.seen[each].rows) is not None for each in read):
+                    self.blame("R6", f"{operation.kind} {operation.token} was refused though no row matches twice")
             if plan is None or not plan.is_valid or version is None or version not in self.seen:
                 continue  # read_version is set where nothing was committed
             seen = self.seen[version]

@@ -118,6 +118,18 @@ def _update_some(table: DeltaTable, token: str) -> CommitResult:
     return table.update({"x": "x + 0"}, "x = 3220 or x = 3461", user_metadata=token)
 
 
+def _merge_some(table: DeltaTable, token: str) -> CommitResult:
+    """One row deleted and one changed, of two files, and one inserted."""
+    source = pa.table({"x": [3220, 3461, 5], "y": ["", "m", "m"], "p": ["a", "b", "b"]}, SCHEMA)
+    return (
+        table.merge(source, "target.x = source.x", user_metadata=token)
+        .when_matched_delete("source.p = 'a'")
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .execute()
+    )
+
+
 def _as_result(snapshot: Snapshot) -> CommitResult:
     return CommitResult(snapshot.version, 0, snapshot.in_commit_timestamp_ms, 1, "")
 
@@ -223,6 +235,9 @@ OPERATIONS: tuple[Swept, ...] = (
     Swept("update", _update_some),
     Swept("update with vectors", _update_some, properties={"delta.enableDeletionVectors": "true"}),
     Swept("update with a change feed", _update_some, properties=_CHANGED_FEED),
+    Swept("merge", _merge_some),
+    Swept("merge with vectors", _merge_some, properties={"delta.enableDeletionVectors": "true"}),
+    Swept("merge with a change feed", _merge_some, properties=_CHANGED_FEED),
     Swept(
         "append with row ids",
         lambda table, token: table.append(example_rows("new"), user_metadata=token),

@@ -1,0 +1,222 @@
+"""Mutants of the merge, for the schedules of ``row_simulation``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.operations import merge as merge_module
+from deltalog.operations import merge_builder as builder_module
+from deltalog.operations import merge_condition as condition_module
+from deltalog.operations import writes
+from deltalog.operations.merge_clauses import CompiledClause
+from deltalog.operations.row_writer import RowWriter
+from deltalog.operations.table_rules import NO_RULES
+from deltalog.operations.transaction import skipped
+from tests.support.simulation.mutants import Mutant, Patch, adding_to
+from tests.support.simulation.row_simulation import run_row_schedule
+
+# Of modules whose inside is looked into, which mypy need not follow.
+merge: Any = merge_module
+condition: Any = condition_module
+merge_builder: Any = builder_module
+MERGES = {"append": 2, "merge": 4}
+
+MUTANTS: list[Mutant] = []
+
+mutant = adding_to(MUTANTS, run_row_schedule)
+
+
+def _planned(patch: Patch, **changes: Any) -> None:
+    """A merge whose plan has other facts, each made of the real plan."""
+    real = merge._Plan.of
+
+    def of(*given: Any) -> Any:
+        plan = real(*given)
+        return dataclasses.replace(plan, **{name: change(plan) for name, change in changes.items()})
+
+    patch.setattr(merge._Plan, "of", of)
+
+
+def _uncounted(patch: Patch) -> None:
+    """Without the comparison of the rows that are written with those that were found."""
+    real = RowWriter.write_updates
+    patch.setattr(RowWriter, "write_updates", lambda self, rows, _, rules: real(self, rows, None, rules))
+
+
+def _found(patch: Patch, change: Any) -> None:
+    """``change`` makes of what a merge has found what it stages."""
+    real = merge._Scan.found
+    patch.setattr(merge._Scan, "found", lambda self, *given: change(real(self, *given)))
+
+
+# ---------------------------------------------------------------------------------------------- what was read
+
+
+@mutant("R1", kinds=MERGES, writers=3)
+def inserts_without_having_read_the_keys(patch: Patch) -> None:
+    """As who takes rows that are only inserted for an append."""
+    real = merge._Plan.found
+
+    def unread(self: Any, transaction: Any) -> Any:
+        found = real(self, transaction)
+        if found.deletion.is_empty:
+            transaction.staged._predicates.clear()
+        return found
+
+    patch.setattr(merge._Plan, "found", unread)
+
+
+@mutant("R1", kinds=MERGES, writers=3)
+def reads_by_the_keys_though_rows_without_a_source_count(patch: Patch) -> None:
+    patch.setattr(merge._Plan, "_where", lambda self: self.condition.on_target(self.source))
+
+
+@mutant("R1", kinds=MERGES)
+def excludes_files_by_the_least_key_alone(patch: Patch) -> None:
+    real = condition._values_of_key
+
+    def values(key: Any, values: Any, schema: Any) -> Any:
+        return real(key, values.slice(0, 1), schema)
+
+    patch.setattr(condition, "_values_of_key", values)
+
+
+# ---------------------------------------------------------------------------------------------- what matches
+
+
+@mutant("R1", kinds=MERGES)
+def takes_any_of_several_rows_of_the_source(patch: Patch) -> None:
+    patch.setattr(merge._Plan, "_may_match_several", property(lambda self: True))
+
+
+@mutant("R1", kinds=MERGES)
+def lets_a_later_clause_decide_again(patch: Patch) -> None:
+    real = merge._Scan._decided
+
+    def decided(self: Any, block: Any, rows: Any, sources: Any, clauses: Any) -> Any:
+        return real(self, block, rows, sources, list(reversed(clauses)))
+
+    patch.setattr(merge._Scan, "_decided", decided)
+
+
+@mutant("R1", kinds=MERGES)
+def inserts_rows_of_the_source_that_only_some_blocks_lack(patch: Patch) -> None:
+    """Forgets the matches of earlier blocks; a block is one batch here."""
+    real = merge._Scan._matches
+
+    def matches(self: Any, block: Any) -> Any:
+        self.used = None
+        return real(self, block)
+
+    patch.setattr(merge._Scan, "_matches", matches)
+    patch.setattr(merge, "_BLOCK_ROWS", 1)
+
+
+@mutant("R1", kinds=MERGES)
+def takes_a_condition_without_a_verdict_for_true(patch: Patch) -> None:
+    patch.setattr(merge, "FALSE", pa.scalar(True))
+
+
+@mutant("R1", kinds=MERGES)
+def matches_null_keys(patch: Patch) -> None:
+    real = condition.key_columns
+
+    def columns(keys: Any, sides: Any, rows: Any) -> Any:
+        return real([dataclasses.replace(key, null_safe=True) for key in keys], sides, rows)
+
+    patch.setattr(condition, "key_columns", columns)
+    patch.setattr(condition, "_values_of_key", lambda *given: None)
+
+
+@mutant("R1", kinds=MERGES)
+def leaves_rows_alone_that_no_row_of_the_source_matches(patch: Patch) -> None:
+    _planned(patch, by_source=lambda plan: [])
+
+
+# --------------------------------------------------------------------------------------------- what is staged
+
+
+@mutant("R1", kinds=MERGES)
+def mixes_up_the_rows_of_the_source(patch: Patch) -> None:
+    def reverse(found: Any) -> Any:
+        source = pa.array(found.changed.column("source").to_pylist()[::-1], pa.int64())
+        known = pc.fill_null(source, 0)
+        return dataclasses.replace(found, changed=found.changed.set_column(1, "source", known))
+
+    _found(patch, reverse)
+
+
+@mutant("R1", kinds=MERGES)
+def leaves_the_old_rows_of_updates(patch: Patch) -> None:
+    """Where all rows of a file change."""
+
+    def keep(found: Any) -> Any:
+        deletion = dataclasses.replace(found.deletion, whole=found.deletion.whole.slice(0, 0))
+        return dataclasses.replace(found, deletion=deletion)
+
+    _found(patch, keep)
+    _uncounted(patch)
+
+
+@mutant("R1", kinds=MERGES, features=[])
+def loses_the_other_rows_of_rewritten_files(patch: Patch) -> None:
+    patch.setattr(merge.rewrite, "kept_rows", lambda snapshot, matches: iter(()))
+    _uncounted(patch)
+
+
+@mutant("R2", kinds={"merge": 3, "add constraint": 2})
+def merges_rows_past_a_constraint(patch: Patch) -> None:
+    for name in ("updated", "inserted"):
+        real = getattr(CompiledClause, name)
+
+        def unruled(self: Any, *given: Any, _real: Any = real) -> Any:
+            return _real(self, *given[:-1], NO_RULES)
+
+        patch.setattr(CompiledClause, name, unruled)
+
+
+@mutant("R3", features=["row ids"], kinds=MERGES)
+def leaves_merged_rows_the_version_that_added_them(patch: Patch) -> None:
+    _planned(patch, commit_versions=lambda plan: None)
+
+
+@mutant("R3", features=["row ids"], kinds=MERGES)
+def gives_merged_rows_new_ids(patch: Patch) -> None:
+    real = merge.rewrite.matching_rows
+    patch.setattr(merge.rewrite, "matching_rows", lambda *given, with_ids=False: real(*given))
+
+
+@mutant("R4", features=["changes"], kinds=MERGES)
+def does_not_tell_of_inserted_rows(patch: Patch) -> None:
+    real = merge._Plan._changes
+
+    def changes(self: Any, *given: Any) -> Any:
+        return ((kind, batch) for kind, batch in real(self, *given) if kind != "insert")
+
+    patch.setattr(merge._Plan, "_changes", changes)
+
+
+@mutant("R4", features=["changes", "vectors"], kinds=MERGES)
+def leaves_a_merge_to_the_vectors_for_change_readers(patch: Patch) -> None:
+    patch.setattr(merge.rewrite, "has_change_data_feed", lambda transaction: False)
+
+
+@mutant("R6", kinds=MERGES)
+def does_not_record_a_merge_that_found_nothing_to_do(patch: Patch) -> None:
+    real = merge_builder.merge
+
+    def merged(transaction: Any, asked: Any, user_metadata: Any, txn: Any) -> Any:
+        if not writes.is_recorded(transaction, txn) and merge._Plan.of(transaction, asked).found(transaction).is_empty:
+            return skipped(transaction)
+        return real(transaction, asked, user_metadata, txn)
+
+    patch.setattr(merge_builder, "merge", merged)
+
+
+@mutant("R6", kinds=MERGES)
+def refuses_rows_that_several_could_match_whatever_the_clauses(patch: Patch) -> None:
+    patch.setattr(merge._Plan, "_may_match_several", property(lambda self: False))
