@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.arrow_arrays import combined
+from deltalog.arrow_arrays import combined, row_numbers
 from deltalog.errors import (
     SchemaMismatchError,
 )
@@ -238,24 +238,26 @@ def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[st
     # Arrow parses a name such as ".x" as a path, so the columns are grouped under numbers.
     keys = [str(number) for number in range(len(names))]
     columns = [table.column(name) for name in names]
-    indexed = pa.table([*columns, pa.array(range(table.num_rows), pa.int64())], names=[*keys, "row"])
+    indexed = pa.table([*columns, row_numbers(table.num_rows)], names=[*keys, "row"])
     groups = indexed.group_by(keys, use_threads=False).aggregate([("row", "list")])
-    merged: dict[tuple[str | None, ...], list[int]] = {}
+    merged: dict[tuple[str | None, ...], list[Any]] = {}
     try:
-        found = groups.to_pylist()
+        found = groups.select(keys).to_pylist()
     except (OverflowError, ValueError) as error:
         raise SchemaMismatchError(
             f"A value of the partition columns {', '.join(names)} lies outside the years 1 to 9999: {error}."
         ) from None
-    for group in found:
+    row_lists = groups.column("row_list")
+    for number, group in enumerate(found):
         texts = tuple(
             partitions.serialize(group[key], layout.schema.field(name).data_type)
             for key, name in zip(keys, names, strict=True)
         )
-        merged.setdefault(texts, []).extend(group["row_list"])
+        merged.setdefault(texts, []).append(row_lists[number].values)
     data = table.drop_columns(names)
     for texts, rows in merged.items():
-        yield dict(zip(logged, texts, strict=True)), data.take(pa.array(rows, pa.int64()))
+        part = data if len(found) == 1 else data.take(pa.concat_arrays(rows))
+        yield dict(zip(logged, texts, strict=True)), part
 
 
 def _write_file(

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import FALSE, combined
+from deltalog.arrow_arrays import FALSE, combined, row_numbers
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, RowCountError
 from deltalog.expressions.evaluate import matches
@@ -390,7 +390,7 @@ class _Scan:
         tables = [_OUTCOMES.empty_table()]
         tables += self._decided(block, rows, sources, plan.matched)
         if plan.by_source:
-            everything = pa.array(range(block.num_rows), pa.int64())
+            everything = row_numbers(block.num_rows)
             others = everything.filter(pc.invert(pc.is_in(everything, value_set=rows)))
             tables += self._decided(block, others, pa.nulls(len(others), pa.int64()), plan.by_source)
         return pa.concat_tables(tables).sort_by("row").combine_chunks()
@@ -453,7 +453,7 @@ class _Scan:
 
     def _inserts(self) -> Iterator[tuple[CompiledClause, Any]]:
         source = self.plan.source.rows
-        rows = pa.array(range(source.num_rows), pa.int64())
+        rows = row_numbers(source.num_rows)
         if self.used is not None:
             rows = rows.filter(pc.invert(pc.is_in(rows, value_set=self.used)))
         for clause in self.plan.inserting:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import FALSE, combined
+from deltalog.arrow_arrays import FALSE, combined, row_numbers
 from deltalog.errors import CallError
 from deltalog.expressions.bind import Binder, bind
 from deltalog.expressions.bound import Bound, columns_of
@@ -115,7 +115,7 @@ class MergeCondition:
             yield some.filter(true), others.filter(true)
 
     def _candidates(self, rows: pa.Table, source: PreparedSource) -> Iterator[tuple[Any, Any]]:
-        numbers = pa.array(range(rows.num_rows), pa.int64())
+        numbers = row_numbers(rows.num_rows)
         if self.of_target is not None:
             true = pc.fill_null(matches(self.of_target, rows), FALSE)
             numbers, kept = numbers.filter(true), rows.filter(true)
@@ -157,7 +157,7 @@ class PreparedSource:
     @classmethod
     def of(cls, rows: pa.Table, condition: MergeCondition) -> PreparedSource:
         """Memory: the keys, beside the rows. Raises CallError for a row that the condition has no value for."""
-        numbers = pa.array(range(rows.num_rows), pa.int64())
+        numbers = row_numbers(rows.num_rows)
         if condition.of_source is not None:
             true = pc.fill_null(matches(condition.of_source, rows), FALSE)
             numbers, rows_that_may = numbers.filter(true), rows.filter(true)
@@ -253,7 +253,7 @@ def _zero(kind: Any) -> Any:
 
 def _repeated(count: int, times: int) -> Any:
     """0 … count - 1, each as often, in their order."""
-    numbers = pa.array(range(count * times), pa.int64())
+    numbers = row_numbers(count * times)
     return pc.divide(numbers, times)
 
 
