@@ -1,0 +1,193 @@
+"""Merges, updates and deletes beside deltalake: ``python -m tests.benchmarks.row_changes [--rows N] [--repeats N]``.
+
+Each operation runs in a process of its own on a fresh copy of a table of ten partitions. Its time, its peak memory
+above that of the process before it, and the number and the sums of the rows after it are printed; the two systems must
+agree on these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("name", pa.string())])
+PARTITIONS, FILES = 10, 40
+OPERATIONS = ("merge spread", "merge one partition", "update", "delete")
+SYSTEMS = ("deltalog", "deltalog, vectors", "deltalake")  # deltalake does not write deletion vectors
+_VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
+def _rows(numbers: Any, add: float = 0.0) -> pa.Table:
+    """Rows with these numbers; the partition is the tenth of a thousand that the number lies in."""
+    ids = pa.array(numbers, pa.int64())
+    hundreds = pc.divide(pc.subtract(ids, pc.multiply(pc.divide(ids, 1000), 1000)), 1000 // PARTITIONS)
+    columns = [ids, hundreds.cast(pa.string()), pc.add(ids.cast(pa.float64()), add)]
+    return pa.Table.from_arrays(
+        [*columns, pc.binary_join_element_wise("name of ", ids.cast(pa.string()), "")], schema=SCHEMA
+    )
+
+
+def build(path: Path, rows: int, vectors: bool) -> None:
+    """A table of ``rows`` rows, in files of all partitions."""
+    from deltalog import DeltaTable
+
+    DeltaTable.create(path, SCHEMA, partition_by=["p"], properties=_VECTORS if vectors else {})
+    step = max(1, rows * PARTITIONS // FILES)
+    for start in range(0, rows, step):
+        DeltaTable.open(path).append(_rows(range(start, min(rows, start + step))))
+
+
+def source(operation: str, rows: int) -> pa.Table:
+    """Rows for 1 % of the table, of which one in ten is new."""
+    wanted = rows // 100
+    old, new = wanted - wanted // 10, wanted // 10
+    if operation == "merge one partition":  # the third: 200 … 299 of each thousand
+        at = [1000 * (n // 100) + 200 + n % 100 for n in range(rows // PARTITIONS)]
+        chosen = at[:: max(1, len(at) // old)][:old]
+        return _rows(chosen + [rows // 1000 * 1000 + 1000 * (1 + n // 100) + 200 + n % 100 for n in range(new)], 0.5)
+    chosen = list(range(0, rows, rows // old))[:old]
+    return _rows(chosen + list(range(rows, rows + new)), 0.5)
+
+
+def on(operation: str) -> str:
+    extra = " AND target.p = source.p AND target.p = '2'" if operation == "merge one partition" else ""
+    return f"target.id = source.id{extra}"
+
+
+def condition() -> str:
+    return "id % 1000 = 7"
+
+
+def call(system: str, operation: str, path: str, given: pa.Table) -> Callable[[], Any]:
+    """The operation, ready to run: imports, and the table opened, are not part of its time."""
+    if system == "deltalake":
+        import deltalake
+
+        table: Any = deltalake.DeltaTable(path)
+        merge: Any = lambda: table.merge(given, on(operation), source_alias="source", target_alias="target")  # noqa: E731
+    else:
+        from deltalog import DeltaTable
+
+        table = DeltaTable.open(path)
+        merge = lambda: table.merge(given, on(operation))  # noqa: E731
+    if operation == "update":
+        if system == "deltalake":
+            return lambda: table.update(updates={"v": "v + 0.5"}, predicate=condition())
+        return lambda: table.update({"v": "v + 0.5"}, condition())
+    if operation == "delete":
+        return lambda: table.delete(condition())
+    return lambda: merge().when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def _resident_mib() -> float:
+    text = Path("/proc/self/status").read_text()
+    return int(next(line for line in text.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+class _Peak:
+    """The most memory that the process has resident, looked at each 5 ms."""
+
+    def __enter__(self) -> _Peak:
+        self.before_mib = self.most_mib = _resident_mib()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.005):
+            self.most_mib = max(self.most_mib, _resident_mib())
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def _child(system: str, operation: str, path: str, rows: int) -> None:
+    run = call(system, operation, path, source(operation, rows) if "merge" in operation else SCHEMA.empty_table())
+    with _Peak() as peak:
+        started = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - started
+    found = {"seconds": seconds, "peak_mib": peak.most_mib - peak.before_mib, "answer": answer(path)}
+    print(json.dumps(found))
+
+
+def answer(path: str) -> list[float]:
+    """The number of rows, and the sums of two columns."""
+    from deltalog import DeltaTable
+
+    found = DeltaTable.open(path).snapshot().scan(["id", "v"]).to_arrow()
+    return [found.num_rows, pc.sum(found["id"]).as_py(), pc.sum(found["v"]).as_py()]
+
+
+def measure(system: str, operation: str, path: Path, rows: int) -> dict[str, Any]:
+    """One run in a process of its own, on a copy of the table: seconds, MiB, and what the table then has."""
+    copy = path.with_name("copy")
+    shutil.copytree(path, copy, copy_function=os.link)
+    try:
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "tests.benchmarks.row_changes",
+                "--child", system, operation, str(copy), "--rows", str(rows),
+            ],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(copy)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = OPERATIONS) -> list[dict[str, Any]]:
+    """The medians of each operation and system. Raises AssertionError where the systems disagree on the rows."""
+    found = []
+    for vectors in (False, True):
+        build(place / f"vectors-{vectors}", rows, vectors)
+    for operation in operations:
+        answers = {}
+        for system in SYSTEMS:
+            path = place / f"vectors-{system.endswith('vectors')}"
+            runs = [measure(system, operation, path, rows) for _ in range(repeats)]
+            answers[system] = [round(value, 1) for value in runs[0]["answer"]]
+            figures = {name: statistics.median(run[name] for run in runs) for name in ("seconds", "peak_mib")}
+            found.append({"operation": operation, "system": system, **figures, "rows": runs[0]["answer"][0]})
+        assert len({tuple(each) for each in answers.values()}) == 1, (operation, answers)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="100,000 rows once: a check, not figures")
+    parser.add_argument("--directory", default=None)
+    parser.add_argument("--child", nargs=3)
+    chosen = parser.parse_args()
+    if chosen.child:
+        system, operation, path = chosen.child
+        _child(system, operation, path, chosen.rows)
+        return
+    rows, repeats = (100_000, 1) if chosen.quick else (chosen.rows, chosen.repeats)
+    with tempfile.TemporaryDirectory(dir=chosen.directory) as place:
+        for each in compare(Path(place), rows, repeats):
+            name = f"{each['operation']}, {each['system']}"
+            print(f"{name}: {each['seconds']:.2f} s, {each['peak_mib']:.0f} MiB, {each['rows']:,} rows", flush=True)
+
+
+if __name__ == "__main__":
+    main()
