@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import file_sizes, mapped
 from spark_ext.assigned import fitted
 from spark_ext.conform import conformed, moved, problems, stored_schema
+from spark_ext.exact import named, quoted
 from spark_ext.execution import Job, explained
 from spark_ext.files import rows_of
 from spark_ext.saving import job_of
-from spark_ext.types import from_spark
+from spark_ext.types import from_spark, spark_type
 from spark_ext.write_options import WriteRequest
 from spark_ext.write_plan import WritePlan
 
@@ -39,6 +41,9 @@ class ChangedFiles:
         self._options = {} if rows is None else {"maxRecordsPerFile": rows}
         self._jobs: list[Job] = []
         self._is_native = job_of(url).is_native
+        snapshot = transaction.snapshot
+        assert snapshot is not None
+        self._changed_schema = snapshot.schema if snapshot.schema != self.target else None
         self.num_files = self.num_bytes = 0
 
     @contextlib.contextmanager
@@ -71,8 +76,21 @@ class ChangedFiles:
 
     def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
         """Rows of the table as the files hold them, without checks."""
-        frame = moved(rows, self.target, self._partition_columns, self._is_native, carried)
+        frame = rows if self._changed_schema is None else self._fitted(rows, self._changed_schema, carried)
+        frame = moved(frame, self.target, self._partition_columns, self._is_native, carried)
         return self._under_stored_names(frame, carried)
+
+    def _fitted(self, rows: DataFrame, have: deltalog.StructType, carried: Sequence[str]) -> DataFrame:
+        """Rows of the table in the columns that the transaction gives it."""
+        columns = []
+        for column in self.target.fields:
+            given, want = have.find(column.name), spark_type(column.data_type)
+            if given is None:
+                columns.append(F.lit(None).cast(want).alias(column.name))
+            else:
+                is_same = spark_type(given.data_type) == want
+                columns.append(named(column.name) if is_same else named(column.name).cast(want).alias(column.name))
+        return rows.select(*columns, *map(quoted, carried))
 
     def write(
         self, rows: DataFrame, num_rows: int | None, beside: Sequence[str] = (), as_changes: bool = False
@@ -95,14 +113,7 @@ class ChangedFiles:
         )
         with explained(self.rules, None, job):
             adds = job.write(rows, plan, self._options)
-        written = sum(rows_of(add) for add in adds)
-        if num_rows is not None and written != num_rows:
-            raise deltalog.RowCountError(
-                f"{self._url}: {num_rows} rows were found for new files, and {written} were written. Nothing was "
-                "committed; check that no other program changes data files.",
-                written=written,
-                found=num_rows,
-            )
+        self.check_count(num_rows, sum(rows_of(add) for add in adds))
         if as_changes:
             return adds
         if CHANGE_TYPE in beside:
@@ -110,6 +121,17 @@ class ChangedFiles:
         self.num_files += len(adds)
         self.num_bytes += sum(add.size for add in adds)
         return adds
+
+    def check_count(self, found: int | None, written: int | None) -> None:
+        """Raise RowCountError where other rows were written than were found; None: not known."""
+        if found is None or written is None or found == written:
+            return
+        raise deltalog.RowCountError(
+            f"{self._url}: {found} rows were found for new files, and {written} were written. Nothing was committed; "
+            "check that no other program changes data files, and that the query has the same rows when it runs again.",
+            written=written,
+            found=found,
+        )
 
     def _under_stored_names(self, frame: DataFrame, carried: Sequence[str]) -> DataFrame:
         if self._is_native and mapped.is_mapped(self._transaction):

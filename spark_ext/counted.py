@@ -10,10 +10,16 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import paths
+from spark_ext.session import is_connect, spark_version
 
 _ROWS = "rows"
 # Spark reports a job's metrics through its listener queue, shortly after the job, and never if the queue overflowed.
 _WAIT_S = 120.0
+
+
+def counts_are_not_sent(spark: SparkSession) -> bool:
+    """Whether a session does not report what a job counts: Spark Connect before 4.0."""
+    return is_connect(spark) and spark_version(spark) < (4, 0)
 
 
 class RowCount:

@@ -6,17 +6,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
 from spark_ext import frames, names, paths, row_verbs, stores
 from spark_ext.assigned import Expression
+from spark_ext.merge_builder import DeltaMergeBuilder, merge_of
 from spark_ext.paths import Location
-from spark_ext.reader import frame
+from spark_ext.reader import frame, timestamp_ms
 from spark_ext.results import WriteResult
+from spark_ext.table_builder import DeltaTableBuilder, Kind
 
+_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+# The columns of delta-spark's RESTORE.
+_RESTORED = (
+    "table_size_after_restore bigint, num_of_files_after_restore bigint, num_removed_files bigint, "
+    "num_restored_files bigint, removed_files_size bigint, restored_files_size bigint"
+)
+_NO_CLONE = (
+    "a clone would name files of another table, which a vacuum there deletes",
+    "write the rows of a version with spark_ext.write(spark_ext.read(spark).option('versionAsOf', …).load(…)).save(…)",
+)
 _BY_PATH = re.compile(r"(?:delta|deltalog)\.`((?:[^`]|``)+)`", re.IGNORECASE)
 
 
@@ -25,6 +37,8 @@ class DeltaTable:
 
     Conditions and values are SQL text or columns of Spark. Every method that changes the table is one commit on its
     latest version, or none; rows are read and written by Spark's executors.
+
+    Members: those of delta-spark's class, so that programs for it run.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, alias: str | None = None) -> None:
@@ -73,6 +87,46 @@ class DeltaTable:
         except deltalog.TableNotFoundError:
             return False
         return True
+
+    # ------------------------------------------------------------------------------------------ creating tables
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """A builder of a table that must not exist: TableExistsError. Cost: none before ``execute``."""
+        return cls._builder(sparkSession, "CREATE TABLE")
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """A builder of a table that is left as it is where it exists. Cost: none before ``execute``."""
+        return cls._builder(sparkSession, "CREATE TABLE IF NOT EXISTS")
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """A builder that replaces a table, rows included: TableNotFoundError without one. Cost: none before
+        ``execute``."""
+        return cls._builder(sparkSession, "REPLACE TABLE")
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """A builder that replaces a table, or creates it. Cost: none before ``execute``."""
+        return cls._builder(sparkSession, "CREATE OR REPLACE TABLE")
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, kind: Kind) -> DeltaTableBuilder[DeltaTable]:
+        session = SparkSession.getActiveSession() if spark is None else spark
+        if session is None:
+            raise deltalog.CallError("There is no active SparkSession. Give one.")
+        return DeltaTableBuilder(session, kind, lambda table: cls(session, table))
+
+    @classmethod
+    def convertToDelta(cls, sparkSession: SparkSession, identifier: str, partitionSchema: Any = None) -> NoReturn:
+        """Refused with UnsupportedFeatureError."""
+        raise _refused(
+            "convertToDelta",
+            "it would make files that it did not write part of a table, and read the footers of all of them first",
+            "create a table at the files' directory with deltalog.DeltaTable.create_transaction and give them to "
+            "Transaction.add_parquet_files, or write their rows with spark_ext.write(spark.read.parquet(…))",
+        )
 
     # ------------------------------------------------------------------------------------------------- reading
 
@@ -124,3 +178,120 @@ class DeltaTable:
         if set is None:
             raise deltalog.CallError("update needs set: a dict from names of columns to their new values.")
         return row_verbs.update(self._spark, self._table, condition, set, self._alias)
+
+    def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
+        """Merge rows into the table: changes of rows that match, and inserts of rows that do not, in one commit.
+
+        The result takes the clauses, and its ``execute`` makes the commit. ``condition``: when a row of the source
+        matches one of the table. Give both sides an alias (``table.alias("t").merge(rows.alias("s"), "t.id = s.id")``);
+        a name that only one side has needs none. Raises CallError. Cost: none before ``execute``.
+        """
+        return merge_of(self._spark, self._table, source, condition, self._alias)
+
+    # ------------------------------------------------------------------------------------- versions and files
+
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Restore an earlier version, in a new commit. Returns a row of metrics, named as delta-spark names them.
+        Raises and costs as ``DeltaTable.restore`` of deltalog."""
+        return self._restored(self._table.restore(version))
+
+    def restoreToTimestamp(self, timestamp: Any) -> DataFrame:
+        """As ``restoreToVersion``, for the latest version at a time: text in the session time zone, or an aware
+        datetime. Raises InvalidTimestampError too."""
+        return self._restored(self._table.restore(timestamp=timestamp_ms(self._spark, timestamp, "timestamp")))
+
+    def vacuum(self, retentionHours: float | None = None) -> DataFrame:
+        """Delete the files that no version within the retention needs. Returns a DataFrame without rows, as
+        delta-spark does.
+
+        As there, ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention below
+        that of the table. Raises and costs as ``DeltaTable.vacuum`` of deltalog with ``dry_run=False``.
+        """
+        checks = str(self._spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
+        self._table.vacuum(retentionHours, dry_run=False, enforce_retention_duration=checks)
+        return self._spark.createDataFrame([], "path string")
+
+    def optimize(self) -> NoReturn:
+        """Refused with UnsupportedFeatureError."""
+        raise _refused(
+            "optimize",
+            "it does not compact files yet",
+            "rewrite rows as they are with spark_ext.write(table.toDF()).mode('overwrite').option('optimizeWrite', "
+            "True), and replaceWhere for some partitions",
+        )
+
+    def generate(self, mode: str) -> NoReturn:
+        """Refused with UnsupportedFeatureError."""
+        raise _refused(
+            "generate",
+            "manifests name files without their deletion vectors, and are outdated by the next commit",
+            "give readers deltalog.DeltaTable.open(url).snapshot().files(), or read the table with a Delta client",
+        )
+
+    def clone(
+        self, target: str, isShallow: bool = False, replace: bool = False, properties: Mapping[str, str] | None = None
+    ) -> NoReturn:
+        """Refused with UnsupportedFeatureError."""
+        raise _refused("clone", *_NO_CLONE)
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> NoReturn:
+        """Refused with UnsupportedFeatureError."""
+        raise _refused("clone", *_NO_CLONE)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> NoReturn:
+        """Refused with UnsupportedFeatureError."""
+        raise _refused("clone", *_NO_CLONE)
+
+    # ---------------------------------------------------------------------------------------------- protocol
+
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
+        """Nothing where the table has these versions or later ones; else refused with UnsupportedFeatureError: features
+        are added one by one, with ``addFeatureSupport``."""
+        protocol = self._table.snapshot().protocol
+        if protocol.min_reader_version >= readerVersion and protocol.min_writer_version >= writerVersion:
+            return
+        raise _refused(
+            "upgradeTableProtocol",
+            f"versions ({readerVersion}, {writerVersion}) stand for many features, each of which locks out clients "
+            f"without it, and the table has ({protocol.min_reader_version}, {protocol.min_writer_version})",
+            "add what the table needs with addFeatureSupport(name)",
+        )
+
+    def addFeatureSupport(self, featureName: str) -> None:
+        """Add a table feature, and those that it requires. Raises and costs as ``DeltaTable.add_feature``."""
+        self._table.add_feature(featureName)
+
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
+        """Drop a table feature. ``truncateHistory`` must be false or None: CallError. Raises and costs as
+        ``DeltaTable.drop_feature`` of deltalog, which requires that no version in the log uses a reader feature."""
+        if truncateHistory:
+            raise deltalog.CallError(
+                "truncateHistory deletes versions, which deltalog does apart: drop the feature once, wait for the "
+                "retention, call deltalog.DeltaTable.open(url).cleanup_log(), and drop it again."
+            )
+        self._table.drop_feature(featureName)
+
+    def _restored(self, done: deltalog.RestoreResult) -> DataFrame:
+        files = (done.files_after, done.removed_files, done.added_files)
+        row = (done.bytes_after, *files, done.removed_bytes, done.added_bytes)
+        return self._spark.createDataFrame([row], _RESTORED)
+
+
+def _refused(name: str, why: str, instead: str) -> deltalog.UnsupportedFeatureError:
+    return deltalog.UnsupportedFeatureError(
+        f"{name} is not available in spark_ext: {why}. Instead, {instead}.", features=(name,)
+    )

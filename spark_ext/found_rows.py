@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 import deltalog
@@ -21,6 +21,8 @@ from spark_ext.entries import Entry
 from spark_ext.jobs import cancelled_with_its_caller
 from spark_ext.scan import FILE, ROW
 
+# The column that says what becomes of a row: a number, negative where it stays.
+OUTCOME = "__deltalog_outcome"
 # The rows of one bitmap of Spark's.
 _ROWS = 32_768
 
@@ -32,11 +34,23 @@ def positions(found: DataFrame, entries: Sequence[Entry]) -> dict[int, BitMap64]
     Raises RowCountError for a row that is there twice, and Spark's own errors. Memory: the bitmaps. Cost: a job, with a
     row for each bitmap as its result.
     """
+    return outcomes(found.withColumn(OUTCOME, F.lit(0)), entries)[0].get(0, {})
+
+
+def outcomes(
+    found: DataFrame, entries: Sequence[Entry], faults: Column | None = None
+) -> tuple[dict[int, dict[int, BitMap64]], int]:
+    """As ``positions``, by OUTCOME; rows that stay are left out. ``faults``: how many rows of a group cannot be
+    changed; their number in all groups is returned too."""
     bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
-    job = found.groupBy(FILE, F.expr(f"{ROW} div {_ROWS}").alias("at")).agg(bits, F.count(F.lit(1)).alias("num_rows"))
+    counted = F.count(F.lit(1)).alias("num_rows")
+    wrong = (F.lit(0) if faults is None else faults).alias("faults")
+    job = found.groupBy(OUTCOME, FILE, F.expr(f"{ROW} div {_ROWS}").alias("at")).agg(bits, counted, wrong)
     numbers = {key: number for number, entry in enumerate(entries) for key in paths.file_keys(entry.path)}
-    by_file: dict[int, BitMap64] = {}
-    for key, at, bitmap, num_rows in cancelled_with_its_caller(found.sparkSession, job.collect):
+    by_outcome: dict[int, dict[int, BitMap64]] = {}
+    num_faults = 0
+    for outcome, key, at, bitmap, num_rows, wrong_rows in cancelled_with_its_caller(found.sparkSession, job.collect):
+        num_faults += wrong_rows
         rows = _decoded(bytes(bitmap), int(at) * _ROWS)
         if len(rows) != num_rows:
             raise deltalog.RowCountError(
@@ -45,8 +59,9 @@ def positions(found: DataFrame, entries: Sequence[Entry]) -> dict[int, BitMap64]
                 written=int(num_rows),
                 found=len(rows),
             )
-        by_file.setdefault(numbers[key], BitMap64()).update(rows)
-    return by_file
+        if outcome >= 0:
+            by_outcome.setdefault(outcome, {}).setdefault(numbers[key], BitMap64()).update(rows)
+    return by_outcome, num_faults
 
 
 def _decoded(bitmap: bytes, first: int) -> BitMap64:

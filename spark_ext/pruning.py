@@ -11,7 +11,7 @@ import datetime
 import decimal
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -50,16 +50,16 @@ class _Unsure(Exception):
 
 
 def predicate(
-    snapshot: deltalog.Snapshot, conditions: Iterable[Any], alias: str | None = None
+    snapshot: deltalog.Snapshot, conditions: Iterable[Any], alias: str | None = None, only_qualified: bool = False
 ) -> deltalog.Predicate | None:
     """A condition that a file must be able to fulfil to have a row that fulfils all ``conditions``, SQL text in
     Spark's dialect on columns of the table, or sqlglot's tree of such text; None for any file. ``alias``: a qualifier
-    that columns of the table may have. Cost: none."""
+    that columns of the table may have; with ``only_qualified`` other columns are not the table's. Cost: none."""
     found = []
     for condition in conditions:
         for each in _trees(condition):
             try:
-                made = _Translation(snapshot, alias=alias).positive(each)
+                made = _Translation(snapshot, alias=alias, only_qualified=only_qualified).positive(each)
                 snapshot.scan(where=made)  # raises where deltalog cannot judge it, as for collations
             except (_Unsure, deltalog.DeltaLogError, ValueError, ArithmeticError, RecursionError):
                 continue
@@ -89,6 +89,22 @@ def exact_predicate(
     return reduce(lambda one, other: one & other, found) if found else None
 
 
+def equalities(condition: str, alias: str) -> Iterator[tuple[str, str, str]]:
+    """Of a condition that joins a table with another side: a column of the table, qualified with ``alias``, and the
+    qualifier and the name of one of the other side that it must be equal to. Cost: none."""
+    for tree in _trees(condition):
+        if type(tree).__name__ != "EQ":
+            continue
+        for left, right in ((tree.this, tree.expression), (tree.expression, tree.this)):
+            names = [_qualified(side) for side in (left, right)]
+            if all(len(each) == 2 for each in names) and names[0][0].lower() == alias.lower() != names[1][0].lower():
+                yield names[0][1], names[1][0], names[1][1]
+
+
+def _qualified(tree: Any) -> list[str]:
+    return [part.name for part in tree.parts] if type(tree).__name__ == "Column" else []
+
+
 class ConditionError(Exception):
     """A condition is not one on partition columns, or not surely the same here and in Spark."""
 
@@ -112,7 +128,14 @@ class _Translation:
     """Translates trees of sqlglot; raises _Unsure. ``only_partitions``: other columns are not allowed. ``alias``: a
     qualifier of the table's columns."""
 
-    def __init__(self, snapshot: deltalog.Snapshot, only_partitions: bool = False, alias: str | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: deltalog.Snapshot,
+        only_partitions: bool = False,
+        alias: str | None = None,
+        only_qualified: bool = False,
+    ) -> None:
+        self._only_qualified = only_qualified
         self._alias = None if alias is None else alias.lower()
         self._schema = snapshot.schema
         self._partitioned = frozenset(snapshot.partition_columns)
@@ -225,6 +248,8 @@ class _Translation:
             if self._schema.find(names[0]) is not None:
                 raise _Unsure
             del names[0]
+        elif self._only_qualified:
+            raise _Unsure
         data_type: Any = self._schema
         for name in names:
             found = data_type.find(name) if isinstance(data_type, deltalog.StructType) else None

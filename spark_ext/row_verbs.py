@@ -4,19 +4,20 @@ and jobs write new files. No row reaches the driver.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import entries, found_rows, pruning
-from spark_ext.assigned import Expression, as_column, targets, text_of, value_of
+from spark_ext.assigned import Expression, Path, as_column, targets, text_of, value_of
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
 from spark_ext.entries import Entry
 from spark_ext.exact import named
@@ -106,6 +107,12 @@ class Removal:
             chosen.append(given[number]._replace(dropped=None, kept=self.positions[number]))
         return self.rows.read(chosen, self.beside if with_ids else Beside())
 
+    def at(self, positions: Mapping[int, BitMap64], with_ids: bool = False) -> DataFrame:
+        """Some of the rows that are removed, by the numbers of their files."""
+        given = self.rows.entries
+        chosen = [given[number]._replace(dropped=None, kept=found) for number, found in positions.items()]
+        return self.rows.read(chosen, self.beside if with_ids else Beside())
+
     def kept(self) -> DataFrame:
         """The other rows of files of which some rows are removed."""
         return self.rows.read(list(self._kept()), self.beside)
@@ -168,13 +175,13 @@ def _deleted(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int
     return metrics
 
 
-def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[tuple[str, ...], Any]) -> dict[str, int]:
+def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[Path, Column]) -> dict[str, int]:
     """Stage an update. Returns the operation metrics."""
     found, tracked = removal.found, removal.tracked
     metrics = found.stage()
     updated = metrics.pop("numDeletedRows", None)
     old = removal.removed(with_ids=True)
-    new = files.new_rows(_new_values(old, files, sets, tracked), tracked, is_new=False)
+    new = files.new_rows(new_values(old, files, sets, tracked), tracked, is_new=False)
     if found.num_moved_rows and not found.has_change_feed:
         total = None if updated is None else updated + found.num_moved_rows
         files.write(new.union(files.old_rows(removal.kept(), tracked)), total, tracked)
@@ -194,18 +201,25 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[tuple[str, ...
     return metrics
 
 
-def _new_values(
-    old: DataFrame, files: ChangedFiles, sets: Mapping[tuple[str, ...], Any], tracked: Sequence[str]
+def new_values(
+    old: DataFrame,
+    files: ChangedFiles,
+    sets: Mapping[Path, Column],
+    tracked: Sequence[str],
+    column_of: Callable[[str], Column | None] = named,
 ) -> DataFrame:
     """The new rows, without generated columns that have to be computed again. The commit version of a changed row is
-    that of its new file."""
+    that of its new file. ``column_of``: the old value of a column; None where the rows do not have it."""
     own = {path[0] for path in sets}
     recomputed = {check.generates for check in files.rules.checks if check.generates} - own
     columns = []
     for each in files.target.fields:
         if each.name not in recomputed:
-            value = value_of(each, sets, named(each.name))
-            columns.append((named(each.name) if value is None else value).alias(each.name))
+            before = column_of(each.name)
+            value = value_of(each, sets, F.lit(None) if before is None else before)
+            new = before if value is None else value
+            if new is not None:
+                columns.append(new.alias(each.name))
     if tracked:
         columns += [named(tracked[0]), F.lit(None).cast("bigint").alias(tracked[1])]
     return old.select(*columns)
@@ -241,7 +255,10 @@ class _Change:
                 with lost_session_explained(self.table.url):
                     metrics = {} if removal.found.is_empty else stage(rows, removal, files)
                     metrics["numAddedFiles"], metrics["numAddedBytes"] = files.num_files, files.num_bytes
-                return committed(request, transaction, self.operation, self.parameters, metrics, files)
+                rows = metrics.get("numUpdatedRows", 0)
+                return committed(
+                    self.spark, request, transaction, self.operation, self.parameters, metrics, files, rows
+                )
 
     def _reads(self) -> Sequence[Read]:
         """What a subquery of the condition reads."""
@@ -275,26 +292,31 @@ def not_committed(transaction: deltalog.Transaction, reason: str) -> WriteResult
 
 
 def committed(
+    spark: SparkSession,
     request: WriteRequest,
     transaction: deltalog.Transaction,
     operation: str,
     parameters: Mapping[str, str],
     metrics: Mapping[str, int],
     files: ChangedFiles,
+    num_rows: int,
 ) -> WriteResult:
-    """Commit what is staged. Raises as ``Transaction.commit``."""
+    """Commit what is staged. ``num_rows``: new ones. Raises as ``Transaction.commit``."""
     removed = transaction.staged.removes
     result = transaction.commit(operation, parameters, metrics, request.options.get("userMetadata"))
-    written = metrics.get("numUpdatedRows", 0)
+    if request.defaults.gives_transaction({}):
+        with contextlib.suppress(Exception):  # the change is committed
+            request.defaults.forget_transaction(spark)
+    of_merge = [metrics[name] for name in ("numTargetRowsUpdated", "numTargetRowsDeleted") if name in metrics]
     return WriteResult(
         version=result.version,
         committed=True,
         num_files=files.num_files,
-        num_rows=written,
+        num_rows=num_rows,
         num_bytes=files.num_bytes,
         num_removed_files=len(removed),
-        num_removed_rows=metrics.get("numDeletedRows", metrics.get("numUpdatedRows")),
-        num_copied_rows=metrics.get("numCopiedRows", 0),
+        num_removed_rows=sum(of_merge) if of_merge else metrics.get("numDeletedRows", metrics.get("numUpdatedRows")),
+        num_copied_rows=metrics.get("numCopiedRows", metrics.get("numTargetRowsCopied", 0)),
         timestamp_ms=result.timestamp_ms,
         in_commit_timestamp_ms=result.in_commit_timestamp_ms,
         txn_id=result.txn_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,7 +141,7 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
         if data != snapshot.schema or names != list(snapshot.partition_columns):
             transaction.set_schema(data, partition_by=names)
         if request.statement is not None:
-            _replace_properties(request, transaction)
+            replace_properties(transaction, {**request.defaults.properties, **request.properties})
         return WritePlan(transaction, data, transaction.schema, names)
     names = list(snapshot.partition_columns)
     _check_dynamic(request, names)
@@ -169,9 +169,8 @@ def recorded_transaction(request: WriteRequest, plan: WritePlan) -> str | None:
     return None
 
 
-def _replace_properties(request: WriteRequest, transaction: deltalog.Transaction) -> None:
+def replace_properties(transaction: deltalog.Transaction, wanted: Mapping[str, str]) -> None:
     """The properties of a table that is replaced, but for those of features that it keeps."""
-    wanted = {**request.defaults.properties, **request.properties}
     dropped = [key for key in transaction.metadata.configuration if key not in wanted and not key.startswith(_KEPT)]
     transaction.unset_properties(dropped)
     transaction.set_properties(wanted)

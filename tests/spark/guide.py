@@ -1,5 +1,4 @@
-"""Runs the Python blocks of docs/spark.md, docs/spark-reference.md and docs/streaming.md, each page's in their order in
-one namespace."""
+"""Runs the Python blocks of pages of docs/ on Spark, each page's in their order in one namespace."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ _DOCS = Path(__file__).resolve().parents[2] / "docs"
 STREAMING = _DOCS / "streaming.md"
 REFERENCE = _DOCS / "spark-reference.md"
 _PIPELINE = _DOCS / "spark.md"
+CHANGING_ROWS = _DOCS / "changing-rows.md"
 _LAKE, _STORE = '"/tmp/deltalog-spark/lake"', "store = {}"
 
 

@@ -25,3 +25,7 @@ def test_the_examples_of_the_reference_run(spark: Any, tmp_path: Path, capsys: A
 
 def test_the_examples_of_streaming_run(spark: Any, tmp_path: Path) -> None:
     assert guide.run(spark, tmp_path, guide.STREAMING) >= 2
+
+
+def test_the_examples_of_changing_rows_run(spark: Any, tmp_path: Path) -> None:
+    assert guide.run(spark, tmp_path, guide.CHANGING_ROWS) == 1

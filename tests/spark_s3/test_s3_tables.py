@@ -311,3 +311,34 @@ def test_other_readers_and_no_secrets_in_plans(spark: Any, place: Place) -> None
     loaded = _read(spark, place).load(place.url)
     text = loaded._jdf.queryExecution().toString()
     assert place.options["secret"] not in text and place.options["key"] not in text
+
+
+@pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}])
+def test_rows_are_changed(spark: Any, place: Place, properties: dict[str, str]) -> None:
+    made = spark.sql("SELECT id, id % 2 AS p, cast(id AS int) AS n FROM range(0, 12, 1, 2)")
+    properties = {**properties, "delta.enableChangeDataFeed": "true"}
+    writer = spark_ext.write(made).partitionBy("p").options(**properties).storage_options(**place.options)
+    writer.save(place.url)
+    table = spark_ext.DeltaTable.forPath(spark, place.url, storage_options=place.options).alias("t")
+    table.update("id IN (1, 2)", {"n": "n + 100", "p": "7"})
+    table.delete("id % 3 = 0")
+    source = spark.sql("SELECT id, 0L AS p, -1 AS n FROM range(1, 20, 6, 1)").alias("s")
+    table.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    found = sorted((row["id"], row["p"], row["n"]) for row in table.toDF().collect())
+    assert found == [
+        *((1, 0, -1), (2, 7, 102), (4, 0, 4), (5, 1, 5), (7, 0, -1), (8, 0, 8), (10, 0, 10), (11, 1, 11)),
+        *((13, 0, -1), (19, 0, -1)),
+    ]
+    opened = deltalog.DeltaTable.open(place.url, **place.options)
+    kinds = opened.changes(1).to_arrow()["_change_type"].to_pylist()
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {
+        "update_preimage": 4,
+        "update_postimage": 4,
+        "delete": 4,
+        "insert": 2,
+    }
+    assert any(name.startswith("_change_data/cdc-") for name in data_objects(place))
+    with pytest.raises(deltalog.SchemaMismatchError):
+        before = data_objects(place)
+        table.update(set={"n": "5000000000L"})
+    assert data_objects(place) == before

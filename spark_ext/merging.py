@@ -1,0 +1,454 @@
+"""MERGE on Spark's executors: the source is computed once, a first join finds the rows that change and rows that match
+twice, and a second one makes the new rows, as one job. No row reaches the driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Literal
+
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext import found_rows, pruning
+from spark_ext.assigned import Expression, Path, as_column, targets, text_of, value_of
+from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
+from spark_ext.conform import check_unique, stored_schema
+from spark_ext.counted import RowCount, counts_are_not_sent
+from spark_ext.exact import named, quoted
+from spark_ext.files import rows_of
+from spark_ext.found_rows import OUTCOME
+from spark_ext.jobs import cancelled_with_its_caller, lost_session_explained
+from spark_ext.reads import reads_of
+from spark_ext.results import WriteResult
+from spark_ext.row_verbs import Removal, Rows, committed, new_values, not_committed
+from spark_ext.scan import FILE, ROW, Beside
+from spark_ext.types import from_spark
+from spark_ext.write_options import WriteRequest
+from spark_ext.write_plan import WritePlan, recorded_transaction
+
+Group = Literal["matched", "not matched", "not matched by source"]
+Action = Literal["update", "delete", "insert"]
+_IN_SOURCE, _MATCHES = "__deltalog_in_source", "__deltalog_matches"
+# The columns of each side under names that the other cannot have.
+_SOURCE, _TARGET = "__deltalog_source_{}", "__deltalog_target_{}"
+# The outcome of rows that stay as they are.
+_NO_CLAUSE = -1
+# Types of keys whose least and greatest value bound the keys of rows that can match.
+_BOUNDED = frozenset(["byte", "short", "integer", "long", "date"])
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A clause as it was called. ``sets``: None for all columns."""
+
+    group: Group
+    action: Action
+    condition: Expression | None
+    sets: Mapping[str, Expression] | None = None
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """What the commit says of it, in delta-spark's names."""
+        condition = {} if self.condition is None else {"predicate": text_of(self.condition)}
+        return {**condition, "actionType": self.action}
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What a caller asks for."""
+
+    source: DataFrame
+    condition: Expression
+    clauses: Sequence[Clause] = field(default=())
+    evolves: bool = False
+
+    def of(self, group: Group) -> list[tuple[int, Clause]]:
+        """The clauses of a group, with their numbers among all."""
+        return [(number, clause) for number, clause in enumerate(self.clauses) if clause.group == group]
+
+    def check(self) -> None:
+        """Raise CallError where there is no clause, or one that can never apply."""
+        if not self.clauses:
+            raise deltalog.CallError("The merge has no clause. Add whenMatchedUpdate(…), whenNotMatchedInsert(…), ….")
+        for group in ("matched", "not matched", "not matched by source"):
+            clauses = [clause for _, clause in self.of(group)]
+            if any(clause.condition is None for clause in clauses[:-1]):
+                raise deltalog.CallError(
+                    f"Of the clauses for rows that are {group}, only the last one may be without a condition: those "
+                    "after it would never apply."
+                )
+
+    @property
+    def may_match_several(self) -> bool:
+        """Whether a row of the target may have several rows of the source: none of their values is used."""
+        matched = [clause for _, clause in self.of("matched")]
+        return not matched or (len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None)
+
+
+def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: str | None) -> WriteResult:
+    """Make the commit of a merge. As ``DeltaMergeBuilder.execute``."""
+    asked.check()
+    with lost_session_explained(table.url):
+        request = WriteRequest(mode="append").with_defaults_of(spark)
+        transaction = table.transaction(reads=reads_of(asked.source, table))
+    with transaction, _materialised(asked.source) as num_source_rows:
+        with lost_session_explained(table.url):
+            recorded = recorded_transaction(request, WritePlan(transaction, transaction.schema, transaction.schema, []))
+            if recorded is not None:
+                return not_committed(transaction, recorded)
+            plan = _Plan.of(spark, table, transaction, asked, alias, request)
+            found = plan.found()
+        with plan.files.removed_on_errors():
+            with lost_session_explained(table.url):
+                metrics = plan.stage(found, num_source_rows)
+                if not (transaction.staged.adds or transaction.staged.removes) and "txnAppId" not in request.options:
+                    transaction.abort()
+                    return not_committed(transaction, "no row changes")
+            rows = metrics["numTargetRowsInserted"] + metrics["numTargetRowsUpdated"]
+            return committed(spark, request, transaction, "MERGE", _parameters(asked), metrics, plan.files, rows)
+
+
+def _parameters(asked: Merge) -> dict[str, str]:
+    def entries(group: Group) -> str:
+        return json.dumps([clause.entry for _, clause in asked.of(group)])
+
+    return {
+        "predicate": json.dumps([text_of(asked.condition)]),
+        "matchedPredicates": entries("matched"),
+        "notMatchedPredicates": entries("not matched"),
+        "notMatchedBySourcePredicates": entries("not matched by source"),
+    }
+
+
+@contextlib.contextmanager
+def _materialised(source: DataFrame) -> Iterator[int]:
+    """Keeps the rows of the source in Spark's cache, since they are used several times. Their number."""
+    level = source.storageLevel
+    is_cached = level.useMemory or level.useDisk
+    if not is_cached:
+        source.persist()
+    try:
+        yield int(cancelled_with_its_caller(source.sparkSession, source.count))
+    finally:
+        if not is_cached:
+            with contextlib.suppress(Exception):  # the session may have ended
+                source.unpersist()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The rows that change: by clause and file, and all of them as a removal."""
+
+    removal: Removal
+    by_clause: Mapping[int, Mapping[int, BitMap64]]
+
+    def count(self, number: int) -> int:
+        return sum(len(rows) for rows in self.by_clause.get(number, {}).values())
+
+
+class _Parts:
+    """New rows of several kinds, which one job writes; each kind is counted by the job too."""
+
+    def __init__(self, files: ChangedFiles, beside: Sequence[str]) -> None:
+        self._files, self._beside = files, beside
+        self._parts: list[tuple[DataFrame, int | None]] = []
+
+    def add(self, rows: DataFrame, num_rows: int | None) -> None:
+        """``num_rows``: that must be written; None where it is not known."""
+        self._parts.append((rows, num_rows))
+
+    def write(self) -> tuple[int, int]:
+        """Write all rows. Returns the number of files, and that of rows whose number was not known. Raises as
+        ``ChangedFiles.write``, RowCountError also for other numbers of rows of one kind."""
+        if not self._parts:
+            return 0, 0
+        spark = self._parts[0][0].sparkSession
+        known = sum(expected for _, expected in self._parts if expected is not None)
+        is_known = all(expected is not None for _, expected in self._parts)
+        if len(self._parts) > 1 and counts_are_not_sent(spark):
+            files, rows = 0, 0
+            for frame, expected in self._parts:
+                adds = self._files.write(frame, expected, self._beside)
+                files, rows = files + len(adds), rows + (sum(map(rows_of, adds)) if expected is None else 0)
+            return files, rows
+        counts = [(RowCount(), frame, expected) for frame, expected in self._parts]
+        counted = [count.of(frame) if len(counts) > 1 else frame for count, frame, _ in counts]
+        adds = self._files.write(reduce(DataFrame.union, counted), known if is_known else None, self._beside)
+        written = sum(map(rows_of, adds))
+        for count, _, expected in counts if len(counts) > 1 else ():
+            self._files.check_count(expected, count.rows(spark, None))
+        return len(adds), written - known
+
+
+@dataclass
+class _Plan:
+    """A merge on one version of the table. ``source``: with its columns under names of their own too."""
+
+    asked: Merge
+    rows: Rows
+    files: ChangedFiles
+    source: DataFrame
+    condition: Column
+    evolves: bool
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        table: deltalog.DeltaTable,
+        transaction: deltalog.Transaction,
+        asked: Merge,
+        alias: str | None,
+        request: WriteRequest,
+    ) -> _Plan:
+        given = stored_schema(from_spark(asked.source.schema))
+        check_unique(given)
+        evolves = asked.evolves or bool(request.options.get("mergeSchema"))
+        if evolves:
+            _evolve(transaction, given, asked, alias)
+        files = ChangedFiles(transaction, request, table.url)
+        snapshot = transaction.snapshot
+        assert snapshot is not None
+        rows = Rows.of(spark, table, transaction, alias, _where(snapshot, asked, alias))
+        own = [named(name).alias(_SOURCE.format(n)) for n, name in enumerate(asked.source.columns)]
+        source = asked.source.select("*", *own, F.lit(True).alias(_IN_SOURCE))
+        return cls(asked, rows, files, source, as_column(asked.condition, "The condition of a merge"), evolves)
+
+    # ------------------------------------------------------------------------------------------------ finding
+
+    def found(self) -> _Found:
+        """Find the rows of the table that change. Raises CallError for one that several rows of the source match."""
+        changing = [*self.asked.of("matched"), *self.asked.of("not matched by source")]
+        by_clause: dict[int, dict[int, BitMap64]] = {}
+        self.rows.removal({})  # refuses an append-only table
+        if changing and self.rows.entries:
+            by_clause = self._outcomes(bool(self.asked.of("not matched by source")))
+        every: dict[int, BitMap64] = {}
+        for of_files in by_clause.values():
+            for number, positions in of_files.items():
+                every[number] = every.get(number, BitMap64()) | positions
+        return _Found(self.rows.removal(every), by_clause)
+
+    def _outcomes(self, by_source: bool) -> dict[int, dict[int, BitMap64]]:
+        target = self.rows.read(self.rows.entries, Beside(positions=True))
+        both = target.join(self.source, self.condition, "left" if by_source else "inner")
+        is_matched = named(_IN_SOURCE).isNotNull()
+        outcome = F.when(is_matched, self._number("matched")).otherwise(self._number("not matched by source"))
+        counted = (
+            both.select(FILE, ROW, outcome.alias(OUTCOME), is_matched.cast("int").alias(_MATCHES))
+            .groupBy(FILE, ROW)
+            .agg(F.max(OUTCOME).alias(OUTCOME), F.sum(_MATCHES).alias(_MATCHES))
+        )
+        several = None if self.asked.may_match_several else F.expr(f"sum(if({_MATCHES} > 1, 1, 0))")
+        is_relevant = (named(OUTCOME) != _NO_CLAUSE) | (named(_MATCHES) > 1)
+        found, doubles = found_rows.outcomes(counted.where(is_relevant), self.rows.entries, several)
+        if doubles:
+            raise deltalog.CallError(
+                f"Several rows of the source match one row of the table, for {doubles} rows, and they could be changed "
+                "in several ways. Nothing was committed. Keep one row of the source for each key before the merge, or "
+                "make the condition match only one."
+            )
+        found.pop(_NO_CLAUSE, None)
+        return found
+
+    def _number(self, group: Group) -> Column:
+        """The number of the first clause of a group that applies."""
+        chosen = F.lit(_NO_CLAUSE)
+        for number, clause in reversed(self.asked.of(group)):
+            if clause.condition is None:
+                chosen = F.lit(number)
+            else:
+                applies = as_column(clause.condition, "The condition of a clause")
+                chosen = F.when(applies, F.lit(number)).otherwise(chosen)
+        return chosen
+
+    # ------------------------------------------------------------------------------------------------ staging
+
+    def stage(self, found: _Found, num_source_rows: int) -> dict[str, int]:
+        """Stage the removal of old rows and write the new ones. Returns the operation metrics, in delta-spark's
+        names."""
+        removal, tracked = found.removal, found.removal.tracked
+        effect = removal.found.stage() if not removal.found.is_empty else {}
+        feed, moved = removal.found.has_change_feed, removal.found.num_moved_rows
+        parts = _Parts(self.files, [*tracked, *([CHANGE_TYPE] if feed else [])])
+        for number, clause in enumerate(self.asked.clauses):
+            if clause.action == "update" and found.count(number):
+                rows = self._marked(self._updated(found, number, clause), "update_postimage", feed)
+                parts.add(rows, found.count(number))
+        for number, clause in self.asked.of("not matched"):
+            parts.add(self._marked(self._inserted(number, clause, tracked), "insert", feed), None)
+        if moved and feed:
+            self.files.write(self.files.old_rows(removal.kept(), tracked), moved, tracked)
+        elif moved:
+            parts.add(self.files.old_rows(removal.kept(), tracked), moved)
+        num_new_files, inserted = parts.write()
+        change_files = num_new_files if feed else 0
+        if feed and not removal.found.is_empty:
+            change_files += len(self._old_rows_as_changes(found))
+        return self._metrics(found, effect, num_source_rows, inserted, change_files)
+
+    @staticmethod
+    def _marked(rows: DataFrame, kind: str, feed: bool) -> DataFrame:
+        return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
+
+    def _updated(self, found: _Found, number: int, clause: Clause) -> DataFrame:
+        """The new rows of a clause, as files hold them; of exactly the rows that were found for it."""
+        removal = found.removal
+        old = removal.at(found.by_clause[number], with_ids=True)
+        copies = [named(name).alias(_TARGET.format(n)) for n, name in enumerate(self.rows.layout.schema.names)]
+        both = old.select("*", *copies)
+        if clause.group == "matched":
+            both = both.join(self.source, self.condition, "inner")
+        new = new_values(both, self.files, self._sets(clause), removal.tracked, self._target_column)
+        return self.files.new_rows(new, removal.tracked, is_new=False)
+
+    def _inserted(self, number: int, clause: Clause, tracked: Sequence[str]) -> DataFrame:
+        """The rows that a clause inserts, as files hold them."""
+        others = self.source
+        if self.rows.entries:
+            others = self.source.join(self.rows.read(self.rows.entries), self.condition, "left_anti")
+        chosen = others.where(self._number("not matched") == number)
+        sets = self._sets(clause)
+        columns = []
+        for each in self.files.target.fields:
+            value = value_of(each, sets, F.lit(None))
+            if value is not None:
+                columns.append(value.alias(each.name))
+        columns += [F.lit(None).cast("bigint").alias(name) for name in tracked]
+        return self.files.new_rows(chosen.select(*columns), tracked, is_new=True)
+
+    def _target_column(self, name: str) -> Column | None:
+        """A column of the table in a join with the source; None for one that the merge adds."""
+        names = [each.lower() for each in self.rows.layout.schema.names]
+        return named(_TARGET.format(names.index(name.lower()))) if name.lower() in names else None
+
+    def _sets(self, clause: Clause) -> dict[Path, Column]:
+        if clause.sets is not None:
+            found = targets(clause.sets, self.files.target, self.rows.alias)
+            if clause.action == "insert" and any(len(path) > 1 for path in found):
+                raise deltalog.CallError("Inserts give values to whole columns, not to fields of structs.")
+            return found
+        given = {name.lower(): named(_SOURCE.format(n)) for n, name in enumerate(self.asked.source.columns)}
+        fields = self.files.target.fields
+        missing = [f.name for f in fields if f.name.lower() not in given and f.name not in self.files.rules.fillings]
+        if missing and not self.evolves:
+            raise deltalog.CallError(
+                f"The source has no column {', '.join(missing)}, which updating or inserting all columns needs. Give "
+                "the columns with their values, or use withSchemaEvolution()."
+            )
+        return {(f.name,): given[f.name.lower()] for f in fields if f.name.lower() in given}
+
+    def _old_rows_as_changes(self, found: _Found) -> list[deltalog.AddFile]:
+        """Write the change files of rows as they were."""
+        removal, parts, count = found.removal, [], 0
+        for action, kind in (("update", "update_preimage"), ("delete", "delete")):
+            of_action: dict[int, BitMap64] = {}
+            for number, clause in enumerate(self.asked.clauses):
+                for file, positions in found.by_clause.get(number, {}).items() if clause.action == action else ():
+                    of_action[file] = of_action.get(file, BitMap64()) | positions
+            if of_action:
+                rows = removal.at(of_action).withColumn(CHANGE_TYPE, F.lit(kind))
+                parts.append(self.files.old_rows(rows, [CHANGE_TYPE]))
+                count += sum(len(each) for each in of_action.values())
+        return self.files.write(reduce(DataFrame.union, parts), count, [CHANGE_TYPE], as_changes=True)
+
+    def _metrics(
+        self,
+        found: _Found,
+        effect: Mapping[str, int],
+        num_source_rows: int,
+        inserted: int,
+        change_files: int,
+    ) -> dict[str, int]:
+        groups: Sequence[Group] = ("matched", "not matched by source")
+        counts = {(action, group): 0 for action in ("update", "delete") for group in groups}
+        for number, clause in enumerate(self.asked.clauses):
+            if clause.action != "insert":
+                counts[clause.action, clause.group] += found.count(number)
+        by_source: Group = "not matched by source"
+        moved = found.removal.found.num_moved_rows
+        updated = counts["update", "matched"] + counts["update", by_source]
+        return {
+            "numSourceRows": num_source_rows,
+            "numTargetRowsInserted": inserted,
+            "numTargetRowsUpdated": updated,
+            "numTargetRowsMatchedUpdated": counts["update", "matched"],
+            "numTargetRowsNotMatchedBySourceUpdated": counts["update", by_source],
+            "numTargetRowsDeleted": counts["delete", "matched"] + counts["delete", by_source],
+            "numTargetRowsMatchedDeleted": counts["delete", "matched"],
+            "numTargetRowsNotMatchedBySourceDeleted": counts["delete", by_source],
+            "numTargetRowsCopied": moved,
+            "numOutputRows": inserted + updated + moved,
+            "numTargetFilesAdded": self.files.num_files,
+            "numTargetFilesRemoved": effect.get("numRemovedFiles", 0),
+            "numTargetBytesAdded": self.files.num_bytes,
+            "numTargetBytesRemoved": effect.get("numRemovedBytes", 0),
+            "numTargetDeletionVectorsAdded": effect.get("numDeletionVectorsAdded", 0),
+            "numTargetDeletionVectorsUpdated": effect.get("numDeletionVectorsUpdated", 0),
+            "numTargetDeletionVectorsRemoved": effect.get("numDeletionVectorsRemoved", 0),
+            "numTargetChangeFilesAdded": change_files,
+        }
+
+
+def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked: Merge, alias: str | None) -> None:
+    """Stage the columns of the source that the clauses use and the table lacks."""
+    setting = [clause for clause in asked.clauses if clause.action != "delete"]
+    fields = list(given.fields)
+    if all(clause.sets is not None for clause in setting):
+        prefix = "" if alias is None else f"{alias}."
+        names = {name.removeprefix(prefix).strip("`").lower() for clause in setting for name in clause.sets or ()}
+        fields = [field for field in fields if field.name.lower() in names]
+    transaction.merge_schema(deltalog.StructType(tuple(fields)))
+
+
+def _where(snapshot: deltalog.Snapshot, asked: Merge, alias: str | None) -> deltalog.Predicate | None:
+    """What every row of the table fulfils on which the merge depends; None: nothing."""
+    parts = []
+    if alias is not None and isinstance(asked.condition, str):
+        on = pruning.predicate(snapshot, [asked.condition], alias, only_qualified=True)
+        bounds = _bounds(snapshot, asked, alias)
+        parts = [part for part in (on, bounds) if part is not None]
+    if not parts:
+        return None
+    where = reduce(lambda one, other: one & other, parts)
+    for _, clause in asked.of("not matched by source"):
+        if not isinstance(clause.condition, str):
+            return None
+        more = pruning.predicate(snapshot, [clause.condition], alias)
+        if more is None:
+            return None
+        where = where | more
+    return where
+
+
+def _bounds(snapshot: deltalog.Snapshot, asked: Merge, alias: str) -> deltalog.Predicate | None:
+    """The bounds of the source's keys, for the columns of the table that equal them. Cost: an aggregation of the
+    source, which is in Spark's cache."""
+    types = {field.name.lower(): field.data_type for field in stored_schema(from_spark(asked.source.schema)).fields}
+    keys = []
+    for own, qualifier, other in pruning.equalities(asked.condition, alias):
+        if qualifier.lower() in types or snapshot.schema.find(qualifier) is not None:
+            continue  # it may be a field of a struct
+        column = snapshot.schema.find(own)
+        is_same = column is not None and str(column.data_type) == str(types.get(other.lower()))
+        if column is not None and is_same and str(column.data_type) in _BOUNDED:
+            keys.append((column.name, other))
+    if not keys:
+        return None
+    least = [F.min(named(other)) for _, other in keys]
+    greatest = [F.max(named(other)) for _, other in keys]
+    found = list(cancelled_with_its_caller(asked.source.sparkSession, asked.source.agg(*least, *greatest).collect)[0])
+    bounds = []
+    for number, (own, _) in enumerate(keys):
+        low, high = found[number], found[len(keys) + number]
+        if low is not None:
+            key = deltalog.col(quoted(own))
+            bounds.append((key >= low) & (key <= high))
+    return reduce(lambda one, other: one & other, bounds) if bounds else None

@@ -1,0 +1,182 @@
+"""``DeltaTableBuilder``: a table is created or replaced, with the names and signatures of delta-spark's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as spark_types
+
+import deltalog
+from spark_ext import names, paths, stores
+from spark_ext.defaults import SessionDefaults
+from spark_ext.targets import NamedTarget, PathTarget, Target
+from spark_ext.types import SIZED, from_spark
+from spark_ext.write_plan import replace_properties
+
+T = TypeVar("T")
+Kind = Literal["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "REPLACE TABLE", "CREATE OR REPLACE TABLE"]
+
+
+class DeltaTableBuilder(Generic[T]):
+    """The columns and properties of a table that ``execute`` creates or replaces. Each method returns the builder."""
+
+    def __init__(self, spark: SparkSession, kind: Kind, opened: Callable[[deltalog.DeltaTable], T]) -> None:
+        """For ``DeltaTable.create`` and its like."""
+        self._spark, self._kind, self._opened = spark, kind, opened
+        self._name: str | None = None
+        self._location: str | None = None
+        self._comment: str | None = None
+        self._fields: list[deltalog.StructField] = []
+        self._partition_columns: tuple[str, ...] = ()
+        self._properties: dict[str, str] = {}
+        self._storage: Mapping[str, Any] = {}
+
+    def tableName(self, identifier: str) -> DeltaTableBuilder[T]:
+        """The name of the table in the session's catalog (``spark_ext.use_catalog``)."""
+        self._name = identifier
+        return self
+
+    def location(self, location: str) -> DeltaTableBuilder[T]:
+        """Where the table is, or will be."""
+        self._location = location
+        return self
+
+    def storage_options(self, **options: Any) -> DeltaTableBuilder[T]:
+        """The options of the store, as for ``Reader.storage_options``. Raises CallError."""
+        self._storage = {**self._storage, **stores.checked(options)}
+        return self
+
+    def comment(self, comment: str) -> DeltaTableBuilder[T]:
+        """The description of the table."""
+        self._comment = comment
+        return self
+
+    def addColumn(
+        self,
+        colName: str,
+        dataType: str | spark_types.DataType,
+        nullable: bool = True,
+        generatedAlwaysAs: str | None = None,
+        generatedByDefaultAs: Any = None,
+        comment: str | None = None,
+    ) -> DeltaTableBuilder[T]:
+        """A column. ``dataType``: a type of Spark, or its SQL. ``generatedAlwaysAs``: SQL on other columns. Raises
+        UnsupportedFeatureError for identity columns, CallError."""
+        if generatedByDefaultAs is not None or not isinstance(generatedAlwaysAs, (str, type(None))):
+            raise deltalog.UnsupportedFeatureError(
+                f"Column {colName} is an identity column, which deltalog does not write. Use generatedAlwaysAs with "
+                "SQL, or give the values.",
+                features=("identityColumns",),
+            )
+        metadata = {} if comment is None else {"comment": comment}
+        if generatedAlwaysAs is not None:
+            metadata["delta.generationExpression"] = generatedAlwaysAs
+        column = spark_types.StructField(colName, self._type(dataType), nullable, metadata)
+        return self.addColumns([column])
+
+    def addColumns(self, cols: spark_types.StructType | Sequence[spark_types.StructField]) -> DeltaTableBuilder[T]:
+        """Columns of a schema of Spark. Raises CallError, SchemaMismatchError."""
+        fields = cols.fields if isinstance(cols, spark_types.StructType) else list(cols)
+        if not all(isinstance(field, spark_types.StructField) for field in fields):
+            raise deltalog.CallError("addColumns takes a StructType of Spark, or a list of its StructFields.")
+        self._fields += from_spark(spark_types.StructType(fields)).fields
+        return self
+
+    def partitionedBy(self, *cols: Any) -> DeltaTableBuilder[T]:
+        """The partition columns, by their names."""
+        listed = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
+        if not all(isinstance(name, str) for name in listed):
+            raise deltalog.CallError(f"partitionedBy takes column names, as text, not {listed!r}.")
+        self._partition_columns = tuple(listed)
+        return self
+
+    def clusterBy(self, *cols: Any) -> DeltaTableBuilder[T]:
+        """Refused with UnsupportedFeatureError: deltalog does not cluster rows."""
+        raise deltalog.UnsupportedFeatureError(
+            "deltalog does not cluster the rows of a table. Partition it with partitionedBy(…).",
+            features=("clustering",),
+        )
+
+    def property(self, key: str, value: str) -> DeltaTableBuilder[T]:
+        """A property of the table."""
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise deltalog.CallError(f"Names and values of properties are text, not {key!r} and {value!r}.")
+        self._properties[key] = value
+        return self
+
+    def execute(self) -> T:
+        """Create or replace the table, in one commit, and return it.
+
+        Raises CallError, TableExistsError, TableNotFoundError, SchemaMismatchError, InvalidPropertyError. Cost: as
+        ``DeltaTable.create``, or the removal of all files.
+        """
+        target = self._target()
+        table = target.existing(self._spark, self._storage)
+        properties = {**SessionDefaults.of(self._spark).properties, **self._properties}
+        if table is None:
+            if self._kind == "REPLACE TABLE":
+                raise deltalog.TableNotFoundError(f"There is no table at {target.url}. Create it first.")
+            self._create(target, properties)
+            table = target.existing(self._spark, self._storage)
+            assert table is not None
+        elif self._kind == "CREATE TABLE":
+            raise deltalog.TableExistsError(f"There is a table at {table.url}. Use createIfNotExists or replace.")
+        elif self._kind != "CREATE TABLE IF NOT EXISTS":
+            self._replace(table, properties)
+        return self._opened(table)
+
+    def _target(self) -> Target:
+        if self._name is None:
+            if self._location is None:
+                raise deltalog.CallError("Give the table a name or a location: tableName(…), location(…).")
+            return PathTarget(self._location)
+        spark, name = self._spark, self._name
+        url = names.location_of(spark, name) if self._location is None else self._location
+        return NamedTarget(names.catalog_of(spark), names.full_name(name), url)
+
+    def _schema(self) -> deltalog.StructType:
+        if not self._fields:
+            raise deltalog.CallError("The table has no columns. Add them with addColumn(…) or addColumns(…).")
+        return deltalog.StructType(tuple(self._fields))
+
+    def _create(self, target: Target, properties: Mapping[str, str]) -> None:
+        paths.checked_root(target.url, self._storage)
+        schema = self._schema()
+        transaction = target.create(self._spark, self._storage, schema, self._partition_columns, properties)
+        with transaction:
+            if self._comment is not None:
+                transaction.set_metadata(description=self._comment)
+            transaction.commit("CREATE TABLE", self._parameters(properties))
+        target.created(self._spark, self._storage)
+
+    def _replace(self, table: deltalog.DeltaTable, properties: Mapping[str, str]) -> None:
+        schema = self._schema()
+        with table.transaction() as transaction:
+            transaction.set_schema(schema, partition_by=list(self._partition_columns))
+            replace_properties(transaction, properties)
+            if self._comment is not None:
+                transaction.set_metadata(description=self._comment)
+            transaction.remove_all_files()
+            transaction.commit(self._kind, self._parameters(properties))
+
+    def _parameters(self, properties: Mapping[str, str]) -> dict[str, Any]:
+        def text(value: Any) -> str:
+            return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+        return {
+            "partitionBy": text(list(self._partition_columns)),
+            "properties": text(dict(properties)),
+            "isManaged": "false",
+            "description": self._comment,
+        }
+
+    def _type(self, data_type: str | spark_types.DataType) -> spark_types.DataType:
+        if not isinstance(data_type, str):
+            return data_type
+        sized = SIZED.fullmatch(data_type.replace(" ", "").lower())
+        if sized is not None:
+            return {"char": spark_types.CharType, "varchar": spark_types.VarcharType}[sized[1]](int(sized[2]))
+        return self._spark.sql(f"SELECT CAST(NULL AS {data_type}) AS c").schema[0].dataType

@@ -1,0 +1,130 @@
+"""The rest of ``spark_ext.DeltaTable``: builders, restoring, the protocol, and what is refused with its reason."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import types as spark_types
+
+import deltalog
+import spark_ext
+from tests.spark.settings import session_of
+from tests.spark.tables import action, rows, versions
+
+
+def test_a_table_is_created_by_a_builder(spark: Any, table: str) -> None:
+    def builder(kind: Any) -> Any:
+        return (
+            kind(spark)
+            .location(table)
+            .addColumn("id", "BIGINT", nullable=False, comment="the key")
+            .addColumn("g", spark_types.LongType(), generatedAlwaysAs="id * 2")
+            .addColumn("v", "varchar(3)")
+            .addColumns([spark_types.StructField("p", spark_types.StringType())])
+            .partitionedBy("p")
+            .comment("a table")
+            .property("delta.enableChangeDataFeed", "true")
+        )
+
+    made = builder(spark_ext.DeltaTable.create).execute()
+    fields = made.toDF().schema.fields
+    assert [(f.name, f.dataType.simpleString(), f.nullable) for f in fields] == [
+        ("id", "bigint", False),
+        ("g", "bigint", True),
+        ("v", "string", True),
+        ("p", "string", True),
+    ]
+    detail = made.detail().collect()[0]
+    assert (detail["description"], detail["partitionColumns"]) == ("a table", ["p"])
+    assert detail["properties"] == {"delta.enableChangeDataFeed": "true"}
+    spark_ext.write(spark.sql("SELECT 3L AS id, 'x' AS p")).mode("append").save(table)
+    assert rows(made.toDF()) == [(3, 6, None, "x")]
+    with pytest.raises(deltalog.TableExistsError):
+        builder(spark_ext.DeltaTable.create).execute()
+    assert rows(builder(spark_ext.DeltaTable.createIfNotExists).execute().toDF()) == [(3, 6, None, "x")]
+    other = spark_ext.DeltaTable.createOrReplace(spark).location(table).addColumn("n", "int").execute()
+    assert (rows(other.toDF()), other.toDF().columns, versions(table)) == ([], ["n"], [0, 1, 2])
+    assert action(table, 2, "commitInfo")[0]["operation"] == "CREATE OR REPLACE TABLE"
+    assert other.detail().collect()[0]["properties"] == {}
+
+
+def test_a_table_with_a_name(spark: Any, tmp_path: Path) -> None:
+    with session_of(spark, {"spark.deltalog.catalog": str(tmp_path / "catalog.db")}):
+        builder = spark_ext.DeltaTable.create(spark).tableName("events").location(str(tmp_path / "events"))
+        builder.addColumn("id", "long").execute()
+        named = spark_ext.DeltaTable.forName(spark, "events")
+        spark_ext.write(spark.range(3)).mode("append").saveAsTable("events")
+        assert named.delete("id = 1").num_removed_rows == 1
+        assert rows(named.toDF()) == [(0,), (2,)]
+
+
+def test_builders_that_lack_something(spark: Any, table: str) -> None:
+    with pytest.raises(deltalog.TableNotFoundError):
+        spark_ext.DeltaTable.replace(spark).location(table).addColumn("n", "int").execute()
+    with pytest.raises(deltalog.CallError, match="a name or a location"):
+        spark_ext.DeltaTable.create(spark).addColumn("n", "int").execute()
+    with pytest.raises(deltalog.CallError, match="no columns"):
+        spark_ext.DeltaTable.create(spark).location(table).execute()
+    with pytest.raises(deltalog.UnsupportedFeatureError, match="identity column"):
+        spark_ext.DeltaTable.create(spark).addColumn("n", "long", generatedByDefaultAs=object())
+    with pytest.raises(deltalog.UnsupportedFeatureError, match="partitionedBy"):
+        spark_ext.DeltaTable.create(spark).clusterBy("n")
+
+
+def test_versions_are_restored(spark: Any, table: str) -> None:
+    spark_ext.write(spark.range(0, 6, 1, 1)).save(table)
+    changing = spark_ext.DeltaTable.forPath(spark, table)
+    first_ms = deltalog.DeltaTable.open(table).snapshot().timestamp_ms
+    changing.delete("id > 1")
+    row = changing.restoreToVersion(0).collect()[0]
+    assert (row["num_restored_files"], row["num_of_files_after_restore"], row["num_removed_files"]) == (1, 1, 1)
+    assert row["table_size_after_restore"] == row["restored_files_size"] > 0
+    assert changing.toDF().count() == 6
+    changing.delete()
+    changing.restoreToTimestamp(datetime.datetime.fromtimestamp(first_ms / 1000, datetime.timezone.utc))
+    assert changing.toDF().count() == 6
+    assert versions(table) == [0, 1, 2, 3, 4]
+
+
+def test_features_are_added_and_dropped(spark: Any, table: str) -> None:
+    spark_ext.write(spark.range(3)).save(table)
+    changing = spark_ext.DeltaTable.forPath(spark, table)
+    changing.addFeatureSupport("domainMetadata")
+    assert "domainMetadata" in changing.detail().collect()[0]["tableFeatures"]
+    changing.dropFeatureSupport("domainMetadata")
+    assert "domainMetadata" not in changing.detail().collect()[0]["tableFeatures"]
+    changing.upgradeTableProtocol(1, 2)
+    with pytest.raises(deltalog.UnsupportedFeatureError, match="addFeatureSupport"):
+        changing.upgradeTableProtocol(3, 7)
+    with pytest.raises(deltalog.CallError, match="cleanup_log"):
+        changing.dropFeatureSupport("domainMetadata", True)
+
+
+def test_files_that_no_version_needs_are_deleted(spark: Any, table: str) -> None:
+    spark_ext.write(spark.range(3)).save(table)
+    changing = spark_ext.DeltaTable.forPath(spark, table)
+    assert changing.vacuum().collect() == []
+    with pytest.raises(deltalog.CallError):
+        changing.vacuum(0)
+    with session_of(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+        assert changing.vacuum(0).columns == ["path"]
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda table: table.optimize(), "optimizeWrite"),
+        (lambda table: table.generate("symlink_format_manifest"), "Delta client"),
+        (lambda table: table.clone("/other", True), "versionAsOf"),
+        (lambda table: table.cloneAtVersion(0, "/other"), "versionAsOf"),
+        (lambda table: table.cloneAtTimestamp("2026-01-01", "/other"), "versionAsOf"),
+        (lambda table: type(table).convertToDelta(None, "parquet.`/x`"), "add_parquet_files"),
+    ],
+)
+def test_what_is_refused_says_what_to_do(spark: Any, table: str, call: Any, instead: str) -> None:
+    spark_ext.write(spark.range(1)).save(table)
+    with pytest.raises(deltalog.UnsupportedFeatureError, match=instead):
+        call(spark_ext.DeltaTable.forPath(spark, table))
