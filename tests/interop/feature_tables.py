@@ -279,6 +279,50 @@ def deleted(path: Path) -> pa.Table:
     return as_partitioned(without(batch(0, 14), 3, 10, 0, 2))
 
 
+@feature("Rows updated: rewritten files, deletion vectors", "`update`", changes_from=0, spark=(INSERT, UPDATE, DELETE))
+def updated(path: Path) -> pa.Table:
+    table = created(path, CHANGES, data=batch(0, 7))
+    table.update({"amount": "id * 2E0", "name": "'new'"}, "id < 3")
+    assert len(logged(path, "cdc")) == 1
+    table.set_properties(VECTORS)
+    table.update(new_values={"amount": None}, where="id = 5")
+    assert "deletionVector" in logged(path, "add")[-2] or "deletionVector" in logged(path, "add")[-1]
+    rows = batch(0, 7).to_pylist()
+    for row in rows[:3]:
+        row.update(amount=row["id"] * 2.0, name="new")
+    rows[5]["amount"] = None
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+@feature(
+    "Rows merged: updated, deleted, inserted", "`merge`", changes_from=0, row_ids=True, spark=(INSERT, UPDATE, DELETE)
+)
+def merged(path: Path) -> pa.Table:
+    table = created(path, CHANGES, VECTORS, TRACKED, data=batch(0, 7))
+    source = batch(5, 4).set_column(2, "amount", pa.array([0.25] * 4))
+    (
+        table.merge(source, "target.id = source.id")
+        .when_matched_delete("target.id = 5")
+        .when_matched_update({"amount": "source.amount"})
+        .when_not_matched_insert_all()
+        .when_not_matched_by_source_delete("target.id = 0")
+        .execute()
+    )
+    last = batch(6, 1).set_column(2, "amount", pa.array([0.25]))
+    return pa.concat_tables([without(batch(0, 5), 0), last, source.slice(2)])
+
+
+@feature("Files that no version needs deleted", "`vacuum`")
+def vacuumed(path: Path) -> pa.Table:
+    table = created(path, data=batch(0))
+    table.overwrite(batch(1))
+    deleted = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert len(deleted.paths) == 1 and [info["operation"] for info in logged(path, "commitInfo")[-2:]] == [
+        "VACUUM START", "VACUUM END",
+    ]  # fmt: skip
+    return batch(1)
+
+
 @feature("All rows replaced, and the columns with them", "`overwrite`, `overwrite(overwrite_schema=True)`")
 def overwritten(path: Path) -> pa.Table:
     table = created(path, data=batch(0, 3))
