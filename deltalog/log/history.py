@@ -338,8 +338,16 @@ class LogHistory:
             if needs_file_times
             else {}
         )
-        self._stat_all(chosen)
-        return self._entries(chosen, self.reader.commit_infos(chosen), file_times)
+        return self._entries(chosen, self._infos_and_metas(chosen), file_times)
+
+    def _infos_and_metas(self, versions: Sequence[int]) -> list[CommitInfo | None]:
+        """The commitInfo of commits; their sizes and times become known."""
+        if self.reader.store.is_remote:
+            self._stat_all(versions)
+            return self.reader.commit_infos(versions)
+        infos, metas = self.reader.commit_infos_with_meta(versions)
+        self._metas.update(zip(versions, metas, strict=True))
+        return infos
 
     def _recent_entries(self, limit: int) -> list[CommitEntry] | None:
         """The last commits, without a listing of the whole log; None where that takes one."""

@@ -5,16 +5,17 @@ Spec: PROTOCOL.md#in-commit-timestamps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.json_values import mapping_or_empty, text_or_none, whole_or_none
 from deltalog.protocol.timestamps import Clock, CommitAt, Enablement, describe, to_iso
 
 
-@dataclass(frozen=True, slots=True)
-class CommitEntry:
+class CommitEntry(msgspec.Struct, frozen=True, gc=False):
     """A row of the history. Times are in milliseconds since 1970. ``timestamp_ms``: None where the commit lacks the
     in-commit timestamp that it requires; it is not replaced by another time."""
 
@@ -23,7 +24,12 @@ class CommitEntry:
     clock: Clock
     file_modification_time_ms: int
     size_bytes: int
-    commit_info: dict[str, Any] = field(repr=False)
+    commit_info: dict[str, Any]
+
+    def __repr__(self) -> str:
+        """All fields but commitInfo, which is long."""
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__[:-1])
+        return f"CommitEntry({', '.join(shown)})"
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -287,15 +287,30 @@ class LogReader:
         """As ``commit_info`` of several commits; None also where a commit is damaged. Raises MissingVersionError. Cost:
         1 GET of 4 KiB each, in parallel where the store does that."""
         infos: list[CommitInfo | None] = []
-        for start in range(0, len(versions), _HEADS_AT_ONCE):
-            some = versions[start : start + _HEADS_AT_ONCE]
-            heads = self.commit_files(some, HEAD_BYTES)
-            for version, head, info in zip(some, heads, first_commit_infos(heads, HEAD_BYTES), strict=True):
-                try:
-                    infos.append(info or self._info_of(version, head))
-                except InvalidCommitError:
-                    infos.append(None)
+        for some in _in_parts(versions):
+            infos += self._infos_of(some, self.commit_files(some, HEAD_BYTES))
         return infos
+
+    def commit_infos_with_meta(self, versions: Sequence[int]) -> tuple[list[CommitInfo | None], list[FileMeta]]:
+        """As ``commit_infos``, and the sizes and times of the commits. Cost: 1 GET of 4 KiB and 1 HEAD each, one by
+        one."""
+        infos: list[CommitInfo | None] = []
+        metas: list[FileMeta] = []
+        for some in _in_parts(versions):
+            try:
+                found = self.store.get_many_with_meta([commit_path(v) for v in some], HEAD_BYTES)
+            except ObjectNotFoundError as error:
+                raise self._missing_commit(error.path.rsplit("/", 1)[-1]) from error
+            infos += self._infos_of(some, [head for head, _ in found])
+            metas += [meta for _, meta in found]
+        return infos, metas
+
+    def _infos_of(self, versions: Sequence[int], heads: Sequence[bytes]) -> Iterator[CommitInfo | None]:
+        for version, head, info in zip(versions, heads, first_commit_infos(heads, HEAD_BYTES), strict=True):
+            try:
+                yield info or self._info_of(version, head)
+            except InvalidCommitError:
+                yield None
 
     def _info_of(self, version: int, head: bytes) -> CommitInfo | None:
         whole = len(head) < HEAD_BYTES
@@ -381,6 +396,10 @@ class LogReader:
             "Log clean-up may be running: open the table again.",
             version=int(name[:20]),
         )
+
+
+def _in_parts(versions: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (versions[start : start + _HEADS_AT_ONCE] for start in range(0, len(versions), _HEADS_AT_ONCE))
 
 
 def _classic(version: int) -> Checkpoint:

@@ -134,6 +134,18 @@ class LogStore(ABC):
         requests."""
         return [self.get(path, length) for path in paths]
 
+    def get_many_with_meta(self, paths: Sequence[str], length: int | None = None) -> list[tuple[bytes, FileMeta]]:
+        """As ``get_many``, each with what ``head`` returns. Raises ObjectNotFoundError. Cost: 1 GET and 1 HEAD each; a
+        store that opens files has both from one."""
+        objects = self.get_many(paths, length)
+        found = []
+        for path, data in zip(paths, objects, strict=True):
+            meta = self.head(path)
+            if meta is None:
+                raise ObjectNotFoundError(f"{self.url}: {path} was deleted while it was read.", path=path)
+            found.append((data, meta))
+        return found
+
     def head_many(self, paths: Sequence[str]) -> list[FileMeta | None]:
         """As ``head`` of several objects, in the order of ``paths``. Cost: 1 HEAD each, one by one."""
         return [self.head(path) for path in paths]

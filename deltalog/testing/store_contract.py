@@ -189,6 +189,16 @@ class LogStoreTests:
         with pytest.raises(ObjectNotFoundError):
             store.get_many([*paths, f"{LOG}/absent"])
 
+    def test_get_many_with_meta(self, store: LogStore) -> None:
+        paths = [f"{LOG}/{n}" for n in range(40)]
+        for path in paths:
+            store.put(path, path.encode())
+        for wanted, length in ((paths[::-1], None), (paths, 4), (paths[:1], 4), ([], None)):
+            expected = [(store.get(path, length), store.head(path)) for path in wanted]
+            assert store.get_many_with_meta(wanted, length) == expected
+        with pytest.raises(ObjectNotFoundError):
+            store.get_many_with_meta([*paths, f"{LOG}/absent"])
+
     def test_head_many(self, store: LogStore) -> None:
         paths = [f"{LOG}/{n}" for n in range(40)]
         for path in paths:
