@@ -27,7 +27,8 @@ MODES: Mapping[str, dict[str, str]] = {
     "moved": {},
 }
 LAYOUTS: Mapping[str, tuple[str, ...]] = {"partitioned": ("p",), "plain": ()}
-USUAL = (("vectors, changes, ids, by name", "partitioned"), ("moved, changes", "plain"))
+# test_interop_spark_rows.py merges where rows are moved.
+USUAL = (("vectors, changes, ids, by name", "partitioned"),)
 CASES = [
     pytest.param(mode, layout, marks=() if (mode, layout) in USUAL else pytest.mark.long)
     for mode in MODES
