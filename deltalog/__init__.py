@@ -88,6 +88,8 @@ if typing.TYPE_CHECKING:
     from deltalog.operations.contract.staging import StagedFiles, WriteOptions
     from deltalog.operations.contract.stream import StreamWriter
     from deltalog.operations.merge_builder import TableMerger
+    from deltalog.operations.optimize_plan import OptimizeReport
+    from deltalog.operations.optimizer import TableOptimizer
     from deltalog.operations.replacement import Replacement
     from deltalog.operations.restore import RestoreResult
     from deltalog.operations.row_removal import RowRemoval
@@ -194,6 +196,7 @@ __all__ = [
     "ObjectNotFoundError",
     "ObjectPage",
     "OperationTimeoutError",
+    "OptimizeReport",
     "Outcome",
     "PathExistsError",
     "Predicate",
@@ -223,6 +226,7 @@ __all__ = [
     "TableMerger",
     "TableNotFoundError",
     "TableObject",
+    "TableOptimizer",
     "TableRecord",
     "TableResync",
     "TimestampAheadError",
@@ -303,6 +307,7 @@ _MODULES = {
     "ManagedTransaction": "deltalog.transactions.transaction",
     "MapType": "deltalog.protocol.schema",
     "Metadata": "deltalog.protocol.actions",
+    "OptimizeReport": "deltalog.operations.optimize_plan",
     "ObjectPage": "deltalog.transactions.table_objects",
     "Predicate": "deltalog.expressions.tree",
     "PrimitiveType": "deltalog.protocol.schema",
@@ -322,6 +327,7 @@ _MODULES = {
     "StructField": "deltalog.protocol.schema",
     "StructType": "deltalog.protocol.schema",
     "TableMerger": "deltalog.operations.merge_builder",
+    "TableOptimizer": "deltalog.operations.optimizer",
     "TableObject": "deltalog.transactions.table_objects",
     "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",

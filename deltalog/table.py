@@ -26,6 +26,7 @@ from deltalog.operations import vacuum as vacuuming
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.staging import StagedFiles
 from deltalog.operations.create import check_is_empty, create, first_transaction, initial_state, table_schema
+from deltalog.operations.optimizer import TableOptimizer
 from deltalog.operations.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.operations.restore import RestoreResult, restore
 from deltalog.operations.table_handle import TableHandle
@@ -466,6 +467,11 @@ class DeltaTable(RowVerbs):
         Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
+
+    @property
+    def optimize(self) -> TableOptimizer:
+        """The verbs that rewrite files and keep the rows: ``table.optimize.compact()``. Cost: none."""
+        return TableOptimizer(self._handle)
 
     def vacuum(
         self,

@@ -124,9 +124,7 @@ class RowWriter:
     def write_copies(self, rows: Iterable[Any], num_rows: int | None) -> list[AddFile]:
         """Write existing rows that are moved: batches with the columns of ``row_tracking.kept_columns`` after those of
         the table, so that rows keep their ids. Raises RowCountError if these are not ``num_rows`` rows."""
-        kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
-        extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
-        adds, written = self._write(rows, replace(self._layout(), extra_columns=extra))
+        adds, written = self._write(rows, self.layout_of_copies())
         if num_rows is not None and written != num_rows:
             raise RowCountError(
                 f"{self._reader.store.url}: {num_rows} rows of files that are rewritten must be kept, and {written} "
@@ -135,6 +133,13 @@ class RowWriter:
                 found=written,
             )
         return adds
+
+    def layout_of_copies(self) -> WriteLayout:
+        """How existing rows that are moved are written: with the columns that keep their ids. Raises CorruptTableError,
+        InvalidPropertyError. Cost: none."""
+        kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
+        extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
+        return replace(self._layout(), extra_columns=extra)
 
     def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
         """Write change files: pairs of a change type (insert, delete, update_preimage, update_postimage) and a batch

@@ -231,6 +231,14 @@ class TableHandle:
         ``environment`` allow; else VersionConflictError."""
         return Transaction(self.reader, self.committer, environment, parent, on_commit=self.advance, is_strict=True)
 
+    def continuing(self, planned: Snapshot) -> Transaction:
+        """A transaction that was planned on an earlier version. Its commit checks the commits since for conflicts.
+        Cost: as ``refresh``, and 1 GET for each version in between."""
+        latest = self.refresh()
+        return Transaction(
+            self.reader, self.committer, self.environment, planned, on_commit=self.advance, latest=latest
+        )
+
     def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:
         """See ``DeltaTable.retrying``."""
         if isinstance(retry_count, bool) or not isinstance(retry_count, int) or retry_count < 0:

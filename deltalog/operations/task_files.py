@@ -75,7 +75,7 @@ class TaskFiles:
         columns = self.layout.file_columns
         try:
             for values, pieces in _runs(batches, self.layout):
-                groups = _Groups(pieces, columns)
+                groups = Groups(pieces, columns)
                 while groups.has_more:
                     unique = f"{self.job}-{task:05d}-{attempt}-{len(adds):04d}-{uuid.uuid4().hex[:12]}"
                     add, written = self._write_file(groups, values, columns, unique)
@@ -98,7 +98,7 @@ class TaskFiles:
         return len(found)
 
     def _write_file(
-        self, groups: _Groups, values: Mapping[str, str | None], columns: FileColumns, unique: str
+        self, groups: Groups, values: Mapping[str, str | None], columns: FileColumns, unique: str
     ) -> tuple[AddFile, int]:
         codec = _CODECS[self.compression]
         path, rows = self.layout.path(values, unique, codec), 0
@@ -145,16 +145,18 @@ def _runs(
         yield dict(values), (table for _, table in run)
 
 
-class _Groups:
-    """Rows as files hold them, in tables of about GROUP_BYTES or ROW_GROUP_ROWS."""
+class Groups:
+    """Rows as files hold them, in tables of about ``group_bytes`` (0: GROUP_BYTES) or ROW_GROUP_ROWS."""
 
-    def __init__(self, pieces: Iterator[pa.Table], columns: FileColumns) -> None:
+    def __init__(self, pieces: Iterator[pa.Table], columns: FileColumns, group_bytes: int = 0) -> None:
+        self._group_bytes = group_bytes or GROUP_BYTES
         self._pieces = pieces
         self._columns = columns
         self._held: deque[pa.Table] = deque()
 
     @property
     def has_more(self) -> bool:
+        """Whether rows are left."""
         if not self._held:
             table = next(self._pieces, None)
             if table is not None:
@@ -166,7 +168,7 @@ class _Groups:
         limit = min(limit, ROW_GROUP_ROWS)
         taken: list[pa.Table] = []
         rows = size_bytes = 0
-        while rows < limit and size_bytes < GROUP_BYTES and self.has_more:
+        while rows < limit and size_bytes < self._group_bytes and self.has_more:
             table = self._held.popleft()
             if table.num_rows > limit - rows:
                 self._held.appendleft(table.slice(limit - rows))
@@ -177,6 +179,7 @@ class _Groups:
         return pa.concat_tables(taken)
 
     def put_back(self, rows: pa.Table) -> None:
+        """Return what was taken last."""
         self._held.appendleft(rows)
 
 

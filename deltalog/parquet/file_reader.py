@@ -178,6 +178,14 @@ class OpenFile:
             self._source.close()
             raise
 
+    @property
+    def live_rows(self) -> int:
+        """The number of rows in the file, by its footer, without those that are deleted. Raises as ``read_file``."""
+        if self._parquet is None:
+            self.read_footer()
+        rows: int = self._parquet.metadata.num_rows
+        return rows - self._deleted.range_cardinality(0, rows)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See ``read_file``."""
         deleted, only = self._deleted, self._only

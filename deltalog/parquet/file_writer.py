@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
@@ -93,7 +94,8 @@ def write_file(
 class GrowingFile:
     """A data file that is written piece by piece into ``file``. Its rows come from ``FileColumns.stored_rows``.
 
-    ``first``: its first rows. ``compression``: a codec as pyarrow names it.
+    ``first``: its first rows. ``compression``: a codec as pyarrow names it. ``without_bounds``: dotted paths of columns
+    of which later rows hold NaN.
     """
 
     def __init__(
@@ -104,11 +106,13 @@ class GrowingFile:
         *,
         checksum: Checksum | None = None,
         compression: str = "snappy",
+        without_bounds: Collection[str] = (),
     ) -> None:
         self._columns = columns
         self._size_bytes = 0
         self._sink = file if checksum is None else HashedFile(file)
-        self._with_statistics = stats.statistics_columns(first)
+        left_out = {*stats.nan_columns(first), *without_bounds}
+        self._with_statistics = stats.without(first.schema, left_out) if left_out else True
         self._writer = pq.ParquetWriter(
             self._sink,
             columns.arrow_schema,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -210,13 +210,20 @@ def statistics_columns(table: Any) -> list[str] | bool:
     The writer takes dotted paths only, which a column "a.b" and the field b of a struct a share: NaN in one of them
     leaves both without statistics.
     """
+    with_nan = nan_columns(table)
+    return without(table.schema, with_nan) if with_nan else True
+
+
+def without(schema: Any, left_out: Collection[str]) -> list[str]:
+    """The dotted paths of the leaves of an Arrow schema but those that are left out."""
+    return [name for name in dict.fromkeys(".".join(path) for path, _ in _leaves((), schema)) if name not in left_out]
+
+
+def nan_columns(table: Any) -> set[str]:
+    """The dotted paths of the columns of an Arrow table, below structs too, that hold NaN."""
     if not any(pt.is_floating(leaf) for _, leaf in _leaves((), table.schema)):
-        return True
-    columns = list(_leaf_columns((), table))
-    with_nan = {".".join(path) for path, values in columns if _has_nan(values)}
-    if not with_nan:
-        return True
-    return [name for name in dict.fromkeys(".".join(path) for path, _ in columns) if name not in with_nan]
+        return set()
+    return {".".join(path) for path, values in _leaf_columns((), table) if _has_nan(values)}
 
 
 def has_shared_paths(schema: Any) -> bool:

@@ -50,6 +50,14 @@ def _positive(text: str) -> int:
     return value
 
 
+def _size_bytes(text: str) -> int:
+    """A number of bytes, or with a unit as Spark has them: ``128m``, ``1 GB``."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None or not int(match[1]):
+        raise ValueError("expected a size in bytes such as 134217728 or 128mb")
+    return int(match[1]) << 10 * "bkmgtp".index(match[2] or "b")
+
+
 def _mapping_mode(text: str) -> str:
     if text.lower() not in ("none", "name", "id"):
         raise ValueError("expected none, name or id")
@@ -80,6 +88,7 @@ _UNIT_MS = {
     "day": 86_400_000,
     "week": 7 * 86_400_000,
 }
+_SIZE = re.compile(r"([0-9]+)\s*([bkmgtp])?b?")
 _INTERVAL_PART = re.compile(r"\s*(\d+)\s*([a-z]+?)s?(?=\s|$)")
 
 
@@ -128,6 +137,7 @@ SET_TRANSACTION_RETENTION_MS: Property[int | None] = Property(
 CHECKPOINT_PROTECTION_BEFORE = Property("delta.requireCheckpointProtectionBeforeVersion", int, 0)
 RANDOMIZE_FILE_PREFIXES = Property("delta.randomizeFilePrefixes", _boolean, False)
 RANDOM_PREFIX_LENGTH = Property("delta.randomPrefixLength", _positive, 2)
+TARGET_FILE_SIZE: Property[int | None] = Property("delta.targetFileSize", _size_bytes, None)
 
 KNOWN: Mapping[str, Property[object]] = {
     p.key: p  # type: ignore[misc]
@@ -152,6 +162,7 @@ KNOWN: Mapping[str, Property[object]] = {
         CHECKPOINT_PROTECTION_BEFORE,
         RANDOMIZE_FILE_PREFIXES,
         RANDOM_PREFIX_LENGTH,
+        TARGET_FILE_SIZE,
     )
 }
 FEATURE_PREFIX = "delta.feature."
@@ -168,7 +179,6 @@ _PASSED_ON = frozenset(
         "delta.enableVariantShredding",
         "delta.parquet.compression.codec",
         "delta.sampleRetentionDuration",
-        "delta.targetFileSize",
         "delta.tuneFileSizesForRewrites",
     }
 )

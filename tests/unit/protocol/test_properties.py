@@ -78,3 +78,14 @@ def test_values_are_text(value: Any, hint: str) -> None:
 
 def test_other_keys_are_the_users() -> None:
     properties.check_assignment({"owner": "me", "delta.appendOnly": None, "delta.checkpointInterval": "5"})
+
+
+@pytest.mark.parametrize(("text", "size"), [("1", 1), ("128mb", 128 << 20), ("1 GB", 1 << 30), ("2k", 2048), ("7b", 7)])
+def test_sizes(text: str, size: int) -> None:
+    assert properties.TARGET_FILE_SIZE.read({properties.TARGET_FILE_SIZE.key: text}) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5mb", "mb", "10 x"])
+def test_impossible_sizes(text: str) -> None:
+    with pytest.raises(InvalidPropertyError, match="a size in bytes"):
+        properties.TARGET_FILE_SIZE.read({properties.TARGET_FILE_SIZE.key: text})

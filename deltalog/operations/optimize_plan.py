@@ -1,0 +1,216 @@
+"""Which files an optimization rewrites together, and what it reports. Pure.
+
+Spec: PROTOCOL.md leaves it to writers; #add-file-and-remove-file (dataChange), #deletion-vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import combined, float64s, int64s, scalar
+from deltalog.commit_result import CommitResult
+from deltalog.log import file_statistics
+
+MIB = 1 << 20
+#: The size of new files where neither the call nor the table (delta.targetFileSize) has one.
+TARGET_BYTES = 256 * MIB
+#: A file with more deleted rows than this part of its rows is rewritten, also if it is large or alone. As delta-spark.
+MOST_DELETED = 0.05
+# Files that follow each other in the log are kept together: a file goes to one of the last bins with room for it.
+_OPEN_BINS = 8
+
+#: Called with the number of files that are rewritten and committed so far, and of all to rewrite.
+OptimizeProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Files of one partition that are rewritten together. ``numbers``: their rows in the table of files."""
+
+    partition: tuple[tuple[str, str | None], ...]
+    numbers: tuple[int, ...]
+    size_bytes: int
+
+
+def small_or_sparse(files: pa.Table, target_bytes: int) -> list[Bin]:
+    """The bins of a compaction, of at most ``target_bytes`` unless one file is larger: files that are smaller, and
+    those with more than MOST_DELETED of their rows in a deletion vector, also alone. ``files``: schema FILES."""
+    deleted = deleted_parts(files)
+    is_sparse = pc.greater(deleted, scalar(MOST_DELETED, pa.float64()))
+    chosen = pc.or_(pc.less(combined(files["size"]), scalar(target_bytes, pa.int64())), is_sparse)
+    sparse = set(pc.indices_nonzero(is_sparse).to_pylist())
+    bins = _packed(files, pc.indices_nonzero(chosen).to_pylist(), target_bytes)
+    return [each for each in bins if len(each.numbers) > 1 or each.numbers[0] in sparse]
+
+
+def with_vectors(files: pa.Table, target_bytes: int) -> list[Bin]:
+    """The bins of a purge: all files with a deletion vector."""
+    chosen = pc.indices_nonzero(pc.is_valid(combined(files["deletion_vector"]))).to_pylist()
+    return _packed(files, chosen, target_bytes)
+
+
+def whole_partitions(files: pa.Table, most_bytes: int) -> list[Bin]:
+    """The bins of a sort: all files of a partition, in parts of at most ``most_bytes`` where there are more."""
+    return _packed(files, range(files.num_rows), most_bytes)
+
+
+def deleted_parts(files: pa.Table) -> Any:
+    """The part of the rows of each file that its deletion vector deletes; 0 where that is not known."""
+    parts = [0.0] * files.num_rows
+    vectors = combined(files["deletion_vector"])
+    for number in pc.indices_nonzero(pc.is_valid(vectors)).to_pylist():
+        rows = file_statistics.of_files(files.slice(number, 1), ())["numRecords"][0].as_py()
+        cardinality = vectors[number]["cardinality"].as_py() or 0
+        parts[number] = cardinality / rows if rows else 0.0
+    return float64s(parts)
+
+
+class _Growing:
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.size_bytes = 0
+
+
+def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin]:
+    """The chosen files in bins by partition, in the order in which they were written."""
+    some = files.select(["partition_values", "size", "modification_time"]).take(int64s(list(chosen)))
+    rows = zip(chosen, some.to_pylist(), strict=True)
+    by_partition: dict[tuple[tuple[str, str | None], ...], list[tuple[int, int, int]]] = {}
+    for number, row in rows:
+        partition = tuple(sorted(dict(row["partition_values"] or ()).items()))
+        by_partition.setdefault(partition, []).append((row["modification_time"] or 0, number, row["size"]))
+    return [
+        Bin(partition, tuple(each.numbers), each.size_bytes)
+        for partition, members in by_partition.items()
+        for each in _bins(sorted(members), most_bytes)
+    ]
+
+
+def _bins(members: Sequence[tuple[int, int, int]], most_bytes: int) -> Iterator[_Growing]:
+    bins: list[_Growing] = []
+    for _, number, size in members:
+        bin_ = next((each for each in bins[-_OPEN_BINS:] if each.size_bytes + size <= most_bytes), None)
+        if bin_ is None:
+            bin_ = _Growing()
+            bins.append(bin_)
+        bin_.numbers.append(number)
+        bin_.size_bytes += size
+    return iter(bins)
+
+
+def in_batches(bins: Sequence[Bin], most_bytes: int) -> Iterator[list[Bin]]:
+    """Bins that are committed together: at most ``most_bytes`` of files, or one bin."""
+    batch: list[Bin] = []
+    size = 0
+    for each in bins:
+        if batch and size + each.size_bytes > most_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
+        size += each.size_bytes
+    if batch:
+        yield batch
+
+
+# ------------------------------------------------------------------------------------------------- report
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeReport:
+    """The result of an optimization; with ``dry_run``, of one that was only planned.
+
+    ``version``: the one that was planned on. ``considered``: the number of files in the chosen partitions. ``bins`` and
+    ``partitions``: how many were rewritten. ``removed`` and ``added``: the sizes in bytes of the files, by path as in
+    the log. ``deletion_vectors``: how many were removed. ``rows``: the number of rows that were moved. ``left``: the
+    number of bins that were left as they are because another writer removed one of their files meanwhile.
+    ``commits``: those that were made, oldest first.
+    """
+
+    table: str
+    operation: str
+    dry_run: bool
+    version: int
+    considered: int
+    bins: int
+    partitions: int
+    removed: Mapping[str, int]
+    added: Mapping[str, int]
+    deletion_vectors: int = 0
+    rows: int = 0
+    left: int = 0
+    commits: tuple[CommitResult, ...] = ()
+
+    @property
+    def removed_bytes(self) -> int:
+        """The size of the removed files together."""
+        return sum(self.removed.values())
+
+    @property
+    def added_bytes(self) -> int:
+        """The size of the added files together."""
+        return sum(self.added.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, as JSON-compatible values; ``commits`` are versions."""
+        return {
+            "table": self.table,
+            "operation": self.operation,
+            "dry_run": self.dry_run,
+            "version": self.version,
+            "considered": self.considered,
+            "bins": self.bins,
+            "partitions": self.partitions,
+            "removed": dict(self.removed),
+            "added": dict(self.added),
+            "removed_bytes": self.removed_bytes,
+            "added_bytes": self.added_bytes,
+            "deletion_vectors": self.deletion_vectors,
+            "rows": self.rows,
+            "left": self.left,
+            "commits": [commit.version for commit in self.commits],
+        }
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The report as pairs of a label and a text."""
+        verb = "would be rewritten" if self.dry_run else "rewritten"
+        facts = [
+            ("Table", self.table),
+            ("Files", f"{len(self.removed):,} of {self.considered:,} {verb}, {self.removed_bytes:,} bytes"),
+            ("Into", f"{self.bins:,} files at least" if self.dry_run else _files_text(self.added)),
+        ]
+        if self.deletion_vectors:
+            facts.append(("Vectors", f"{self.deletion_vectors:,} deletion vectors"))
+        if not self.dry_run:
+            facts.append(("Rows", f"{self.rows:,}"))
+        if self.left:
+            facts.append(("Left", f"{self.left:,} groups of files that another writer changed meanwhile"))
+        if self.commits:
+            facts.append(("Versions", ", ".join(str(commit.version) for commit in self.commits)))
+        return facts
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<10}{value}" for name, value in self.facts())
+
+
+def _files_text(files: Mapping[str, int]) -> str:
+    return f"{len(files):,} files, {sum(files.values()):,} bytes"
+
+
+def metrics(removed: Sequence[int], added: Sequence[int], deletion_vectors: int) -> dict[str, int]:
+    """The operation metrics of a commit, as delta-spark names them, from the sizes of its files."""
+    ordered = sorted(added) or [0]
+    at = {"minFileSize": 0, "p25FileSize": 25, "p50FileSize": 50, "p75FileSize": 75}
+    return {
+        "numRemovedFiles": len(removed),
+        "numRemovedBytes": sum(removed),
+        "numAddedFiles": len(added),
+        "numAddedBytes": sum(added),
+        "numDeletionVectorsRemoved": deletion_vectors,
+        **{name: ordered[len(ordered) * percent // 100] for name, percent in at.items()},
+        "maxFileSize": ordered[-1],
+    }

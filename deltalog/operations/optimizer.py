@@ -1,0 +1,73 @@
+"""TableOptimizer: the verbs that rewrite the files of a table and keep its rows, as ``table.optimize``."""
+
+from __future__ import annotations
+
+from deltalog.arguments import checked
+from deltalog.expressions.tree import Predicate
+from deltalog.operations import optimize
+from deltalog.operations.optimize import Options
+from deltalog.operations.optimize_plan import OptimizeProgress, OptimizeReport
+from deltalog.operations.table_handle import TableHandle
+from deltalog.operations.transaction import UserMetadata
+
+
+@checked
+class TableOptimizer:
+    """Rewrites files of a table. The rows stay the same, with their row ids, and change readers see no change.
+
+    Commits have dataChange=false: they conflict with no append, and with other changes only where these remove, or
+    delete rows of, a file that is rewritten. Then that file and those that were to share a new file with it stay, and
+    the others are committed.
+
+    Arguments that the verbs share. ``where``: SQL text or a predicate on partition columns; None: all partitions.
+    ``target_size``: of new files in bytes; default delta.targetFileSize of the table, else 256 MiB.
+    ``max_concurrent_tasks``: how many new files are written at a time; default the number of processors.
+    ``max_commit_size``: how many bytes of files are a commit; default 16 GiB. An interrupted run keeps the commits that
+    it made, and a second call does the rest. ``dry_run``: only report what would be rewritten. ``progress``: called
+    with the number of files that are rewritten, and of all to rewrite.
+
+    They raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError where files do not hold the rows
+    that the log counts, and as Transaction.commit.
+    """
+
+    def __init__(self, handle: TableHandle) -> None:
+        """Made by ``DeltaTable.optimize``."""
+        self._handle = handle
+
+    def compact(
+        self,
+        where: Predicate | str | None = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        *,
+        max_commit_size: int | None = None,
+        dry_run: bool = False,
+        user_metadata: UserMetadata = None,
+        progress: OptimizeProgress = optimize.silent,
+    ) -> OptimizeReport:
+        """Combine small files of a partition into ones of the target size, in the order in which they were written.
+
+        Rewritten are files below the target size that can share a new file with others, and those of which a deletion
+        vector deletes more than 5 % of the rows. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each
+        new file, a commit for each batch. Memory: about 100 MiB for each task.
+        """
+        asked = Options(where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress)
+        return optimize.compact(self._handle, asked)
+
+    def purge(
+        self,
+        where: Predicate | str | None = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        *,
+        max_commit_size: int | None = None,
+        dry_run: bool = False,
+        user_metadata: UserMetadata = None,
+        progress: OptimizeProgress = optimize.silent,
+    ) -> OptimizeReport:
+        """Rewrite all files that have a deletion vector, without the deleted rows: Spark's REORG … APPLY (PURGE).
+
+        The old files are deleted by a vacuum. Cost and memory: as ``compact``.
+        """
+        asked = Options(where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress)
+        return optimize.purge(self._handle, asked)

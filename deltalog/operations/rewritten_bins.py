@@ -1,0 +1,188 @@
+"""Writes the rows of some files into new ones, in their order, and counts them twice.
+
+Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors, #row-tracking, #per-file-statistics.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from deltalog.errors import RowCountError
+from deltalog.log.file_statistics import live_rows
+from deltalog.log.file_tables import add_actions
+from deltalog.operations.data_files import WriteLayout, conformed
+from deltalog.operations.task_files import Groups
+from deltalog.operations.transaction import Transaction
+from deltalog.parallel import opened_ahead
+from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file
+from deltalog.parquet.file_writer import ROW_GROUP_ROWS, GrowingFile
+from deltalog.parquet.stats import nan_columns
+from deltalog.protocol import column_mapping, row_tracking
+from deltalog.protocol.actions import AddFile
+from deltalog.protocol.paths import encode_path
+from deltalog.protocol.schema import StructType
+from deltalog.read.snapshot import Snapshot
+from deltalog.storage.remote import parallel_gets
+
+# The rows of a row group in memory.
+GROUP_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """New files that hold the rows of others. ``rows``: how many."""
+
+    adds: Sequence[AddFile]
+    rows: int
+
+
+class _NanFoundError(Exception):
+    """Rows follow that have NaN in columns whose bounds the file already has."""
+
+    def __init__(self, columns: frozenset[str]) -> None:
+        super().__init__()
+        self.columns = columns
+
+
+@dataclass(frozen=True)
+class BinWriter:
+    """Rewrites files of one version. Threads may share it. ``paths``: all files that it wrote, named as in the log,
+    which the caller owns."""
+
+    snapshot: Snapshot
+    read: FileLayout
+    write: WriteLayout
+    new_uuid: Callable[[], str]
+    now_ms: Callable[[], int]
+    paths: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, transaction: Transaction, snapshot: Snapshot, now_ms: Callable[[], int]) -> BinWriter:
+        """The writer for rows of ``snapshot``, on which the transaction begins: partition values are not rows' values
+        in the files, and row ids and commit versions are."""
+        configuration = snapshot.metadata.configuration
+        tracking = row_tracking.kept_columns(configuration, snapshot.url)
+        write = transaction.row_writer.layout_of_copies()
+        read = FileLayout(write.file_columns.columns, (), column_mapping.mode_of(configuration), tracking)
+        return cls(snapshot, read, write, transaction.row_writer.new_uuid, now_ms)
+
+    def rewrite(self, files: pa.Table) -> Rewritten:
+        """The live rows of files of one partition (schema FILES) in new files, in their order: in one, unless that
+        would leave a column without bounds that some of the rows have.
+
+        Memory: about GROUP_BYTES, and batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the GETs
+        of the files and their vectors, 1 PUT.
+        """
+        counted: list[int] = []
+        without: frozenset[str] = frozenset()
+        adds = add_actions(files)
+        while True:
+            counted.clear()
+            try:
+                written = self._write_one(self._pieces(adds, counted), adds[0].partition_values, without)
+            except _NanFoundError as found:
+                without |= found.columns
+                continue
+            self.check_rows(files, counted, written.rows)
+            return written
+
+    def _write_one(
+        self, pieces: Iterator[pa.Table], values: Mapping[str, str | None], without: frozenset[str]
+    ) -> Rewritten:
+        groups = Groups(pieces, self.write.file_columns, GROUP_BYTES)
+        if not groups.has_more:
+            return Rewritten((), 0)
+        first = groups.take(ROW_GROUP_ROWS)
+        path = self.write.path(values, self.new_uuid())
+        with self.snapshot.reader.store.open_output(path) as output:
+            grown = GrowingFile(output, first, self.write.file_columns, without_bounds=without)
+            try:
+                grown.write(first)
+                rows = first.num_rows
+                del first
+                while groups.has_more:
+                    group = groups.take(ROW_GROUP_ROWS)
+                    if not grown.takes(group):
+                        raise _NanFoundError(frozenset(nan_columns(group)))
+                    grown.write(group)
+                    rows += group.num_rows
+            finally:
+                grown.close()
+        return Rewritten((self.described(path, values, grown),), rows)
+
+    def described(self, path: str, values: Mapping[str, str | None], grown: GrowingFile) -> AddFile:
+        """The add action of a file that is closed."""
+        written = grown.written()
+        add = AddFile(
+            path=encode_path(path),
+            partition_values=dict(values),
+            size=written.size_bytes,
+            modification_time=self.now_ms(),
+            data_change=False,
+            stats=written.statistics,
+        )
+        self.paths.append(add.path)
+        return add
+
+    # ---------------------------------------------------------------------------------------------- reading
+
+    def _pieces(self, adds: Sequence[AddFile], counted: list[int]) -> Iterator[pa.Table]:
+        """The live rows as ``FileColumns.stored_rows`` takes them; the number of each file's is added to ``counted``
+        before its rows are read."""
+        return itertools.chain.from_iterable(self.opened(adds, self.read, self.batches_of(counted)))
+
+    def batches_of(self, counted: list[int]) -> Callable[[OpenFile], Iterator[list[pa.Table]]]:
+        """Reads an open file, as ``_pieces``; the rows of one batch at a time."""
+        schema = StructType((*self.write.file_columns.columns.fields, *self.write.extra_columns))
+
+        def read(opened: OpenFile) -> Iterator[list[pa.Table]]:
+            counted.append(opened.live_rows)
+            for batch in opened.batches():
+                yield [conformed(pa.Table.from_batches([batch]), schema)]
+
+        return read
+
+    def opened(
+        self, adds: Sequence[AddFile], layout: FileLayout, read: Callable[[OpenFile], Iterator[list[pa.Table]]]
+    ) -> Iterator[list[pa.Table]]:
+        """``read`` of each file in order. On a remote store some files are opened ahead; else the caller's threads are
+        all that there are."""
+        found, openers = self.snapshot.reader.files, parallel_gets(self.snapshot.reader.store)
+
+        def begin(add: AddFile) -> OpenFile:
+            return open_file(found, data_file(add), layout)
+
+        if not openers:
+            return itertools.chain.from_iterable(read(begin(add)) for add in adds)
+        return opened_ahead(adds, begin, lambda _, opened: read(opened), openers, threads=1)
+
+    def check_rows(self, files: pa.Table, counted: Sequence[int], written: int) -> None:
+        """Raise RowCountError unless as many rows were written as the footers and vectors of the files say, and as
+        the log says where all of them have statistics."""
+        by_log, by_footers = live_rows(files), sum(counted)
+        for found in (by_footers, by_log):
+            if found is not None and found != written:
+                raise RowCountError(
+                    f"{self.snapshot.url}: {found} rows of {files.num_rows} files are live, by "
+                    f"{'the log' if found is by_log else 'their footers and deletion vectors'}, and {written} were "
+                    f"read and written again. Nothing of these was committed, the first is {files['path'][0]}; "
+                    "DeltaTable.check(deep=True) says which file differs from the log.",
+                    written=found,
+                    found=written,
+                )
+
+
+def data_file(add: AddFile) -> DataFile:
+    """A live file, of which the live rows are read."""
+    return DataFile(
+        add.path,
+        add.partition_values,
+        add.deletion_vector,
+        add.base_row_id,
+        add.default_row_commit_version,
+        add.size,
+    )
