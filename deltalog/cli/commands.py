@@ -515,6 +515,13 @@ app.command(
         "deltalog vacuum events", "deltalog vacuum events --json | jq .files", "deltalog vacuum events --yes"
     )
 )(maintenance.vacuum)
+app.command(
+    epilog=_examples(
+        "deltalog optimize events --dry-run",
+        "deltalog optimize events --where \"day >= '2026-11-01'\" --target-size 128mb",
+        "deltalog optimize events --purge --json | jq .rows",
+    )
+)(maintenance.optimize)
 
 
 @app.command(

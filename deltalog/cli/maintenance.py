@@ -1,4 +1,4 @@
-"""``deltalog vacuum``: the files that no version needs."""
+"""``deltalog vacuum`` and ``deltalog optimize``: files that no version needs, and small files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from deltalog.cli.options import Json, Table, open_table
 from deltalog.cli.output import Output, facts_of, plural
+from deltalog.protocol.properties import TARGET_FILE_SIZE
 
 _SHOWN = 20
 
@@ -47,3 +48,45 @@ def vacuum(
         out.print(f"and {plural(len(report.paths) - len(shown), 'file')} more")
     if report.dry_run and report.paths:
         out.print("", "Nothing was deleted. --yes deletes these files.")
+
+
+def optimize(
+    table: Table,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="The partitions: a condition on their columns. Default: all.")
+    ] = None,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Instead rewrite all files with a deletion vector, without deleted rows.")
+    ] = False,
+    target_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Of new files: bytes, or 128mb. Default: delta.targetFileSize, or 256mb."),
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="New files that are written at a time. Default: processors.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and commit nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Combine small files into larger ones; the rows stay the same.
+
+    The old files stay until a vacuum, and earlier versions can be read until then.
+    """
+    out = Output(as_json)
+    try:
+        size = None if target_size is None else TARGET_FILE_SIZE.parse(target_size)
+    except ValueError as error:
+        raise typer.BadParameter(f"--target-size: {error}.") from None
+    with out.progress("Reading the log", "Rewrote") as progress:
+        optimizer = open_table(table).optimize
+        report = (optimizer.purge if purge else optimizer.compact)(
+            where,
+            size,
+            tasks,
+            dry_run=dry_run,
+            progress=lambda done, of: progress("files", done, of),
+        )
+    if as_json:
+        out.document(report.to_json())
+    else:
+        out.print(facts_of(report.facts()))

@@ -6,7 +6,7 @@ Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors, #row-tracking, #p
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -30,6 +30,8 @@ from deltalog.storage.remote import parallel_gets
 
 # The rows of a row group in memory.
 GROUP_BYTES = 32 << 20
+# Batches of small files are converted together.
+_PIECE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class BinWriter:
                 without |= found.columns
                 continue
             self.check_rows(files, counted, written.rows)
+            pa.default_memory_pool().release_unused()
             return written
 
     def _write_one(
@@ -133,22 +136,35 @@ class BinWriter:
     def _pieces(self, adds: Sequence[AddFile], counted: list[int]) -> Iterator[pa.Table]:
         """The live rows as ``FileColumns.stored_rows`` takes them; the number of each file's is added to ``counted``
         before its rows are read."""
-        return itertools.chain.from_iterable(self.opened(adds, self.read, self.batches_of(counted)))
+        return self.conformed(self.opened(adds, self.read, self.batches_of(counted)))
 
-    def batches_of(self, counted: list[int]) -> Callable[[OpenFile], Iterator[list[pa.Table]]]:
-        """Reads an open file, as ``_pieces``; the rows of one batch at a time."""
+    def conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Rows that were read, in the types of the table. Small batches are put together first."""
         schema = StructType((*self.write.file_columns.columns.fields, *self.write.extra_columns))
+        held: list[pa.RecordBatch] = []
+        held_bytes = 0
+        for batch in batches:
+            held.append(batch)
+            held_bytes += batch.nbytes
+            if held_bytes >= _PIECE_BYTES:
+                yield conformed(pa.Table.from_batches(held).combine_chunks(), schema)
+                held, held_bytes = [], 0
+        if held:
+            yield conformed(pa.Table.from_batches(held).combine_chunks(), schema)
 
-        def read(opened: OpenFile) -> Iterator[list[pa.Table]]:
+    @staticmethod
+    def batches_of(counted: list[int]) -> Callable[[OpenFile], Iterator[pa.RecordBatch]]:
+        """Reads the batches of an open file, after it has added its number of live rows to ``counted``."""
+
+        def read(opened: OpenFile) -> Iterator[pa.RecordBatch]:
             counted.append(opened.live_rows)
-            for batch in opened.batches():
-                yield [conformed(pa.Table.from_batches([batch]), schema)]
+            yield from opened.batches()
 
         return read
 
     def opened(
-        self, adds: Sequence[AddFile], layout: FileLayout, read: Callable[[OpenFile], Iterator[list[pa.Table]]]
-    ) -> Iterator[list[pa.Table]]:
+        self, adds: Sequence[AddFile], layout: FileLayout, read: Callable[[OpenFile], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
         """``read`` of each file in order. On a remote store some files are opened ahead; else the caller's threads are
         all that there are."""
         found, openers = self.snapshot.reader.files, parallel_gets(self.snapshot.reader.store)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.simulation import commit_mutants, merge_mutants, row_mutants
+from tests.support.simulation import commit_mutants, merge_mutants, optimize_mutants, row_mutants
 from tests.support.simulation.mutants import MAX_SEEDS, find
 
-MUTANTS = [*commit_mutants.MUTANTS, *row_mutants.MUTANTS, *merge_mutants.MUTANTS]
+MUTANTS = [*commit_mutants.MUTANTS, *row_mutants.MUTANTS, *merge_mutants.MUTANTS, *optimize_mutants.MUTANTS]
 
 CLEAN: dict[tuple[str, int, str], list[str]] = {}
 

@@ -30,7 +30,7 @@ EXPECTED = {
 }  # fmt: skip
 TURN_ROW_IDS_ON = {"features": ["row ids later"], "kinds": {"delete": 2, "alter": 3}, "writers": 3}
 DOMAINS = {"kinds": {"append": 1, "restore": 3, "domain": 3}}
-WITHOUT_MERGES = {kind: often for kind, often in ROW_KINDS.items() if kind != "merge"}
+WITHOUT_MERGES = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
 KEPT = [
     (1, TURN_ROW_IDS_ON),  # rows moved past the commit that turned row tracking on got other ids
     (11, DOMAINS),  # a restore passed a change of a metadata domain, and did not bring the domain back
@@ -54,7 +54,7 @@ def test_every_version_has_the_rows_of_the_one_before_changed_as_asked(capsys, s
     # What was not tried proves nothing.
     assert totals.schedules == schedules >= 100
     assert set(ROW_KINDS) - NO_COMMITS <= set(totals.kinds)
-    often = ("append", "delete", "update", "merge", "replace where", "move", "restore")
+    often = ("append", "delete", "update", "merge", "replace where", "optimize", "restore")
     assert all(totals.kinds[kind] >= schedules / 5 for kind in often), totals.kinds
     assert sum(totals.errors[error] for error in EXPECTED if error.startswith("Concurrent")) >= schedules / 8
     assert totals.errors["ConstraintViolationError"] and totals.errors["MetadataChangedError"]

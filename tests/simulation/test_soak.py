@@ -5,10 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.simulation import commit_mutants, merge_mutants, row_mutants, soak, transaction_mutants
+from tests.support.simulation import (
+    commit_mutants,
+    merge_mutants,
+    optimize_mutants,
+    row_mutants,
+    soak,
+    transaction_mutants,
+)
 from tests.support.simulation.sweep_operations import OPERATIONS
 
-EVERY_MUTANT = [*commit_mutants.MUTANTS, *row_mutants.MUTANTS, *merge_mutants.MUTANTS, *transaction_mutants.MUTANTS]
+EVERY_MUTANT = [
+    *commit_mutants.MUTANTS,
+    *row_mutants.MUTANTS,
+    *merge_mutants.MUTANTS,
+    *optimize_mutants.MUTANTS,
+    *transaction_mutants.MUTANTS,
+]
 
 
 def test_schedules_of_a_range_are_one_line(capsys, tmp_path):

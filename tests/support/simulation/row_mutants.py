@@ -43,7 +43,8 @@ REAL_REBASE: Any = commit.rebase
 MUTANTS: list[Mutant] = []
 
 _adding = adding_to(MUTANTS, run_row_schedule)
-OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind != "merge"}  # those of merges are in merge_mutants
+# Those of merges and of optimizations are in merge_mutants and optimize_mutants.
+OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
 
 
 def mutant(*invariants: str, kinds: Mapping[str, int] = OTHERS, **options: Any) -> Callable[[Apply], Apply]:

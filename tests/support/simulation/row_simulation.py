@@ -68,6 +68,7 @@ ROW_KINDS: Mapping[str, int] = {
     "overwrite": 3,
     "restore": 8,
     "move": 8,
+    "optimize": 12,
     "add constraint": 5,
     "drop constraint": 3,
     "alter": 5,
@@ -175,7 +176,7 @@ class RowSimulation(Simulation):
             def once(table: DeltaTable) -> CommitResult | None:
                 return operation(table, record.token)
 
-            record.repeated = again
+            record.repeated = again or kind == "optimize"  # commits again without what others have changed
             result = table.retrying(once, retry_count=2) if again else once(table)
             if result is not None and result.skipped:
                 record.read_version = result.version
@@ -359,6 +360,19 @@ def _move(turn: Turn, table: DeltaTable) -> Operate:
     return move
 
 
+def _optimize(turn: Turn, table: DeltaTable) -> Operate:
+    """Small files combined, or vectors purged, of some partitions; what others change meanwhile is left out."""
+    where = turn.random.choice((None, None, "p = 'a'", "p <> 'a' OR p IS NULL"))
+    size = turn.random.choice((None, None, 2000))
+
+    def optimize(table: DeltaTable, token: str) -> CommitResult | None:
+        verb = turn.random.choice((table.optimize.compact, table.optimize.compact, table.optimize.purge))
+        report = verb(where, size, max_concurrent_tasks=1, user_metadata=token)
+        return report.commits[0] if report.commits else None
+
+    return optimize
+
+
 def _add_constraint(turn: Turn, table: DeltaTable) -> Operate:
     name, where = turn.random.choice(list(CONSTRAINTS.items()))
     return lambda table, token: table.add_constraint(name, where.sql, user_metadata=token)
@@ -427,6 +441,7 @@ _OPERATIONS: Mapping[str, Callable[[Turn, DeltaTable], Operate]] = {
     "overwrite": _overwrite,
     "restore": _restore,
     "move": _move,
+    "optimize": _optimize,
     "add constraint": _add_constraint,
     "drop constraint": _drop_constraint,
     "alter": _alter,

@@ -22,7 +22,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.simulation import commit_mutants, exhaustive, merge_mutants, row_mutants, sweep, transaction_mutants
+from tests.support.simulation import (
+    commit_mutants,
+    exhaustive,
+    merge_mutants,
+    optimize_mutants,
+    row_mutants,
+    sweep,
+    transaction_mutants,
+)
 from tests.support.simulation.mutants import find
 from tests.support.simulation.row_simulation import run_row_schedule
 from tests.support.simulation.simulation import ScheduleResult, Totals, run_schedule, run_schedules
@@ -33,7 +41,13 @@ CHUNK = 250  # schedules that one process makes before it gets more
 _ROW_CHUNK = 50  # the same of those with rows, which take longer
 _TRANSACTION_CHUNKS = 3  # for each minute: 20,000 and more in half an hour
 _MODEL_STEPS = 50
-_MUTANTS = (*commit_mutants.MUTANTS, *row_mutants.MUTANTS, *merge_mutants.MUTANTS, *transaction_mutants.MUTANTS)
+_MUTANTS = (
+    *commit_mutants.MUTANTS,
+    *row_mutants.MUTANTS,
+    *merge_mutants.MUTANTS,
+    *optimize_mutants.MUTANTS,
+    *transaction_mutants.MUTANTS,
+)
 
 
 @dataclass

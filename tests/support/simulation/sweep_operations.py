@@ -130,6 +130,15 @@ def _merge_some(table: DeltaTable, token: str) -> CommitResult:
     )
 
 
+def _compact(table: DeltaTable, token: str) -> CommitResult:
+    """Of three partitions; by one thread, so that calls come in the same order each time."""
+    return table.optimize.compact(max_concurrent_tasks=1, user_metadata=token).commits[0]
+
+
+def _purge(table: DeltaTable, token: str) -> CommitResult:
+    return table.optimize.purge(max_concurrent_tasks=1, user_metadata=token).commits[0]
+
+
 def _as_result(snapshot: Snapshot) -> CommitResult:
     return CommitResult(snapshot.version, 0, snapshot.in_commit_timestamp_ms, 1, "")
 
@@ -238,6 +247,14 @@ OPERATIONS: tuple[Swept, ...] = (
     Swept("merge", _merge_some),
     Swept("merge with vectors", _merge_some, properties={"delta.enableDeletionVectors": "true"}),
     Swept("merge with a change feed", _merge_some, properties=_CHANGED_FEED),
+    Swept("optimize", _compact),
+    Swept("optimize with row ids", _compact, properties={"delta.enableRowTracking": "true"}),
+    Swept(
+        "optimize: purge",
+        _purge,
+        properties={"delta.enableDeletionVectors": "true"},
+        setup=lambda table: table.delete("x = 3220 or x = 3461"),
+    ),
     Swept(
         "append with row ids",
         lambda table, token: table.append(example_rows("new"), user_metadata=token),

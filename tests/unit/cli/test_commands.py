@@ -365,6 +365,26 @@ def test_vacuum_shows_some_of_many(cli: Cli, tmp_path: Path) -> None:
     assert "19" in shown and "20" not in shown and "and 10 files more" in shown
 
 
+def test_optimize(cli: Cli, tmp_path: Path) -> None:
+    table = appended(tmp_path / "t")
+    planned = document(cli("optimize", tmp_path / "t", "--dry-run", "--json"))
+    assert planned["dry_run"] and len(planned["removed"]) == 3 and planned["commits"] == []
+    assert "3 of 3 would be rewritten" in cli("optimize", tmp_path / "t", "--dry-run").out
+    assert cli("optimize", tmp_path / "t", "--target-size", "1b").out.splitlines()[1].split()[1] == "0"
+    rows = table.snapshot().scan().to_arrow().num_rows
+    done = cli("optimize", tmp_path / "t", "--target-size", "1 MB", "--tasks", "1").out
+    assert "3 of 3 rewritten" in done and DeltaTable.open(tmp_path / "t").snapshot().num_files == 1
+    assert DeltaTable.open(tmp_path / "t").snapshot().scan().to_arrow().num_rows == rows
+    assert document(cli("optimize", tmp_path / "t", "--purge", "--json"))["commits"] == []
+
+
+@pytest.mark.parametrize("size", ["0", "x", "1.5mb"])
+def test_impossible_sizes(cli: Cli, tmp_path: Path, size: str) -> None:
+    appended(tmp_path / "t")
+    refused = cli("optimize", tmp_path / "t", "--target-size", size)
+    assert refused.status == 2 and "--target-size" in refused.err
+
+
 def test_version(cli: Cli) -> None:
     assert cli("--version") == Ran(0, f"deltalog {deltalog.__version__}\n", "")
 

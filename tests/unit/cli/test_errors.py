@@ -21,7 +21,7 @@ from tests.support.cli import Cli, Ran
 
 READING = (
     "info", "files", "rows", "history", "resolve", "timeline", "enable-ict", "restore",
-    "checkpoint", "compact", "cleanup", "vacuum",
+    "checkpoint", "compact", "cleanup", "vacuum", "optimize",
 )  # fmt: skip
 
 

@@ -414,11 +414,11 @@ def test_rows_that_are_lost_on_the_way_are_refused(monkeypatch: pytest.MonkeyPat
     table = create(store, {"delta.dataSkippingNumIndexedCols": "0"}, by=())
     real = BinWriter.batches_of
 
-    def losing(self: BinWriter, counted: list[int]) -> Any:
-        read = real(self, counted)
+    def losing(counted: list[int]) -> Any:
+        read = real(counted)
         return lambda opened: (tables for tables in read(opened) if len(counted) != 3)
 
-    monkeypatch.setattr(BinWriter, "batches_of", losing)
+    monkeypatch.setattr(BinWriter, "batches_of", staticmethod(losing))
     before = data_files(store)
     with pytest.raises(RowCountError):
         table.optimize.compact()
