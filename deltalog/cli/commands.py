@@ -519,6 +519,7 @@ app.command(
     epilog=_examples(
         "deltalog optimize events --dry-run",
         "deltalog optimize events --where \"day >= '2026-11-01'\" --target-size 128mb",
+        "deltalog optimize events --z-order user_id,at",
         "deltalog optimize events --purge --json | jq .rows",
     )
 )(maintenance.optimize)

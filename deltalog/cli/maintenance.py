@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -58,6 +59,10 @@ def optimize(
     purge: Annotated[
         bool, typer.Option("--purge", help="Instead rewrite all files with a deletion vector, without deleted rows.")
     ] = False,
+    z_order: Annotated[
+        str | None,
+        typer.Option("--z-order", metavar="A,B", help="Rewrite all files, with rows close in these columns together."),
+    ] = None,
     target_size: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Of new files: bytes, or 128mb. Default: delta.targetFileSize, or 256mb."),
@@ -73,13 +78,16 @@ def optimize(
     The old files stay until a vacuum, and earlier versions can be read until then.
     """
     out = Output(as_json)
+    if purge and z_order:
+        raise typer.BadParameter("--purge and --z-order exclude each other. Give one of them.")
     try:
         size = None if target_size is None else TARGET_FILE_SIZE.parse(target_size)
     except ValueError as error:
         raise typer.BadParameter(f"--target-size: {error}.") from None
     with out.progress("Reading the log", "Rewrote") as progress:
         optimizer = open_table(table).optimize
-        report = (optimizer.purge if purge else optimizer.compact)(
+        verb = partial(optimizer.z_order, z_order.split(",")) if z_order else optimizer.compact
+        report = (optimizer.purge if purge else verb)(
             where,
             size,
             tasks,

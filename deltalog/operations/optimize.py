@@ -39,19 +39,25 @@ from deltalog.operations.optimize_plan import (
     in_batches,
     metrics,
     small_or_sparse,
+    whole_partitions,
     with_vectors,
 )
 from deltalog.operations.rewritten_bins import BinWriter, Rewritten
+from deltalog.operations.sorted_bins import ZOrder
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import UserMetadata
+from deltalog.operations.z_order import column_paths
 from deltalog.parallel import mapped
 from deltalog.protocol.codec import canonical_json
-from deltalog.protocol.properties import TARGET_FILE_SIZE
+from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, TARGET_FILE_SIZE
+from deltalog.protocol.schema import StructType, leaves
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import keep_cleanup_errors
 
 #: Files of this size together are a commit.
 COMMIT_BYTES = 16 << 30
+#: Files of a partition up to this size are ordered together.
+SORTED_BYTES = 16 << 30
 _ATTEMPTS = 10
 
 #: Rewrites the files of one bin (schema FILES).
@@ -122,6 +128,37 @@ def purge(handle: TableHandle, options: Options) -> OptimizeReport:
     parameters = {"predicate": options.predicate_text, "applyPurge": True}
     bins = with_vectors(files, options.target_bytes(snapshot))
     return run(handle, options, Job("REORG", parameters, rewritten), snapshot, files, bins)
+
+
+def z_order(handle: TableHandle, columns: Sequence[str], options: Options) -> OptimizeReport:
+    """See ``TableOptimizer.z_order``."""
+    snapshot, files = _selected(handle, options)
+    if snapshot.clustering_columns:
+        raise CallError(
+            f"{snapshot.url} is clustered by {', '.join('.'.join(path) for path in snapshot.clustering_columns)} "
+            "(CLUSTER BY), which leaves no other order. Use compact()."
+        )
+    paths = column_paths(columns, snapshot.schema, snapshot.partition_columns)
+    _check_statistics(snapshot, paths)
+    names = canonical_json([".".join(path) for path in paths])
+    parameters = {"predicate": options.predicate_text, "zOrderBy": names, "clusterBy": "[]", "auto": False}
+    rewrite = ZOrder(columns, options.target_bytes(snapshot), options.threads)
+    bins = whole_partitions(files, SORTED_BYTES)
+    # One bin at a time, by all threads, so that memory is bounded whatever their number.
+    one = replace(options, max_concurrent_tasks=1)
+    return run(handle, one, Job("OPTIMIZE", parameters, rewrite), snapshot, files, bins)
+
+
+def _check_statistics(snapshot: Snapshot, paths: Sequence[tuple[str, ...]]) -> None:
+    indexed = DATA_SKIPPING_NUM_INDEXED_COLS.read(snapshot.metadata.configuration)
+    data = StructType(tuple(field for field in snapshot.schema if field.name not in snapshot.partition_columns))
+    without = [path for number, (path, _) in enumerate(leaves(data)) if 0 <= indexed <= number]
+    for path in paths:
+        if path in without:
+            raise CallError(
+                f"{snapshot.url}: {'.'.join(path)} has no statistics, so its order leaves out no files: only the first "
+                f"{indexed} columns have them ({DATA_SKIPPING_NUM_INDEXED_COLS.key}). Raise that, or leave it out."
+            )
 
 
 def rewritten(writer: BinWriter, files: pa.Table) -> Rewritten:

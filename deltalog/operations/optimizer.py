@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from deltalog.arguments import checked
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import optimize
@@ -53,6 +55,28 @@ class TableOptimizer:
         """
         asked = Options(where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress)
         return optimize.compact(self._handle, asked)
+
+    def z_order(
+        self,
+        columns: Sequence[str],
+        where: Predicate | str | None = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        *,
+        max_commit_size: int | None = None,
+        dry_run: bool = False,
+        user_metadata: UserMetadata = None,
+        progress: OptimizeProgress = optimize.silent,
+    ) -> OptimizeReport:
+        """Rewrite all files of the chosen partitions with rows that are close in ``columns`` close together, so that
+        conditions on any of these leave out most files. Each call rewrites all of them.
+
+        ``columns``: names; ``a.b`` is a field of a struct. Raises CallError also for columns that cannot be compared
+        or have no statistics, and for a clustered table. Cost: as ``compact``, the key columns read once more, and
+        temporary files on the local disk of at most the rows' size. Memory: about 100 MiB, and 100 MiB for each task.
+        """
+        asked = Options(where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress)
+        return optimize.z_order(self._handle, columns, asked)
 
     def purge(
         self,

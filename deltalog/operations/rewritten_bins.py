@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from deltalog.errors import RowCountError
 from deltalog.log.file_statistics import live_rows
-from deltalog.log.file_tables import add_actions
+from deltalog.log.file_tables import add_actions, files_table
 from deltalog.operations.data_files import WriteLayout, conformed
 from deltalog.operations.task_files import Groups
 from deltalog.operations.transaction import Transaction
@@ -73,25 +73,32 @@ class BinWriter:
         return cls(snapshot, read, write, transaction.row_writer.new_uuid, now_ms)
 
     def rewrite(self, files: pa.Table) -> Rewritten:
-        """The live rows of files of one partition (schema FILES) in new files, in their order: in one, unless that
-        would leave a column without bounds that some of the rows have.
+        """The live rows of files of one partition (schema FILES) in a new file, in their order.
 
         Memory: about GROUP_BYTES, and batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the GETs
         of the files and their vectors, 1 PUT.
         """
         counted: list[int] = []
-        without: frozenset[str] = frozenset()
         adds = add_actions(files)
-        while True:
+
+        def pieces() -> Iterator[pa.Table]:
             counted.clear()
+            return self.conformed(self.opened(adds, self.read, self.batches_of(counted)))
+
+        written = self.write_rows(pieces, adds[0].partition_values)
+        self.check_rows(files, counted, written.rows)
+        pa.default_memory_pool().release_unused()
+        return written
+
+    def write_rows(self, pieces: Callable[[], Iterator[pa.Table]], values: Mapping[str, str | None]) -> Rewritten:
+        """Rows of one partition as one new file. ``pieces``: the rows in the types of the table; called again where
+        later ones have NaN in a column whose bounds the file would have. Cost: 1 PUT."""
+        without: frozenset[str] = frozenset()
+        while True:
             try:
-                written = self._write_one(self._pieces(adds, counted), adds[0].partition_values, without)
+                return self._write_one(pieces(), values, without)
             except _NanFoundError as found:
                 without |= found.columns
-                continue
-            self.check_rows(files, counted, written.rows)
-            pa.default_memory_pool().release_unused()
-            return written
 
     def _write_one(
         self, pieces: Iterator[pa.Table], values: Mapping[str, str | None], without: frozenset[str]
@@ -133,11 +140,6 @@ class BinWriter:
 
     # ---------------------------------------------------------------------------------------------- reading
 
-    def _pieces(self, adds: Sequence[AddFile], counted: list[int]) -> Iterator[pa.Table]:
-        """The live rows as ``FileColumns.stored_rows`` takes them; the number of each file's is added to ``counted``
-        before its rows are read."""
-        return self.conformed(self.opened(adds, self.read, self.batches_of(counted)))
-
     def conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Rows that were read, in the types of the table. Small batches are put together first."""
         schema = StructType((*self.write.file_columns.columns.fields, *self.write.extra_columns))
@@ -175,6 +177,10 @@ class BinWriter:
         if not openers:
             return itertools.chain.from_iterable(read(begin(add)) for add in adds)
         return opened_ahead(adds, begin, lambda _, opened: read(opened), openers, threads=1)
+
+    def live_rows_by_log(self, adds: Sequence[AddFile]) -> int | None:
+        """None where a file has no statistics."""
+        return live_rows(files_table(adds))
 
     def check_rows(self, files: pa.Table, counted: Sequence[int], written: int) -> None:
         """Raise RowCountError unless as many rows were written as the footers and vectors of the files say, and as

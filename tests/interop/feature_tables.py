@@ -369,6 +369,24 @@ def vectors_in_files(path: Path) -> pa.Table:
     return rows.filter(pc.invert(pc.fill_null(gone, False)))
 
 
+# ------------------------------------------------------------------------------------------- optimized
+
+
+@feature("Small files combined, deletion vectors purged, rows in Z-order", "`optimize.compact`, `.purge`, `.z_order`")
+def optimized(path: Path) -> pa.Table:
+    table = created(path, VECTORS)
+    for start in range(0, 40, 10):
+        table.append(batch(start, 10))
+    table.optimize.compact()
+    table.delete("id IN (3, 5)")
+    table.optimize.purge()
+    table.append(batch(40, 10))
+    table.optimize.z_order(["id", "amount"], target_size=table.snapshot().size_bytes // 2)
+    assert [body["operation"] for body in logged(path, "commitInfo")].count("OPTIMIZE") == 2
+    assert not any(add.get("deletionVector") for add in logged(path, "add")[-2:])
+    return without(batch(0, 50), 3, 5)
+
+
 # --------------------------------------------------------------------------------------------- in-commit timestamps
 
 

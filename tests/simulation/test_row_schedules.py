@@ -31,6 +31,7 @@ EXPECTED = {
 TURN_ROW_IDS_ON = {"features": ["row ids later"], "kinds": {"delete": 2, "alter": 3}, "writers": 3}
 DOMAINS = {"kinds": {"append": 1, "restore": 3, "domain": 3}}
 WITHOUT_MERGES = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
+WITHOUT_MERGES |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 KEPT = [
     (1, TURN_ROW_IDS_ON),  # rows moved past the commit that turned row tracking on got other ids
     (11, DOMAINS),  # a restore passed a change of a metadata domain, and did not bring the domain back

@@ -45,6 +45,7 @@ MUTANTS: list[Mutant] = []
 _adding = adding_to(MUTANTS, run_row_schedule)
 # Those of merges and of optimizations are in merge_mutants and optimize_mutants.
 OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
+OTHERS |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 
 
 def mutant(*invariants: str, kinds: Mapping[str, int] = OTHERS, **options: Any) -> Callable[[Apply], Apply]:

@@ -67,10 +67,10 @@ ROW_KINDS: Mapping[str, int] = {
     "replace partitions": 12,
     "overwrite": 3,
     "restore": 8,
-    "move": 8,
+    "move": 5,
     "optimize": 12,
-    "add constraint": 5,
-    "drop constraint": 3,
+    "add constraint": 8,
+    "drop constraint": 6,
     "alter": 5,
     "domain": 2,
     "property": 3,
@@ -366,8 +366,12 @@ def _optimize(turn: Turn, table: DeltaTable) -> Operate:
     size = turn.random.choice((None, None, 2000))
 
     def optimize(table: DeltaTable, token: str) -> CommitResult | None:
-        verb = turn.random.choice((table.optimize.compact, table.optimize.compact, table.optimize.purge))
-        report = verb(where, size, max_concurrent_tasks=1, user_metadata=token)
+        kind = turn.random.choice(("compact", "compact", "compact", "purge", "purge", "sort"))
+        if kind == "sort" and table.snapshot().metadata.configuration.get("delta.dataSkippingNumIndexedCols") != "0":
+            report = table.optimize.z_order(["v", "x"], where, size, 1, user_metadata=token)
+        else:
+            verb = table.optimize.purge if kind == "purge" else table.optimize.compact
+            report = verb(where, size, 1, user_metadata=token)
         return report.commits[0] if report.commits else None
 
     return optimize

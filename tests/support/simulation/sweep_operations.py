@@ -139,6 +139,10 @@ def _purge(table: DeltaTable, token: str) -> CommitResult:
     return table.optimize.purge(max_concurrent_tasks=1, user_metadata=token).commits[0]
 
 
+def _z_order(table: DeltaTable, token: str) -> CommitResult:
+    return table.optimize.z_order(["x", "y"], max_concurrent_tasks=1, user_metadata=token).commits[0]
+
+
 def _as_result(snapshot: Snapshot) -> CommitResult:
     return CommitResult(snapshot.version, 0, snapshot.in_commit_timestamp_ms, 1, "")
 
@@ -255,6 +259,7 @@ OPERATIONS: tuple[Swept, ...] = (
         properties={"delta.enableDeletionVectors": "true"},
         setup=lambda table: table.delete("x = 3220 or x = 3461"),
     ),
+    Swept("optimize: Z-order", _z_order, tables=["plain"]),
     Swept(
         "append with row ids",
         lambda table, token: table.append(example_rows("new"), user_metadata=token),

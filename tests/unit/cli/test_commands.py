@@ -376,6 +376,9 @@ def test_optimize(cli: Cli, tmp_path: Path) -> None:
     assert "3 of 3 rewritten" in done and DeltaTable.open(tmp_path / "t").snapshot().num_files == 1
     assert DeltaTable.open(tmp_path / "t").snapshot().scan().to_arrow().num_rows == rows
     assert document(cli("optimize", tmp_path / "t", "--purge", "--json"))["commits"] == []
+    sorted_ = document(cli("optimize", tmp_path / "t", "--z-order", "n", "--json"))
+    assert sorted_["rows"] == rows and len(sorted_["commits"]) == 1
+    assert cli("optimize", tmp_path / "t", "--z-order", "n", "--purge").status == 2
 
 
 @pytest.mark.parametrize("size", ["0", "x", "1.5mb"])

@@ -1,0 +1,116 @@
+"""Z-order: a number for each row, by which rows that are close in several columns are close. Pure.
+
+Each column is cut into ranges that hold about equally many rows of a sample; the bits of the numbers of a row's ranges
+are interleaved.
+
+Spec: PROTOCOL.md leaves the order of rows to writers; #per-file-statistics is what it improves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import FALSE, int64s, scalar
+from deltalog.errors import CallError
+from deltalog.expressions.bind import find_fields
+from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
+
+#: The bits of the number of a range; fewer where there are many columns.
+_BITS = 12
+_ALL_BITS = 62
+
+
+def column_paths(names: Sequence[str], schema: StructType, partition_columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """The columns that a caller names, each as its path in the schema; ``a.b`` is a field of a struct. Raises CallError
+    for columns that are not there, named twice, or cannot be compared."""
+    paths: list[tuple[str, ...]] = []
+    for name in names:
+        given = (name,) if schema.find(name) is not None else tuple(name.split("."))
+        fields = find_fields(given, schema)
+        path = tuple(field.name for field in fields)
+        if path[0] in partition_columns:
+            raise CallError(f"{name} is a partition column: files are ordered within partitions. Leave it out.")
+        if path in paths:
+            raise CallError(f"The column {name} is named twice.")
+        if _is_nested(fields[-1].data_type):
+            raise CallError(f"Rows cannot be ordered by {name}, which is of type {fields[-1].data_type}.")
+        paths.append(path)
+    if not paths or len(paths) > _ALL_BITS:
+        raise CallError(f"Name 1 to {_ALL_BITS} columns to order by; got {len(paths)}.")
+    return paths
+
+
+def _is_nested(data_type: DataType) -> bool:
+    return isinstance(data_type, (StructType, ArrayType, MapType)) or data_type == VARIANT
+
+
+def values_of(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> Any:
+    """A column of rows as one array that can be compared: NaN is above all other numbers."""
+    values = rows.column(path[0])
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    for name in path[1:]:
+        values = pc.struct_field(values, name)
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.int8())
+    if pa.types.is_floating(values.type):
+        return pc.if_else(pc.is_nan(values), pa.scalar(float("inf"), values.type), values)
+    return values
+
+
+def quantiles(sample: Any, ranges: int) -> Any:
+    """Up to ``ranges - 1`` values that cut a sample into parts of about equal size, in order, none twice."""
+    ordered = sample.drop_null()
+    ordered = ordered.take(pc.array_sort_indices(ordered))
+    at = sorted({number * len(ordered) // ranges for number in range(1, ranges)}) if len(ordered) else []
+    return pc.unique(ordered.take(int64s(at)))
+
+
+def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
+    """How many of ``bounds`` are at or below each value; 0 for nulls. ``bounds``: in order, fewer than 2 ** ``bits``.
+
+    A binary search over all values at once: memory and time are those of ``bits`` columns.
+    """
+    padded = pa.concat_arrays([bounds, pa.nulls((1 << bits) - 1 - len(bounds), bounds.type)])
+    found = pa.repeat(scalar(0, pa.int64()), len(values))
+    for bit in reversed(range(bits)):
+        step = scalar(1 << bit, pa.int64())
+        last = scalar((1 << bit) - 1, pa.int64())
+        is_above = pc.greater_equal(values, padded.take(pc.add(found, last)))
+        found = pc.if_else(pc.fill_null(is_above, FALSE), pc.add(found, step), found)
+    return found
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The order of rows by some columns. ``bounds``: of the ranges of each; ``spread``: by the number of a range, its
+    bits with room for those of the other columns between them."""
+
+    paths: Sequence[tuple[str, ...]]
+    bounds: Sequence[Any]
+    bits: int
+    spread: Any
+
+    @classmethod
+    def of(cls, paths: Sequence[tuple[str, ...]], samples: Sequence[Any]) -> Curve:
+        """From a sample of the values of each column, as ``values_of`` has them."""
+        bits = max(1, min(_BITS, _ALL_BITS // len(paths)))
+        spread = [sum((number >> bit & 1) << bit * len(paths) for bit in range(bits)) for number in range(1 << bits)]
+        return cls(paths, [quantiles(sample, 1 << bits) for sample in samples], bits, int64s(spread))
+
+    def numbers(self, columns: Sequence[Any]) -> Any:
+        """The place of each row, from its values in the columns. The first column has the highest bits."""
+        place = None
+        for number, (values, bounds) in enumerate(zip(columns, self.bounds, strict=True)):
+            bits = self.spread.take(range_numbers(values, bounds, self.bits))
+            shifted = pc.shift_left(bits, scalar(len(columns) - 1 - number, pa.int64()))
+            place = shifted if place is None else pc.bit_wise_or(place, shifted)
+        return place
+
+    def of_rows(self, rows: pa.Table) -> Any:
+        """The place of each row."""
+        return self.numbers([values_of(rows, path) for path in self.paths])
