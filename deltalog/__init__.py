@@ -111,6 +111,8 @@ if typing.TYPE_CHECKING:
     from deltalog.read.changes import ChangeFile, Changes
     from deltalog.read.scan import Scan
     from deltalog.read.snapshot import Snapshot
+    from deltalog.read.stream_offsets import StreamOffset
+    from deltalog.read.table_stream import StreamFile, StreamReader, TableStream
     from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
     from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
     from deltalog.storage.dynamodb import DynamoCommit
@@ -219,6 +221,9 @@ __all__ = [
     "StagedFiles",
     "StatusFilter",
     "StoreError",
+    "StreamFile",
+    "StreamOffset",
+    "StreamReader",
     "StreamWriter",
     "StructField",
     "StructType",
@@ -229,6 +234,7 @@ __all__ = [
     "TableOptimizer",
     "TableRecord",
     "TableResync",
+    "TableStream",
     "TimestampAheadError",
     "TimestampExplanation",
     "TimestampOutOfRangeError",
@@ -323,6 +329,9 @@ _MODULES = {
     "Snapshot": "deltalog.read.snapshot",
     "StagedFiles": "deltalog.operations.contract.staging",
     "StatusFilter": "deltalog.catalog.records",
+    "StreamFile": "deltalog.read.table_stream",
+    "StreamOffset": "deltalog.read.stream_offsets",
+    "StreamReader": "deltalog.read.table_stream",
     "StreamWriter": "deltalog.operations.contract.stream",
     "StructField": "deltalog.protocol.schema",
     "StructType": "deltalog.protocol.schema",
@@ -331,6 +340,7 @@ _MODULES = {
     "TableObject": "deltalog.transactions.table_objects",
     "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",
+    "TableStream": "deltalog.read.table_stream",
     "TimestampExplanation": "deltalog.log.history_entries",
     "Transaction": "deltalog.operations.transaction",
     "TransactionDescription": "deltalog.transactions.manager",

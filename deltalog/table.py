@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -35,6 +35,8 @@ from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
 from deltalog.read.changes import Changes, changes_between
 from deltalog.read.snapshot import Snapshot
+from deltalog.read.stream_offsets import StreamRules
+from deltalog.read.table_stream import TableStream
 from deltalog.row_verbs import RowVerbs
 from deltalog.storage.registry import Location, open_store
 
@@ -235,6 +237,34 @@ class DeltaTable(RowVerbs):
         """
         since, until = _epoch_ms(from_timestamp), _epoch_ms(to_timestamp)
         return changes_between(self._handle.history(), from_version, to_version, since, until, allow_out_of_range)
+
+    def stream(
+        self,
+        *,
+        starting_version: int | Literal["latest"] | None = None,
+        starting_timestamp: PointInTime | None = None,
+        ignore_deletes: bool = False,
+        ignore_changes: bool = False,
+        skip_change_commits: bool = False,
+        read_change_feed: bool = False,
+        fail_on_data_loss: bool = True,
+    ) -> TableStream:
+        """The rows of the latest version and then those of later commits, in batches between offsets that the caller
+        keeps; with ``starting_version`` or ``starting_timestamp`` only those of that commit and the later ones.
+
+        ``starting_version="latest"``: of commits after the latest version. ``starting_timestamp``: the first commit at
+        or after it, by the in-commit timestamp rules. A commit that deletes or changes rows is an error unless
+        ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or ``ignore_changes`` (the
+        rewritten files are read again) is set; ``read_change_feed`` gives the rows of the change data feed.
+        ``fail_on_data_loss=False``: commits that log clean-up has deleted are left out. Raises CallError. Cost: as
+        ``snapshot``, and 2 HEADs for "latest".
+        """
+        if starting_version is not None and starting_timestamp is not None:
+            raise CallError("Give a starting version or a starting timestamp, not both.")
+        rules = StreamRules(ignore_deletes, ignore_changes, skip_change_commits, read_change_feed)
+        version = self._handle.refresh().version + 1 if isinstance(starting_version, str) else starting_version
+        since = _epoch_ms(starting_timestamp)
+        return TableStream(self._handle.history, rules, version, since, fail_on_data_loss)
 
     # ------------------------------------------------------------------------------------------- writing
 

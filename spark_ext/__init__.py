@@ -11,6 +11,7 @@ try:
 except ImportError as error:
     raise ImportError("spark_ext needs PySpark 3.5 or newer: pip install 'deltalog[spark]'") from error
 
+from spark_ext.data_source import register
 from spark_ext.delta_table import DeltaTable
 from spark_ext.frames import detail, history
 from spark_ext.jobs import JobFailedError
@@ -38,6 +39,7 @@ __all__ = [
     "history",
     "read",
     "read_changes",
+    "register",
     "sql",
     "stream_writer",
     "to_spark",

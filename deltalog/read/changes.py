@@ -5,7 +5,7 @@ Spec: PROTOCOL.md#add-cdc-file, #reader-requirements-for-addcdcfile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -22,6 +22,7 @@ from deltalog.errors import (
     TimestampOutOfRangeError,
 )
 from deltalog.log.history import LogHistory
+from deltalog.log.reader import LogReader
 from deltalog.parallel import mapped, opened_ahead
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_vector
 from deltalog.protocol import column_mapping, read_compatibility
@@ -39,6 +40,11 @@ _LARGEST_MS = (2**63 - 1) // 1000  # in a column of microseconds
 # A column of change files under this very name, also where columns are mapped.
 CHANGE_TYPE_FIELD = StructField(
     CHANGE_TYPE, PrimitiveType("string"), True, {column_mapping.PHYSICAL_NAME_KEY: CHANGE_TYPE}
+)
+FEED_FIELDS = (
+    StructField(CHANGE_TYPE, PrimitiveType("string"), True, {}),
+    StructField(COMMIT_VERSION, PrimitiveType("long"), True, {}),
+    StructField(COMMIT_TIMESTAMP, PrimitiveType("timestamp"), True, {}),
 )
 _COMMITS_AT_ONCE = 64
 _WHEN_MAPPED = "Read the range in parts, one that ends before that change of the schema and one that begins after it"
@@ -182,7 +188,6 @@ class Changes:
         self._read = last if mapped else latest
         self._advice = _WHEN_MAPPED if mapped else _WHEN_NOT_MAPPED
         self._commit_at = commit_at
-        self._mapping = column_mapping.mode_of(self._read.metadata.configuration)
 
     @property
     def versions(self) -> range:
@@ -211,7 +216,7 @@ class Changes:
             at = self._commit_at(commit.version) if planned else None
             for file in planned:
                 assert at is not None
-                self._check_partition_values(file, commit.version)
+                check_partition_values(file, commit.version, self._read.partition_columns, self._read.url)
                 yield at, file
 
     def _commits(self) -> Iterator[CommitActions]:
@@ -222,12 +227,7 @@ class Changes:
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The schema of the batches."""
-        added = [
-            (CHANGE_TYPE, pa.string()),
-            (COMMIT_VERSION, pa.int64()),
-            (COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")),
-        ]
-        return pa.schema([*self._read.schema.to_arrow(), *(pa.field(name, kind) for name, kind in added)])
+        return ChangeRows(self._read.reader, self._read.metadata).arrow_schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The changes, batch by batch. Memory is bounded as that of ``Scan.batches``, whatever the size of the files.
@@ -236,8 +236,11 @@ class Changes:
         that earlier rows do not fit, InvalidCommitError when a commit removes a file without its partition values,
         InvalidDataFileError. Cost: as ``files``, and the GETs of the columns of each file.
         """
+        rows = ChangeRows(self._read.reader, self._read.metadata)
         openers = parallel_gets(self._read.reader.store)
-        yield from opened_ahead(self.files(), self._opened, self._read_changes, openers)
+        yield from opened_ahead(
+            self.files(), lambda item: rows.opened(item[1]), lambda item, opened: rows.read(*item, opened), openers
+        )
 
     def to_arrow(self) -> pa.Table:
         """All changes in memory. Raises and costs as ``batches``."""
@@ -263,23 +266,34 @@ class Changes:
                 "snapshot(version=...).scan()."
             )
 
-    def _check_partition_values(self, planned: ChangeFile, version: int) -> None:
-        """Refuse a remove without partition values, whose rows would be reported as deleted from the null partition."""
-        if planned.file.partition_values is None and self._read.partition_columns:
-            name = commit_name(version)
-            raise InvalidCommitError(
-                f"{self._read.url}: commit {name} removes {planned.file.path} without partitionValues, so the values "
-                f"of {', '.join(self._read.partition_columns)} in its deleted rows are not known. Read changes from a "
-                f"version after {version}, or compare the rows of snapshot(version=...).scan().",
-                version=version, path=name,
-            )  # fmt: skip
 
-    def _opened(self, item: tuple[CommitAt, ChangeFile]) -> list[tuple[str | None, OpenFile]]:
+@dataclass(frozen=True)
+class ChangeRows:
+    """Reads the rows of single ChangeFiles, with the columns of ``metadata``. Can be pickled, and then has the options
+    that opened the store, with any secrets in them.
+
+    ``with_commit``: the three columns of the change data feed come after the table's.
+    """
+
+    reader: LogReader
+    metadata: Metadata
+    with_commit: bool = True
+
+    @cached_property
+    def _mapping(self) -> column_mapping.Mode:
+        return column_mapping.mode_of(self.metadata.configuration)
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        fields = self.metadata.schema.fields
+        return StructType((*fields, *FEED_FIELDS) if self.with_commit else fields).to_arrow()
+
+    def opened(self, planned: ChangeFile) -> list[tuple[str | None, OpenFile]]:
         """The file of a change, once for each kind of its rows; the kind is None if the rows have it in a column."""
-        planned = item[1]
-        files = self._read.reader.files
+        files = self.reader.files
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
-        columns = self._read.schema
+        columns = self.metadata.schema
         if planned.kind is None:
             columns = StructType((*columns.fields, CHANGE_TYPE_FIELD))
         # Not the table's partition columns: they may have been others when the file was written.
@@ -296,12 +310,14 @@ class Changes:
         differences = (("delete", after - before), ("insert", before - after))
         return [(kind, open_file(files, file, layout, rows)) for kind, rows in differences if rows]
 
-    def _read_changes(
-        self, item: tuple[CommitAt, ChangeFile], opened: list[tuple[str | None, OpenFile]]
+    def read(
+        self, at: CommitAt | None, planned: ChangeFile, opened: list[tuple[str | None, OpenFile]]
     ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that ``opened`` has opened; ``at``: the commit that changed them, which only the columns
+        of the change data feed need."""
         for kind, file in opened:
             for batch in file.batches():
-                yield self._with_commit(batch, kind, item[0])
+                yield batch if at is None or not self.with_commit else self._with_commit(batch, kind, at)
 
     def _with_commit(self, batch: pa.RecordBatch, kind: str | None, at: CommitAt) -> pa.RecordBatch:
         rows = batch.num_rows
@@ -309,9 +325,22 @@ class Changes:
         versions = pa.repeat(pa.scalar(at.version, pa.int64()), rows)
         if abs(at.timestamp_ms) > _LARGEST_MS:
             raise CorruptTableError(
-                f"{self._last.url}: version {at.version} was committed at {at.timestamp_ms} ms, which "
+                f"{self.reader.store.url}: version {at.version} was committed at {at.timestamp_ms} ms, which "
                 f"{COMMIT_TIMESTAMP} cannot hold. Read a range of changes without that version."
             )
         micros = pa.repeat(pa.scalar(at.timestamp_ms * 1000, pa.int64()), rows)
         timestamps = micros.cast(pa.timestamp("us", "UTC"))
         return pa.RecordBatch.from_arrays([*columns, versions, timestamps], schema=self.arrow_schema)
+
+
+def check_partition_values(planned: ChangeFile, version: int, partition_columns: Sequence[str], url: str) -> None:
+    """Refuse a remove without partition values, whose rows would be reported as deleted from the null partition. Pure.
+    Raises InvalidCommitError."""
+    if planned.file.partition_values is None and partition_columns:
+        name = commit_name(version)
+        raise InvalidCommitError(
+            f"{url}: commit {name} removes {planned.file.path} without partitionValues, so the values "
+            f"of {', '.join(partition_columns)} in its deleted rows are not known. Read changes from a "
+            f"version after {version}, or compare the rows of snapshot(version=...).scan().",
+            version=version, path=name,
+        )  # fmt: skip

@@ -1,0 +1,37 @@
+"""Registers ``format("deltalog")`` for streams: Spark's Python data source, of Spark 4.0 and newer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+import deltalog
+from spark_ext import stores
+
+
+def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Make ``spark.readStream.format("deltalog")`` and ``df.writeStream.format("deltalog")`` known to a session.
+
+    ``storage_options``: of the stores of the tables, as for ``DeltaTable.open(url, **options)``. Times without a zone
+    in options of streams are in the time zone that the session has now. Spark's driver and executors need deltalog,
+    spark_ext, pyarrow and pandas. Raises UnsupportedFeatureError before Spark 4.0, CallError. Cost: 1 command.
+    """
+    if find_spec("pyspark.sql.datasource") is None:
+        raise deltalog.UnsupportedFeatureError(
+            f"PySpark {pyspark.__version__} has no Python data sources, which format('deltalog') needs: Spark 4.0 and "
+            "newer. Write streams with foreachBatch(spark_ext.stream_writer(…)), which works with every version.",
+            features=("Python data source",),
+        )
+    from spark_ext.stream_formats import StreamFormat
+
+    options = stores.checked(storage_options or {})
+
+    class Registered(StreamFormat):
+        session_time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
+        default_storage = options
+
+    spark.dataSource.register(Registered)
