@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class WriteResult:
     a removed file has no statistics. ``num_copied_rows``: rows that were moved into new files, since ``replaceWhere``
     replaced a part of their file.
     ``timestamp_ms`` and ``in_commit_timestamp_ms`` (None where in-commit
-    timestamps are off) are those of the commit.
+    timestamps are off) are those of the commit. ``operation_metrics``: of a verb that changes rows, as the commit has
+    them.
     """
 
     version: int
@@ -30,3 +32,4 @@ class WriteResult:
     timestamp_ms: int | None = None
     in_commit_timestamp_ms: int | None = None
     txn_id: str | None = None
+    operation_metrics: Mapping[str, int] = field(default_factory=dict)

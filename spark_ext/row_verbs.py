@@ -320,4 +320,5 @@ def committed(
         timestamp_ms=result.timestamp_ms,
         in_commit_timestamp_ms=result.in_commit_timestamp_ms,
         txn_id=result.txn_id,
+        operation_metrics=dict(metrics),
     )

@@ -6,20 +6,22 @@ Each reference ``deltalog.`path```, and each name of a table in the session's ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
-from spark_ext import log_counts, names, paths, pruning
+from spark_ext import log_counts, names, paths, pruning, row_statements
 from spark_ext.frames import detail, history
 from spark_ext.paths import Location
 from spark_ext.queries import query_of
 from spark_ext.reader import pruned, resolve, timestamp_ms, without_suffix
 from spark_ext.reads import marked
-from spark_ext.statements import QUERY_STARTS, Reference, Statement, Token, View, tokens_of
+from spark_ext.sql_context import Context
+from spark_ext.sql_cursor import Cursor, bound, string_value
+from spark_ext.statements import QUERY_STARTS, Reference, Statement, View, tokens_of
 from spark_ext.stores import checked
 
 Args = Mapping[str, Any] | Sequence[Any] | None
@@ -27,9 +29,6 @@ Args = Mapping[str, Any] | Sequence[Any] | None
 # The verbs for which there is a call that does the same. {0}: a path or an address; {1}, {2}: how it is saved and read.
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
-    "delete": "Call deltalog.DeltaTable.open({0}).delete(condition)",
-    "update": "Call deltalog.DeltaTable.open({0}).update({{column: expression}}, condition)",
-    "merge": "Write the changed rows with spark_ext.write(df).mode('overwrite').option('replaceWhere', …).{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
     "replace": "Write with spark_ext.write(df).mode('overwrite').option('overwriteSchema', True).{1}",
     "alter": "deltalog.DeltaTable has a method for each change",
@@ -41,6 +40,13 @@ _CALLS = {
 }
 # The options of a table that is open.
 _OPENED: Mapping[str, Any] = {"allowed_paths": (), "storage": None}
+_STATEMENTS = {
+    "delete": row_statements.delete,
+    "update": row_statements.update,
+    "merge": row_statements.merge,
+}
+# Those whose target is a reference that is marked as one.
+_WRITING = ("delete", "update", "merge")
 _VERBS = QUERY_STARTS | {"insert", "merge", "update", "delete", "describe", "desc"}
 
 
@@ -62,7 +68,8 @@ def sql(
 
     Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
     write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
-    DESCRIBE DETAIL. Other statements on such a table, and those that would write it, are refused. A statement
+    DESCRIBE DETAIL; DELETE, UPDATE and MERGE of such a table, as ``DeltaTable`` has them. Other statements on such a
+    table, and those that would write it, are refused. A statement
     without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where`` does, and a count of rows
     alone comes from the log where ``Reader.count`` does.
 
@@ -80,6 +87,13 @@ def sql(
         "allowed_paths": allowed_paths,
         "storage": checked(storage_options or {}),
     }
+    given: dict[str, Any] = {
+        "can_return_earliest_commit": can_return_earliest_commit,
+        "can_return_last_commit": can_return_last_commit,
+        "allowed_paths": allowed_paths,
+        "storage_options": storage_options,
+        **frames,
+    }
     tokens = tokens_of(query)
     if tokens is None:
         return spark.sql(query, args, **frames)
@@ -90,6 +104,9 @@ def sql(
     about = _about_a_table(spark, statement, tables, storage_options)
     if about is not None:
         return about
+    changed = _changed(spark, statement, tables, args, given, lambda text: sql(spark, text, **given))
+    if changed is not None:
+        return changed
     _check(spark, statement)
     if not statement.references:
         return spark.sql(query, args, **frames)
@@ -166,6 +183,29 @@ def _about_a_table(
     raise deltalog.CallError(
         f"{' '.join(rest)} cannot follow DESCRIBE {what.upper()} with a table. Only LIMIT and a number can, after "
         "DESCRIBE HISTORY."
+    )
+
+
+def _changed(
+    spark: SparkSession,
+    statement: Statement,
+    tables: Mapping[str, Location],
+    args: Args,
+    given: Mapping[str, Any],
+    query: Callable[[str], DataFrame],
+) -> DataFrame | None:
+    """Carry out a statement that changes a table of deltalog; None for any other statement."""
+    run = _STATEMENTS.get(statement.head)
+    if run is None or statement.is_explained or not statement.references:
+        return None
+    if statement.head in _WRITING and not any(reference.is_target for reference in statement.references):
+        return None
+    text = bound(statement, args)
+    tokens = tokens_of(text)
+    assert tokens is not None
+    statement = Statement(text, tokens, tables)
+    return run(
+        Context(spark, tables, given["storage_options"], given["allowed_paths"], query), Cursor(spark, statement)
     )
 
 
@@ -293,7 +333,7 @@ def _point(spark: SparkSession, reference: Reference, args: Args) -> Any:
             raise deltalog.CallError(f"The marker :{name} after AS OF is not in args.")
         value = args[name]
     elif tokens[0].kind == "string":
-        value = _string(spark, tokens)
+        value = string_value(spark, tokens)
     elif reference.clause == "version":
         value = "".join(token.text for token in tokens)
     if reference.clause == "version":
@@ -311,12 +351,3 @@ def _point(spark: SparkSession, reference: Reference, args: Args) -> Any:
     if micros is None:
         raise deltalog.InvalidTimestampError(f"TIMESTAMP AS OF {text} is NULL. Give a timestamp.")
     return int(micros) // 1000
-
-
-def _string(spark: SparkSession, tokens: Sequence[Token]) -> str:
-    """The value of a string literal, by Spark unless it is plain."""
-    text = tokens[0].text
-    if len(tokens) == 1 and text[0] in "'\"" and "\\" not in text:
-        return text[1:-1]
-    literal = " ".join(token.text for token in tokens)
-    return str(spark.sql(f"select {literal} as text").collect()[0]["text"])
