@@ -150,7 +150,7 @@ def _inserted(cursor: Cursor, schema: deltalog.StructType) -> dict[str, str]:
     twice = duplicates(columns)
     if twice:
         cursor.at = start
-        raise cursor.error(f"{twice[0]} is inserted twice")
+        raise cursor.error(f"column {twice[0]} is inserted twice")
     return {
         column: default_of(schema, column) if value.lower() == "default" else value
         for column, value in zip(columns, values, strict=True)
@@ -167,7 +167,7 @@ def _assignments(cursor: Cursor, schema: deltalog.StructType, *stops: str) -> di
         value = cursor.expression(f"the value of {column}", ",", *stops)
         if duplicates([*found, column]):
             cursor.at = start
-            raise cursor.error(f"{column} is set twice")
+            raise cursor.error(f"column {column} is set twice")
         found[column] = default_of(schema, column.rpartition(".")[2]) if value.lower() == "default" else value
         if not cursor.accept(","):
             return found

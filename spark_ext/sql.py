@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
-from spark_ext import log_counts, names, paths, pruning, row_statements
+from spark_ext import log_counts, names, paths, pruning, row_statements, table_statements
 from spark_ext.frames import detail, history
 from spark_ext.paths import Location
 from spark_ext.queries import query_of
@@ -30,7 +30,6 @@ Args = Mapping[str, Any] | Sequence[Any] | None
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
-    "replace": "Write with spark_ext.write(df).mode('overwrite').option('overwriteSchema', True).{1}",
     "alter": "deltalog.DeltaTable has a method for each change",
     "restore": "Call deltalog.DeltaTable.open({0}).restore",
     "cache": "Load it with spark_ext.read(spark).{2}; call cache() and createOrReplaceTempView(name)",
@@ -44,9 +43,13 @@ _STATEMENTS = {
     "delete": row_statements.delete,
     "update": row_statements.update,
     "merge": row_statements.merge,
+    "insert": table_statements.insert,
+    "with": table_statements.insert,
+    "create": table_statements.create,
+    "replace": table_statements.create,
 }
 # Those whose target is a reference that is marked as one.
-_WRITING = ("delete", "update", "merge")
+_WRITING = ("delete", "update", "merge", "insert", "with")
 _VERBS = QUERY_STARTS | {"insert", "merge", "update", "delete", "describe", "desc"}
 
 
@@ -68,7 +71,8 @@ def sql(
 
     Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
     write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
-    DESCRIBE DETAIL; DELETE, UPDATE and MERGE of such a table, as ``DeltaTable`` has them. Other statements on such a
+    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE and REPLACE TABLE of such a table, as ``DeltaTable`` and
+    ``write`` have them. Other statements on such a
     table, and those that would write it, are refused. A statement
     without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where`` does, and a count of rows
     alone comes from the log where ``Reader.count`` does.
@@ -196,7 +200,9 @@ def _changed(
 ) -> DataFrame | None:
     """Carry out a statement that changes a table of deltalog; None for any other statement."""
     run = _STATEMENTS.get(statement.head)
-    if run is None or statement.is_explained or not statement.references:
+    if run is None or statement.is_explained:
+        return None
+    if not (statement.references or (statement.head in ("create", "replace") and statement.defines_table)):
         return None
     if statement.head in _WRITING and not any(reference.is_target for reference in statement.references):
         return None

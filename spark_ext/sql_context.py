@@ -63,7 +63,8 @@ class Context:
             raise cursor.error("the name of a table is expected")
         full, cursor.at = found
         last = unquoted(statement.tokens[cursor.at - 1].text)
-        return Named(None, cursor.text(at, cursor.at), self.tables.get(full), last)
+        written = "".join(token.text for token in statement.tokens[at : cursor.at])
+        return Named(None, written, self.tables.get(full), last)
 
     def target(self, cursor: Cursor) -> Target | None:
         """Read the name of a table that is there. None for a name that the session's catalog does not have. Raises

@@ -67,7 +67,7 @@ class Cursor:
     def finish(self) -> None:
         """Raise CallError where something follows."""
         if not self.is_at_end:
-            raise self.error(f"{self.token.text} cannot stand here")
+            raise self.error(f"{self.token.text!r} cannot stand here")
 
     def identifier(self) -> str:
         """A name in backticks or not."""

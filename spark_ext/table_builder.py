@@ -74,7 +74,7 @@ class DeltaTableBuilder(Generic[T]):
         metadata = {} if comment is None else {"comment": comment}
         if generatedAlwaysAs is not None:
             metadata["delta.generationExpression"] = generatedAlwaysAs
-        column = spark_types.StructField(colName, self._type(dataType), nullable, metadata)
+        column = spark_types.StructField(colName, type_of(self._spark, dataType), nullable, metadata)
         return self.addColumns([column])
 
     def addColumns(self, cols: spark_types.StructType | Sequence[spark_types.StructField]) -> DeltaTableBuilder[T]:
@@ -173,10 +173,12 @@ class DeltaTableBuilder(Generic[T]):
             "description": self._comment,
         }
 
-    def _type(self, data_type: str | spark_types.DataType) -> spark_types.DataType:
-        if not isinstance(data_type, str):
-            return data_type
-        sized = SIZED.fullmatch(data_type.replace(" ", "").lower())
-        if sized is not None:
-            return {"char": spark_types.CharType, "varchar": spark_types.VarcharType}[sized[1]](int(sized[2]))
-        return self._spark.sql(f"SELECT CAST(NULL AS {data_type}) AS c").schema[0].dataType
+
+def type_of(spark: SparkSession, data_type: str | spark_types.DataType) -> spark_types.DataType:
+    """A type of Spark by its SQL. Raises Spark's error for text that is none."""
+    if not isinstance(data_type, str):
+        return data_type
+    sized = SIZED.fullmatch(data_type.replace(" ", "").lower())
+    if sized is not None:
+        return {"char": spark_types.CharType, "varchar": spark_types.VarcharType}[sized[1]](int(sized[2]))
+    return spark.sql(f"SELECT CAST(NULL AS {data_type}) AS c").schema[0].dataType

@@ -48,7 +48,7 @@ class WriteRequest:
     ``options``: values by name (``parsed_option``). ``properties``: those that the table has if the write creates it.
     ``partition_by`` is None where it was not given. ``defaults``: the settings of the session that apply. ``storage``:
     options of the table's store. ``statement``: for a write that creates or replaces the table as a whole, the
-    statement of SQL that does the same.
+    statement of SQL that does the same; ``description``: the comment of that table.
     """
 
     mode: str = "error"
@@ -58,6 +58,7 @@ class WriteRequest:
     defaults: SessionDefaults = field(default_factory=SessionDefaults)
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
     statement: str | None = None
+    description: str | None = None
 
     def having(self, **changes: Any) -> WriteRequest:
         """The same request with other values."""

@@ -117,6 +117,8 @@ def creation(request: WriteRequest, spark: SparkSession, target: Target, data: d
         setting = PROPERTY_DEFAULTS + key.removeprefix("delta.")
         message = f"{setting} in this session sets a default for new tables that deltalog cannot apply. {error.message}"
         raise deltalog.InvalidPropertyError(message, key=key) from error
+    if request.description is not None:
+        transaction.set_metadata(description=request.description)
     names = [data.field(name).name for name in columns]
     return WritePlan(transaction, data, transaction.schema, names)
 
@@ -142,6 +144,8 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
             transaction.set_schema(data, partition_by=names)
         if request.statement is not None:
             replace_properties(transaction, {**request.defaults.properties, **request.properties})
+        if request.description is not None:
+            transaction.set_metadata(description=request.description)
         return WritePlan(transaction, data, transaction.schema, names)
     names = list(snapshot.partition_columns)
     _check_dynamic(request, names)

@@ -165,15 +165,8 @@ def test_names_that_the_catalog_does_not_know_are_sparks(spark: Any, catalog: Pa
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("insert into sales select 1", r"INSERT cannot write the table default.sales .*saveAsTable\('default.sales'\)"),
-        ("insert into sales (id) values (1)", "INSERT cannot write"),
-        ("with a as (select 1) insert overwrite table shop.sales select * from a", "INSERT cannot write"),
         ("from sales insert into shop.sales select id", "INSERT cannot write the table shop.sales"),
-        ("delete from sales where id = 1", r"open\('catalog:.*#default.sales'\).delete"),
-        ("update sales set id = 1", r"open\('catalog:.*#default.sales'\).update"),
-        ("merge into sales using shop.sales s on true when matched then delete", "replaceWhere"),
-        ("create table sales (id long)", "Create the table with"),
-        ("replace table shop.sales as select 1", "overwriteSchema"),
+        ("create table sales (id long)", "There is a table at"),
         ("create view v as select * from sales", "CREATE TEMPORARY VIEW"),
         ("drop table if exists sales", "DROP statements cannot use the table default.sales"),
         ("alter table sales add column x int", "a method for each change"),
@@ -184,7 +177,7 @@ def test_names_that_the_catalog_does_not_know_are_sparks(spark: Any, catalog: Pa
     ],
 )
 def test_what_cannot_be_done_says_so(spark: Any, catalog: Path, query: str, message: str) -> None:
-    with pytest.raises((deltalog.CallError, deltalog.VersionNotFoundError), match=message):
+    with pytest.raises(deltalog.DeltaLogError, match=message):
         spark_ext.sql(spark, query)
     assert versions(str(catalog / "table 0")) == [0, 1] and versions(str(catalog / "table 10")) == [0, 1]
 
