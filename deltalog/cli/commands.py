@@ -345,19 +345,26 @@ def timeline(
     limit: Annotated[int, typer.Option("--limit", min=0, metavar="N", help="The newest N commits; 0 is all.")] = 10_000,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is not a timeline page.")] = False,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the web browser.")] = False,
+    examine: Annotated[bool, typer.Option("--check/--no-check", help="Show what a check finds on the axis.")] = True,
     as_json: _Json = False,
 ) -> None:
     """A page with the table's history on a time axis; one file that works offline.
 
     It shows in-commit time beside file time with the drift between them, the point from which in-commit times
-    are used, the changes of every commit, and the version of TIMESTAMP AS OF for the instant under the pointer.
+    are used, the changes of every commit, the findings of a check at their commits, and the version of
+    TIMESTAMP AS OF for the instant under the pointer.
     """
     from deltalog.cli.output import bytes_text
     from deltalog.cli.timeline import page, write_page
 
     out = Output(as_json)
+    opened = _open(table)
+    report = None
+    if examine:
+        with out.progress("Reading the log", "Checked") as progress:
+            report = opened.check(progress=progress)
     with out.working("Reading the commits"):
-        rendered = page(_open(table), limit or None)
+        rendered = page(opened, limit or None, report)
     if output == "-":
         sys.stdout.write(rendered.html)
         return

@@ -28,8 +28,14 @@ from deltalog.version import VERSION
 
 if TYPE_CHECKING:
     from deltalog import CommitEntry, DeltaTable
+    from deltalog.doctor.findings import CheckReport
 
 _MARK = '<meta name="generator" content="deltalog timeline">'
+# What a commit did to the rows of its table: added some; replaced those of the table or of a condition; removed some;
+# changed some; wrote the same ones into other files; nothing.
+EFFECTS = ("append", "overwrite", "delete", "change", "rewrite", "none")
+_OVERWRITES = re.compile(r"RESTORE|REPLACE TABLE|CREATE OR REPLACE TABLE")
+_WRITES = re.compile(r"WRITE|STREAMING UPDATE|COPY INTO")
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -41,17 +47,18 @@ class Page:
     num_commits: int
 
 
-def page(table: DeltaTable, limit: int | None = None) -> Page:
-    """The page of a table's newest ``limit`` commits. Cost: as ``history``."""
-    data = page_data(table, limit)
+def page(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> Page:
+    """The page of a table's newest ``limit`` commits, with the findings of a check. Cost: as ``history``."""
+    data = page_data(table, limit, report)
     return Page(render(data), len(data["commits"]))
 
 
-def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
+def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> dict[str, Any]:
     """The data of the page.
 
     ``commits``: CommitEntry.to_json() of each, newest first. ``activity``: for each of them the numbers that
-    ``activity_fields`` names; ``unknown_rows_removed``: versions that removed an unknown number of rows.
+    ``activity_fields`` names; ``effects``: of each what it did to the rows, one of EFFECTS; ``unknown_rows_removed``:
+    versions that removed an unknown number of rows. ``check``: the counts and findings of ``report``, or None.
     ``resolution``: what TIMESTAMP AS OF searches, so that the page can answer as
     deltalog does: versions and their monotonised file times, versions and their in-commit times, and the instant
     from which only the latter are candidates. ``left_off``: older commits that are not on the page.
@@ -78,12 +85,40 @@ def page_data(table: DeltaTable, limit: int | None = None) -> dict[str, Any]:
         "commits": [entry.to_json() for entry in entries],
         "activity_fields": list(ACTIVITY),
         "activity": [list(activity(entry.operation_metrics).values()) for entry in entries],
+        "effects": [effect(entry) for entry in entries],
         "unknown_rows_removed": [
             entry.version for entry in entries if removes_unknown_rows(entry.operation_metrics, entry.operation)
         ],
         "resolution": _resolution(history, entries),
         "left_off": len(history.listing.commits) - len(entries),
+        "check": None
+        if report is None
+        else {
+            "version": report.version,
+            "counts": report.counts,
+            "findings": [finding.to_json() for finding in report.findings],
+        },
     }
+
+
+def effect(entry: CommitEntry) -> str:
+    """What a commit did to the rows of its table, by its operation, mode and metrics; one of EFFECTS."""
+    operation = (entry.operation or "").upper()
+    done = activity(entry.operation_metrics)
+    adds = any(done[name] for name in ("rows_added", "files_added"))
+    removes = any(done[name] for name in ("rows_removed", "files_removed"))
+    mode = str(entry.operation_parameters.get("mode", "")).upper()
+    if _OVERWRITES.match(operation) or (mode == "OVERWRITE" and _WRITES.match(operation)):
+        return "overwrite"
+    if operation in ("DELETE", "TRUNCATE"):
+        return "delete"
+    if operation in ("UPDATE", "MERGE"):
+        return "change"
+    if _WRITES.match(operation) and mode != "IGNORE":
+        return "append"
+    if adds and removes:
+        return "rewrite"
+    return "append" if adds else "delete" if removes else "none"
 
 
 def _resolution(history: LogHistory, entries: list[CommitEntry]) -> dict[str, Any]:

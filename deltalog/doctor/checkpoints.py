@@ -19,6 +19,7 @@ from deltalog.doctor.features import has
 from deltalog.doctor.file_entries import Rules, examine_add, rules_of, statistics
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.live_files import LiveFiles, digest_of, vector_id
+from deltalog.doctor.parsed_statistics import examine_parsed
 from deltalog.errors import DeltaLogError, InvalidCommitError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.log.checkpoint.reader import LEAN
@@ -249,6 +250,7 @@ class CheckpointExamination:
                 text = f"{self.checkpoint.names[0]} has file actions itself."
                 yield found("checkpoint-files-split", text, version, self._path)
             yield from self._examine_tombstones(live or self.files, paths)
+            yield from self._examine_statistics(rules)
         except _READ_ERRORS as error:
             self.is_usable, self.files = False, None
             rule = "sidecar-unreadable" if self.small.sidecars else "checkpoint-unreadable"
@@ -291,6 +293,12 @@ class CheckpointExamination:
                         if any(child.null_count < len(child) for child in column.flatten()):
                             return True
         return False
+
+    def _examine_statistics(self, rules: Rules) -> Iterator[Finding]:
+        files = [log_path(name) for name in ([] if self.checkpoint.is_json else self.checkpoint.names)]
+        files += [self.reader.files.find_sidecar(each.path)[1] for each in self.small.sidecars]
+        for file in files:
+            yield from examine_parsed(self.reader.store, file, rules, self.checkpoint.version, self._path)
 
     def _examine_tombstones(self, live: LiveFiles | None, adds: set[str]) -> Iterator[Finding]:
         version = self.checkpoint.version

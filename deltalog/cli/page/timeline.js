@@ -49,29 +49,23 @@ const ict = data.in_commit_timestamps, since = ict.enablement, res = data.resolu
 const commits = data.commits.map((raw, i) => ({
   raw, version: raw.version, ict: raw.in_commit_timestamp_ms, file: raw.file_modification_time_ms,
   inCommit: raw.clock === "in-commit", t: raw.timestamp_ms ?? raw.file_modification_time_ms,
-  operation: raw.operation ?? "unknown",
+  operation: raw.operation ?? "unknown", effect: data.effects[i], findings: [],
   did: Object.fromEntries(data.activity_fields.map((name, k) => [name, data.activity[i][k]])),
 })).reverse();
 const unknown = new Set(data.unknown_rows_removed); // Versions that removed rows and do not say how many.
 const byVersion = new Map(commits.map((c) => [c.version, c]));
 const latest = commits[commits.length - 1];
 
-// Colours: a favourite of its own for each known operation where it is free, in the order of frequency.
-const FAVOURITE = { "WRITE": 0, "STREAMING UPDATE": 0, "CREATE TABLE": 1, "CREATE TABLE AS SELECT": 1,
-  "SET TBLPROPERTIES": 2, "UPDATE": 3, "MERGE": 4, "OPTIMIZE": 5, "DELETE": 6 };
-const operations = [...commits.reduce((m, c) => m.set(c.operation, (m.get(c.operation) || 0) + 1), new Map())]
-  .sort((a, b) => b[1] - a[1]);
-const colour = new Map();
-{
-  const free = new Set([0, 1, 2, 3, 4, 5, 6]);
-  for (const [name] of operations) {
-    const wish = FAVOURITE[name];
-    const k = free.has(wish) ? wish : wish === undefined || free.size ? Math.min(7, ...free) : 7;
-    colour.set(name, k);
-    free.delete(k);
-  }
-}
-const opClass = (name) => "op" + colour.get(name);
+// What a check found, at the commits that it is about; findings about no commit of the page are listed only.
+const SEVERITIES = ["error", "warning", "info"];
+const findings = data.check === null ? [] : data.check.findings;
+for (const each of findings) if (byVersion.has(each.version)) byVersion.get(each.version).findings.push(each);
+const severest = (list) => SEVERITIES.find((severity) => list.some((each) => each.severity === severity));
+
+// Colours: one for each effect on the rows.
+const EFFECTS = [["append", "append"], ["overwrite", "overwrite"], ["delete", "delete"], ["change", "update and merge"], ["rewrite", "same rows, other files"], ["none", "no rows"]];
+const colour = new Map(EFFECTS.map(([effect], i) => [effect, [0, 2, 6, 4, 5, 7][i]]));
+const opClass = (effect) => "op" + colour.get(effect);
 
 // The rules of deltalog.protocol.timestamps, over the same numbers.
 function resolveAt(ms) {
@@ -188,7 +182,9 @@ function timeAt(u) {
 const stretches = [...breaks.map((b, i) => [i ? breaks[i - 1].to : -Infinity, b.from]), [breaks.length ? breaks[breaks.length - 1].to : -Infinity, Infinity]];
 const around = (times) => padded(axis(least(times)), axis(most(times)));
 const whole = around(allTimes);
-const state = { view: whole, hover: null, selected: latest, cursor: latest.t, pointer: null, lit: null, brush: null, measure: null };
+// No drift: no file time leads elsewhere than its in-commit time does, up to the seconds in which stores keep times.
+const SAME = withBoth.every((c) => Math.abs(c.file - c.ict) < 2000);
+const state = { folded: SAME, view: whole, hover: null, selected: latest, cursor: latest.t, pointer: null, lit: null, brush: null, measure: null };
 
 function padded(from, to) {
   const pad = Math.max((to - from) * 0.035, from === to ? 500 : 3);
@@ -253,7 +249,8 @@ const MEASURES = [["rows", "Rows"], ["bytes", "Bytes"], ["files", "Files"]]
   .filter(([kind]) => commits.some((c) => c.did[kind + "_added"] || c.did[kind + "_removed"]));
 state.measure = MEASURES.length ? MEASURES[0][0] : null;
 
-const TOP = 28, ICT_Y = 104, FILE_Y = 190, BAR = 38;
+const TOP = 28, ICT_Y = 104, BAR = 38;
+let FILE_Y = 190; // Of the lane of file times: that of in-commit times while the lanes are folded.
 let frame = null; // What the last drawing knows: scales and clusters, for the pointer.
 
 // Commits that would lie on each other become one mark.
@@ -278,15 +275,17 @@ function clusters(list, time, x, left, right) {
   for (const each of found) each.x = each.sum / each.commits.length;
   return found;
 }
-const lit = (list) => state.lit === null || list.some((c) => c.operation === state.lit);
+const lit = (list) => state.lit === null || list.some((c) => c.effect === state.lit);
 
 function draw() {
   const plot = $("plot"), W = Math.max(plot.clientWidth, 320), narrow = W < 640;
   const L = narrow ? 76 : 96, R = 16, right = W - R;
-  const hasDrift = withBoth.length > 0;
-  const driftTop = FILE_Y + 92, driftH = hasDrift ? 76 : 8;
+  const hasDrift = withBoth.length > 0 && !state.folded;
+  FILE_Y = state.folded ? ICT_Y : 190;
+  const driftTop = FILE_Y + 92, driftH = hasDrift ? 76 : state.folded ? -50 : 8;
   const sizeTop = driftTop + driftH + (hasDrift ? 46 : 40), sizeH = state.measure ? 72 : 0;
-  const bottom = state.measure ? sizeTop + sizeH : driftTop + driftH + 6, H = bottom + 42;
+  const markTop = (state.measure ? sizeTop + sizeH : driftTop + driftH) + 6;
+  const bottom = findings.length ? markTop + 22 : markTop, H = bottom + 42;
   const [from, to] = state.view;
   const x = (t) => L + (axis(t) - from) / (to - from) * (right - L);
   const at = (px) => timeAt(from + (px - L) / (right - L) * (to - from));
@@ -305,19 +304,27 @@ function draw() {
   root.append(inside);
 
   // Lanes
-  root.append(label(0, ICT_Y - 2, "In-commit"), label(0, ICT_Y + 13, "time"), label(0, FILE_Y - 2, "File"), label(0, FILE_Y + 13, narrow ? "time" : "modification"));
-  if (!narrow) root.append(label(0, FILE_Y + 28, "time"));
-  for (const y of [ICT_Y, FILE_Y]) inside.append(svg("line", { class: "base", x1: L, x2: right, y1: y, y2: y }));
-  const upper = clusters(withBoth, (c) => c.ict, x, L, right), lower = clusters(commits, (c) => c.file, x, L, right);
-  drawLinks(inside, upper, lower, x, L, right);
+  const counted = clusters(commits, (c) => c.t, x, L, right);
+  const upper = state.folded ? counted : clusters(withBoth, (c) => c.ict, x, L, right);
+  const lower = state.folded ? counted : clusters(commits, (c) => c.file, x, L, right);
+  if (state.folded) root.append(label(0, ICT_Y - 2, "Commit"), label(0, ICT_Y + 13, "time"));
+  else {
+    root.append(label(0, ICT_Y - 2, "In-commit"), label(0, ICT_Y + 13, "time"), label(0, FILE_Y - 2, "File"), label(0, FILE_Y + 13, narrow ? "time" : "modification"));
+    if (!narrow) root.append(label(0, FILE_Y + 28, "time"));
+  }
+  for (const y of new Set([ICT_Y, FILE_Y])) inside.append(svg("line", { class: "base", x1: L, x2: right, y1: y, y2: y }));
+  if (!state.folded) drawLinks(inside, upper, lower, x, L, right);
   drawRange(inside, x, L, right);
-  drawMarks(inside, upper, ICT_Y, -1, (c) => c.inCommit, (c) => c.ict, x, L, right);
-  drawMarks(inside, lower, FILE_Y, 1, (c) => !c.inCommit, (c) => c.file, x, L, right);
-  if (!hasDrift) inside.append(svg("text", { class: "gap-text", x: (L + right) / 2, y: ICT_Y - 10, "text-anchor": "middle" }, "no commit carries an in-commit time"));
+  if (state.folded) drawMarks(inside, counted, ICT_Y, -1, () => true, (c) => c.t, x, L, right);
+  else {
+    drawMarks(inside, upper, ICT_Y, -1, (c) => c.inCommit, (c) => c.ict, x, L, right);
+    drawMarks(inside, lower, FILE_Y, 1, (c) => !c.inCommit, (c) => c.file, x, L, right);
+    if (!withBoth.length) inside.append(svg("text", { class: "gap-text", x: (L + right) / 2, y: ICT_Y - 10, "text-anchor": "middle" }, "no commit carries an in-commit time"));
+  }
 
   if (hasDrift) drawDrift(root, inside, clusters(withBoth, (c) => c.t, x, L, right), driftTop, driftH, L, right);
-  const counted = clusters(commits, (c) => c.t, x, L, right);
   if (state.measure) drawSizes(root, inside, counted, sizeTop, sizeH, L, right);
+  if (findings.length) drawFindings(root, inside, counted, markTop + 11, L, right);
   drawAxis(root, x, bottom, L, right);
   if (state.brush) inside.append(svg("rect", { class: "brush", x: Math.min(...state.brush), y: TOP, width: Math.abs(state.brush[1] - state.brush[0]), height: bottom - TOP }));
   drawFocus(inside, x);
@@ -379,13 +386,13 @@ function drawMarks(g, list, y, direction, counts, time, x, L, right) {
     const { commits: members } = cluster, n = members.length;
     if (n === 1 && !crowded) {
       const [c] = members;
-      g.append(svg("circle", { class: opClass(c.operation) + (counts(c) ? " solid" : " ghost") + (lit(members) ? "" : " quiet"), cx: x(time(c)), cy: y, r: counts(c) ? 5 : 4.2 }));
+      g.append(svg("circle", { class: opClass(c.effect) + (counts(c) ? " solid" : " ghost") + (lit(members) ? "" : " quiet"), cx: x(time(c)), cy: y, r: counts(c) ? 5 : 4.2 }));
       return;
     }
     const height = Math.min(BAR, 9 + 5 * Math.log2(n)), width = 8;
     const groups = new Map();
     for (const c of members) {
-      const key = (counts(c) ? "1" : "0") + c.operation;
+      const key = (counts(c) ? "1" : "0") + c.effect;
       groups.set(key, (groups.get(key) || 0) + 1);
     }
     const outline = y + (direction < 0 ? -height : 0);
@@ -434,7 +441,7 @@ function drawDrift(root, g, list, top, height, L, right) {
     const values = cluster.commits.map((c) => c.file - c.ict);
     const a = y(Math.max(0, most(values))), b = y(Math.min(0, least(values)));
     const [c] = cluster.commits, single = cluster.commits.length === 1;
-    const kind = single ? opClass(c.operation) : opClass(modal(cluster.commits));
+    const kind = single ? opClass(c.effect) : opClass(modal(cluster.commits));
     const quiet = lit(cluster.commits) ? "" : " quiet";
     g.append(svg("rect", { class: kind + quiet, x: cluster.x - (single ? 1 : 3), y: a, width: single ? 2 : 6, height: Math.max(b - a, 0.5), "fill-opacity": single ? 0.6 : 0.45 }));
     if (single) g.append(svg("circle", { class: kind + (c.inCommit ? " solid" : " ghost") + quiet, cx: cluster.x, cy: y(values[0]), r: 3.4 }));
@@ -443,7 +450,7 @@ function drawDrift(root, g, list, top, height, L, right) {
 }
 function modal(list) {
   const tally = new Map();
-  for (const c of list) tally.set(c.operation, (tally.get(c.operation) || 0) + 1);
+  for (const c of list) tally.set(c.effect, (tally.get(c.effect) || 0) + 1);
   return [...tally].reduce((a, b) => b[1] > a[1] ? b : a)[0];
 }
 
@@ -464,6 +471,18 @@ function drawSizes(root, g, list, top, height, L, right) {
     const kind = opClass(modal(c.commits)) + (lit(c.commits) ? "" : " quiet");
     if (c.up) g.append(svg("rect", { class: kind, x: c.x - 4, y: y(c.up), width: 8, height: Math.max(y(0) - y(c.up), 1), rx: 1.5 }));
     if (c.down) g.append(svg("rect", { class: kind, x: c.x - 4, y: y(0), width: 8, height: Math.max(y(-c.down) - y(0), 1), rx: 1.5, "fill-opacity": 0.4 }));
+  }
+}
+
+// On the axis a mark at each place with findings, in the colour of the severest.
+function drawFindings(root, g, list, y, L, right) {
+  root.append(label(0, y + 4, "Findings"));
+  g.append(svg("line", { class: "base", x1: L, x2: right, y1: y, y2: y }));
+  for (const cluster of list) {
+    const severity = severest(cluster.commits.flatMap((c) => c.findings));
+    if (severity === undefined) continue;
+    const px = cluster.commits.length === 1 ? cluster.from : cluster.x;
+    g.append(svg("path", { class: "finding " + severity, d: `M${px.toFixed(1)} ${y - 7}l6.5 12h-13z` }));
   }
 }
 
@@ -521,6 +540,7 @@ function answer() {
 function drawFocus(g, x) {
   const c = shown();
   if (!c) return;
+  if (state.folded) { g.append(svg("circle", { class: "ring", cx: x(c.t), cy: ICT_Y, r: 8.5 })); return; }
   if (c.ict !== null) {
     g.append(svg("path", { class: "link on", d: curve(x(c.ict), x(c.file)) }));
     g.append(svg("circle", { class: "ring", cx: x(c.ict), cy: ICT_Y, r: 8.5 }));
@@ -590,7 +610,7 @@ let overview = null;
 
 function under(px, py) {
   const lanes = [[frame.upper, ICT_Y], [frame.lower, FILE_Y], [frame.counted, 0]];
-  const order = py < (ICT_Y + FILE_Y) / 2 ? [lanes[0], lanes[1]] : py < FILE_Y + BAR + 16 ? [lanes[1], lanes[0]] : [lanes[2]];
+  const order = state.folded ? [lanes[2]] : py < (ICT_Y + FILE_Y) / 2 ? [lanes[0], lanes[1]] : py < FILE_Y + BAR + 16 ? [lanes[1], lanes[0]] : [lanes[2]];
   for (const [list] of order) {
     let best = null;
     for (const c of list) {
@@ -614,12 +634,16 @@ function tip(cluster, event) {
     if (c.ict !== null) lines.push(`drift ${drift(c.file - c.ict)}`);
     const did = doings(c);
     if (did) lines.push(did);
+    for (const each of c.findings.slice(0, 3)) lines.push(`${each.severity}: ${visible(each.rule)}`);
+    if (c.findings.length > 3) lines.push(`and ${plural(c.findings.length - 3, "more finding")}`);
   } else {
     const versions = list.map((k) => k.version);
     box.replaceChildren(el("b", {}, `${count(list.length)} commits, v${least(versions)} to v${most(versions)}`));
     const tally = new Map();
     for (const k of list) tally.set(k.operation, (tally.get(k.operation) || 0) + 1);
     for (const [operation, n] of [...tally].sort((a, b) => b[1] - a[1]).slice(0, 5)) lines.push(`${count(n)} × ${visible(operation)}`);
+    const n = list.reduce((sum, k) => sum + k.findings.length, 0);
+    if (n) lines.push(plural(n, "finding"));
     lines.push("click to look closer");
   }
   for (const line of lines) box.append(el("span", {}, line));
@@ -774,7 +798,7 @@ function cards() {
 
 function commitCard(c) {
   const title = $("commit-title"), list = $("commit");
-  title.replaceChildren(el("i", { class: opClass(c.operation) }), `Version ${c.version}  ·  ${visible(c.operation)}`);
+  title.replaceChildren(el("i", { class: opClass(c.effect) }), `Version ${c.version}  ·  ${visible(c.operation)}`);
   const rows = [];
   const time = (ms) => el("span", {}, iso(ms), el("span", { class: "ms" }, `${ms} ms`));
   rows.push(["Clock that counts", badge(c)]);
@@ -784,6 +808,7 @@ function commitCard(c) {
   if (!c.inCommit && c.raw.timestamp_ms !== null && c.raw.timestamp_ms !== c.file) rows.push(["Counts as", time(c.raw.timestamp_ms)]);
   const did = doings(c);
   if (did) rows.push(["Did", did]);
+  for (const each of c.findings.slice(0, 5)) rows.push(["Found", el("span", {}, el("span", { class: "severity " + each.severity }, each.severity), " " + visible(each.message))]);
   const pairs = (object) => {
     const keys = Object.keys(object);
     if (!keys.length) return null;
@@ -806,6 +831,22 @@ function value(v) {
 }
 function badge(c) {
   return el("span", { class: "badge " + (c.inCommit ? "ict" : "file") }, c.inCommit ? "in-commit time" : "file time");
+}
+
+// --------------------------------------------------------------------------------------------- the findings
+
+if (data.check !== null) {
+  const { counts } = data.check, box = $("findings");
+  $("checked").hidden = false;
+  $("findings-title").textContent = findings.length ? "Findings: " + SEVERITIES.filter((s) => counts[s]).map((s) => plural(counts[s], s)).join(", ").replace(/infos\b/, "info") : "A check found nothing";
+  for (const each of findings.slice(0, 200)) {
+    const c = byVersion.get(each.version), place = each.version === null ? "" : "v" + each.version;
+    const go = c ? el("button", { type: "button" }, place) : place;
+    if (c) go.addEventListener("click", () => select(c, true));
+    box.append(el("li", {}, el("span", { class: "severity " + each.severity }, each.severity), go || null,
+      el("span", {}, el("b", {}, visible(each.rule)), " ", visible(each.message), el("small", {}, [each.path, each.remedy].filter(Boolean).map(visible).join(" · ")))));
+  }
+  if (findings.length > 200) box.append(el("li", {}, `and ${plural(findings.length - 200, "more finding")}: deltalog check lists them.`));
 }
 
 // ------------------------------------------------------------------------------------------------ the table
@@ -834,7 +875,7 @@ function table() {
     const go = el("button", { type: "button" }, "v" + c.version);
     go.addEventListener("click", () => select(c, true));
     const cells = [go, c.raw.timestamp_ms === null ? "missing" : iso(c.raw.timestamp_ms).replace("T", " "), badge(c), c.ict === null ? "" : drift(c.file - c.ict),
-      el("span", {}, el("i", { class: opClass(c.operation) }), visible(c.operation)), change(c, "rows"), change(c, "files"), change(c, "bytes", true), visible(c.raw.user_metadata ?? "")];
+      el("span", {}, el("i", { class: opClass(c.effect) }), visible(c.operation)), change(c, "rows"), change(c, "files"), change(c, "bytes", true), visible(c.raw.user_metadata ?? "")];
     return el("tr", { "data-version": c.version }, ...columns.map(([, kind], k) => el("td", { class: kind, "data-column": columns[k][0] }, cells[k] || null)));
   }));
   const pages = $("pages");
@@ -862,18 +903,22 @@ function pressed(group, chosen) {
   for (const button of group.querySelectorAll("button")) button.setAttribute("aria-pressed", String(button === chosen));
 }
 {
-  const drawn = operations.filter(([op]) => colour.get(op) < 7 || operations.length <= 8);
-  for (const [op, n] of drawn) {
-    const button = el("button", { type: "button", "aria-pressed": "false" }, el("i", { class: opClass(op) }), visible(op), el("b", {}, count(n)));
+  for (const [effect, title] of EFFECTS) {
+    const n = commits.filter((c) => c.effect === effect).length;
+    if (!n) continue;
+    const button = el("button", { type: "button", "aria-pressed": "false" }, el("i", { class: opClass(effect) }), title, el("b", {}, count(n)));
     button.addEventListener("click", () => {
-      state.lit = state.lit === op ? null : op;
+      state.lit = state.lit === effect ? null : effect;
       pressed($("legend"), state.lit === null ? null : button);
       update();
     });
     $("legend").append(el("li", {}, button));
   }
-  const others = operations.length - drawn.length;
-  if (others) $("legend").append(el("li", {}, el("button", { type: "button", disabled: "" }, el("i", { class: "op7" }), plural(others, "other"))));
+  if (SAME) {
+    const button = el("button", { type: "button", "aria-pressed": "false" }, "Clocks");
+    button.addEventListener("click", () => { state.folded = !state.folded; button.setAttribute("aria-pressed", String(!state.folded)); update(); });
+    $("lanes").append(button);
+  }
 
   if (MEASURES.length > 1) for (const [kind, title] of MEASURES) {
     const button = el("button", { type: "button", "aria-pressed": String(kind === state.measure) }, title);

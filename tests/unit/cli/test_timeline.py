@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, TimestampOutOfRangeError
+from deltalog import DeltaTable, TimestampOutOfRangeError, check
 from deltalog.cli.output import ACTIVITY, activity
 from deltalog.cli.timeline import embedded, page, page_data, render, write_page
 from tests.support.cli import MINUTE, START, Cli, Clock, run, set_file_time
@@ -136,6 +136,45 @@ def test_the_newest_commits_only(late: Path) -> None:
         "cut": True,
     }
     assert page_data(table, 5)["resolution"]["cut"] is False
+
+
+# ------------------------------------------------------------------------------------- effects and findings
+
+
+def effects(table: DeltaTable) -> list[str]:
+    return list(reversed(page_data(table)["effects"]))
+
+
+def test_the_effect_of_each_verb(tmp_path: Path) -> None:
+    data = pa.table({"id": [1, 2, 3]})
+    table = DeltaTable.create(tmp_path / "t", data.schema)
+    table.append(data)
+    table.overwrite(data)
+    table.delete("id = 1")
+    table.update({"id": "id + 1"}, "id = 3")
+    table.set_properties({"delta.appendOnly": "false"})
+    table.restore(1)
+    DeltaTable.create(tmp_path / "with", data.schema, data=data)
+    assert effects(table) == ["none", "append", "overwrite", "delete", "change", "none", "overwrite"]
+    assert effects(DeltaTable.open(tmp_path / "with")) == ["append"]
+
+
+def test_findings_are_on_the_page_at_their_commits(cli: Cli, late: Path, tmp_path: Path) -> None:
+    commit = late / "_delta_log" / f"{3:020d}.json"
+    actions = [json.loads(line) for line in commit.read_bytes().splitlines()]
+    del actions[0]["commitInfo"]["inCommitTimestamp"]
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    report = DeltaTable.open(late).check()
+    assert cli("timeline", late, "-o", tmp_path / "page.html").status == 0
+    shown = data_of((tmp_path / "page.html").read_text())["check"]
+    assert shown == json.loads(
+        json.dumps(
+            {"version": 4, "counts": report.counts, "findings": [finding.to_json() for finding in report.findings]}
+        )
+    )
+    assert ("ict-missing", 3) in {(finding["rule"], finding["version"]) for finding in shown["findings"]}
+    assert cli("timeline", late, "-o", tmp_path / "plain.html", "--no-check").status == 0
+    assert data_of((tmp_path / "plain.html").read_text())["check"] is None
 
 
 # --------------------------------------------------------------------------------------------- self-contained
@@ -323,6 +362,21 @@ if BROWSER is not None:  # What is above needs none, and tests everything that d
         assert "Version 2" in shown
         assert not [tag for tag, _ in seen.elements if tag == "img"]
         assert len([tag for tag, _ in seen.elements if tag == "script"]) == 2
+
+    def test_lanes_fold_and_findings_are_marked(late: Path, tmp_path: Path) -> None:
+        for entry in DeltaTable.open(late).history():
+            time = entry.in_commit_timestamp_ms or entry.file_modification_time_ms
+            set_file_time(late, entry.version, time)
+        shown = rendered(page(DeltaTable.open(late)).html, tmp_path)
+        assert 'class="lane">Drift<' not in shown and ">Clocks<" in shown and "In-commit</text>" not in shown
+        assert 'class="finding ' not in shown
+        set_file_time(late, 4, START + 60 * MINUTE)
+        (late / "_delta_log" / f"{1:020d}.json").write_text('{"what": {}}\n')
+        report = check(str(late))
+        assert 1 in {finding.version for finding in report.findings}
+        shown = rendered(page(DeltaTable.open(late), None, report).html, tmp_path)
+        assert 'class="lane">Drift<' in shown and ">Clocks<" not in shown and "In-commit</text>" in shown
+        assert 'class="finding error"' in shown and report.findings[0].rule in shown
 
 
 def test_a_page_goes_through_links_and_into_pipes(late: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy as copy_of
 from typing import Any
 
 from tests.support.doctor.damaged_tables import (
@@ -27,6 +29,19 @@ def without_first(values: list[Any]) -> list[Any]:
     return [None if number == first else value for number, value in enumerate(values)]
 
 
+def with_parsed(group: str, column: str, value: Any) -> Callable[[list[Any]], list[Any]]:
+    """A change of add actions: a statistic of their structs is another, and their text stays."""
+
+    def change(values: list[Any]) -> list[Any]:
+        changed = copy_of(values)
+        for each in changed:
+            if each is not None:
+                each["stats_parsed"][group][column] = value
+        return changed
+
+    return change
+
+
 CHECKPOINTS: list[Damage] = [
     case("damaged checkpoint", checkpointed, truncate("_delta_log/*.checkpoint.parquet"), "checkpoint-unreadable"),
     case("empty checkpoint", checkpointed, overwrite(f"{4:020d}.checkpoint.parquet", b""), "checkpoint-unreadable"),
@@ -36,6 +51,24 @@ CHECKPOINTS: list[Damage] = [
         checkpointed,
         edit_checkpoint("add", lambda v: [None if x is None else {**x, "size": x["size"] + 1} for x in v]),
         "checkpoint-file-differs",
+    ),
+    case(
+        "checkpoint whose parsed maximum is another",
+        checkpointed,
+        edit_checkpoint("add", with_parsed("maxValues", "id", 7777)),
+        "checkpoint-stats-differ",
+    ),
+    case(
+        "checkpoint whose parsed null count is another",
+        checkpointed,
+        edit_checkpoint("add", with_parsed("nullCount", "name", 1)),
+        "checkpoint-stats-differ",
+    ),
+    case(
+        "sidecar whose parsed minimum is another",
+        checkpointed_v2,
+        edit_checkpoint("add", with_parsed("minValues", "name", "a"), "_sidecars/*.parquet"),
+        "checkpoint-stats-differ",
     ),
     case(
         "checkpoint with another path",
