@@ -57,45 +57,55 @@ class _Sink(DataSourceStreamWriter):
         staged = [message.files for message in messages if message is not None]
         table = self._options.table.open()
         app_id = self._options.app_id or query_id(self._options)
-        recorded = table.snapshot().transaction_version(app_id)
-        if recorded is not None and batchId <= recorded:
-            _discard(table, staged)
-            if batchId < recorded:
-                raise deltalog.CallError(
-                    f"{table.url} has batch {recorded} of the query {app_id!r}, and this is batch {batchId}: a stream "
-                    "with another checkpoint, whose batches have other rows. Nothing was written. Start it with the "
-                    "checkpoint of that query, or give it a txnAppId of its own."
-                )
-            return
-        if self._overwrite or any(each.files for each in staged):
-            self._commit(table, staged, app_id, batchId)
-
-    def _commit(self, table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles], app: str, batch: int) -> None:
-        rows = sum(each.row_count for each in staged)
         try:
+            # What the table has recorded is read with the version that the commit is based on: if another driver
+            # commits the same batch after that, the commit is a conflict.
             with table.transaction() as transaction:
-                for each in staged:
-                    if each.table != transaction.metadata:
-                        raise deltalog.MetadataChangedError(
-                            f"{table.url}: columns or properties of the table have changed while batch {batch} was "
-                            "written. Nothing was committed; restart the stream, which repeats the batch.",
-                            winning_version=transaction.snapshot.version if transaction.snapshot else -1,
-                            winning_operation=None,
-                            retryable=False,
-                        )
-                if self._overwrite:
-                    transaction.remove_all_files()
-                for each in staged:
-                    transaction.add(*each.files, known=True)
-                transaction.set_transaction(app, batch)
-                mode = "Complete" if self._overwrite else "Append"
-                parameters = {"outputMode": mode, "queryId": app, "epochId": str(batch)}
-                metrics = {**transaction.staged.metrics(), "numOutputRows": rows}
-                transaction.commit("STREAMING UPDATE", parameters, metrics, self._options.user_metadata)
+                if not self._is_recorded(transaction, app_id, batchId) and (
+                    self._overwrite or any(each.files for each in staged)
+                ):
+                    self._commit(transaction, staged, app_id, batchId)
+                    return
         except deltalog.DeltaLogError as error:
             if error.outcome is not deltalog.Outcome.UNKNOWN:  # else the commit may name the files
                 _discard(table, staged)
             raise
+        _discard(table, staged)
+
+    def _is_recorded(self, transaction: deltalog.Transaction, app_id: str, batch: int) -> bool:
+        """Whether the table has this batch. Spark repeats the last one only: an earlier one is of another stream, whose
+        rows would be left out, and raises CallError."""
+        assert transaction.snapshot is not None
+        recorded = transaction.snapshot.transaction_version(app_id)
+        if recorded is not None and batch < recorded:
+            raise deltalog.CallError(
+                f"{transaction.snapshot.url} has batch {recorded} of the query {app_id!r}, and this is batch {batch}: "
+                "a stream with another checkpoint, whose batches have other rows. Nothing was written. Start it with "
+                "the checkpoint of that query, or give it a txnAppId of its own."
+            )
+        return recorded == batch
+
+    def _commit(
+        self, transaction: deltalog.Transaction, staged: Sequence[deltalog.StagedFiles], app: str, batch: int
+    ) -> None:
+        assert transaction.snapshot is not None
+        if any(each.table != transaction.metadata for each in staged):
+            raise deltalog.MetadataChangedError(
+                f"{transaction.snapshot.url}: columns or properties of the table have changed while batch {batch} was "
+                "written. Nothing was committed; restart the stream, which repeats the batch.",
+                winning_version=transaction.snapshot.version,
+                winning_operation=None,
+                retryable=False,
+            )
+        if self._overwrite:
+            transaction.remove_all_files()
+        for each in staged:
+            transaction.add(*each.files, known=True)
+        transaction.set_transaction(app, batch)
+        mode = "Complete" if self._overwrite else "Append"
+        parameters = {"outputMode": mode, "queryId": app, "epochId": str(batch)}
+        metrics = {**transaction.staged.metrics(), "numOutputRows": sum(each.row_count for each in staged)}
+        transaction.commit("STREAMING UPDATE", parameters, metrics, self._options.user_metadata)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
         """Remove the files of a batch with a failed task, best effort. Where every task has succeeded, the commit may

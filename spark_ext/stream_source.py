@@ -64,9 +64,13 @@ class _Reader(DataSourceStreamReader):
             )
         return stream
 
+    @cached_property
+    def _first(self) -> deltalog.StreamOffset:
+        return self._stream.first_offset()
+
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
-        return self._stream.first_offset().to_json()
+        return self._first.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The files of a batch, shared out among tasks."""
@@ -95,8 +99,9 @@ class StreamSource(_Reader):
         super().__init__(options, schema)
 
     def latestOffset(self) -> dict[str, Any]:
-        """The end of the next batch."""
-        return self._stream.latest_offset().to_json()
+        """The end of the next batch. Spark asks for it first, also where it has a checkpoint, so that the
+        beginning in it may be a later one."""
+        return self._stream.latest_offset(self._first).to_json()
 
 
 if limits is not None:

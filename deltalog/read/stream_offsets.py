@@ -9,7 +9,7 @@ Spec: PROTOCOL.md#add-file-and-remove-file (dataChange).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltalog.arguments import checked
@@ -23,16 +23,19 @@ _FORMAT = 1
 @checked
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A position in a stream: everything before it was read.
+    """A position in a stream: everything before it was read. Equal where these positions are.
 
     ``table_id``: the id in the metadata of the table. ``index``: of the first file of ``version`` that was not read.
-    ``is_initial``: among the live files of that version, else among those that its commit added.
+    ``is_initial``: among the live files of that version, else among those that its commit added. ``begin_version`` and
+    ``begin_is_initial``: where the stream began, of which an engine may keep no other record; None: not known.
     """
 
     table_id: str
     version: int
     index: int = 0
     is_initial: bool = False
+    begin_version: int | None = field(default=None, compare=False)
+    begin_is_initial: bool = field(default=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """As values of JSON, always in the same order. Cost: none."""
@@ -42,13 +45,16 @@ class StreamOffset:
             "version": self.version,
             "index": self.index,
             "initial": self.is_initial,
+            "beginVersion": self.begin_version,
+            "beginInitial": self.begin_is_initial,
         }
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> StreamOffset:
         """What ``to_json`` gave. Raises CallError. Cost: none."""
-        values = [body.get(name) for name in ("table", "version", "index", "initial")]
-        kinds = zip(values, (str, int, int, bool), strict=True)
+        values = [body.get(name) for name in ("table", "version", "index", "initial", "beginVersion", "beginInitial")]
+        begins = type(None) if values[4] is None else int
+        kinds = zip(values, (str, int, int, bool, begins, bool), strict=True)
         if body.get("format") != _FORMAT or not all(type(value) is kind for value, kind in kinds):
             raise CallError(
                 f"{dict(body)!r} is not an offset of a stream of deltalog. The checkpoint of another source, such as "
@@ -59,6 +65,13 @@ class StreamOffset:
     def is_before(self, other: StreamOffset) -> bool:
         """Whether files may lie between this and a later offset. Cost: none."""
         return self._order < other._order
+
+    @property
+    def begin(self) -> StreamOffset | None:
+        """Where the stream began. Cost: none."""
+        if self.begin_version is None:
+            return None
+        return replace(self, version=self.begin_version, index=0, is_initial=self.begin_is_initial)
 
     @property
     def _order(self) -> tuple[int, bool, int]:
@@ -132,12 +145,24 @@ def advance(
         step = [version.sizes(first)] if version.is_whole else ([each] for each in version.sizes(first))
         for number, sizes in enumerate(step if first < version.count else ()):
             if files and (_reached(files, max_files) or _reached(size_bytes, max_bytes)):
-                return StreamOffset(start.table_id, version.version, first + number, version.is_initial)
+                return replace(start, version=version.version, index=first + number, is_initial=version.is_initial)
             taken = list(sizes)
             files += len(taken)
             size_bytes += sum(taken)
-        at = StreamOffset(start.table_id, version.version + 1)
+        at = replace(start, version=version.version + 1, index=0, is_initial=False)
     return at
+
+
+def resumed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
+    """Where a batch begins that an engine repeats.
+
+    Spark records where batches end, and asks the stream again where the first one began; the table may have other
+    versions by then. The end of the batch says it. Where engines do not say where a batch begins when it is planned,
+    its end may also name a later beginning, which is not that of this stream.
+    """
+    begin = end.begin
+    is_first_batch = start.begin is not None and start == start.begin
+    return begin if begin is not None and is_first_batch and begin.is_before(start) else start
 
 
 def _reached(count: int, limit: int | None) -> bool:
@@ -157,7 +182,7 @@ def _first(at: StreamOffset, version: VersionFiles) -> int:
 
 def selected(start: StreamOffset, end: StreamOffset, version: VersionFiles) -> range:
     """The indexes of the files of a version between two offsets. Raises CallError as ``advance``."""
-    begin = StreamOffset(start.table_id, version.version, 0, version.is_initial)
+    begin = replace(start, version=version.version, index=0, is_initial=version.is_initial)
     key = (version.version, version.is_initial)
     is_first, is_last = (start.version, start.is_initial) == key, (end.version, end.is_initial) == key
     if end.is_before(begin) or (begin.is_before(start) and not is_first):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,7 @@ from deltalog.read.stream_offsets import (
     advance,
     commits_between,
     new_files,
+    resumed,
     selected,
 )
 from deltalog.storage.remote import parallel_gets
@@ -206,14 +207,18 @@ class TableStream:
         """
         history = self._refreshed()
         end = self._offset(history.latest.version + 1) if until is None else until
-        if start is None or (max_files is None and max_bytes is None):
-            return end if start is None or start.is_before(end) else start
+        if start is None:
+            return replace(end, begin_version=None)
+        end = replace(end, begin_version=start.begin_version, begin_is_initial=start.begin_is_initial)
+        if max_files is None and max_bytes is None:
+            return end if start.is_before(end) else start
         self._check(start, history)
         found = advance(start, self._versions(start, end), max_files, max_bytes)
         return end if end.is_before(found) else found
 
     def files(self, start: StreamOffset, end: StreamOffset) -> list[StreamFile]:
-        """The files between two offsets, in their order.
+        """The files between two offsets, in their order. Where ``start`` is the beginning of a stream, as
+        ``first_offset`` gives it now, and ``end`` is of one that began earlier, the files of that are meant.
 
         Raises CallError for a commit that deletes or changes rows, as the options of the stream say, and for an offset
         of another table; SchemaMismatchError where the columns have changed; MissingVersionError where log clean-up has
@@ -223,6 +228,7 @@ class TableStream:
         history = self._refreshed()
         self._check(start, history)
         self._check(end, history)
+        start = resumed(start, end)
         found: list[StreamFile] = []
         for version in self._versions(start, end):
             wanted = selected(start, end, version)
@@ -235,7 +241,7 @@ class TableStream:
         return found
 
     def _offset(self, version: int, is_initial: bool = False) -> StreamOffset:
-        return StreamOffset(self._read.metadata.id, version, 0, is_initial)
+        return StreamOffset(self._read.metadata.id, version, 0, is_initial, version, is_initial)
 
     def _refreshed(self) -> LogHistory:
         self._latest = self._history()

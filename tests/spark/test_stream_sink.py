@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 import deltalog
 import spark_ext
-from tests.spark.settings import IS_CONNECT, since
+from tests.spark.settings import since
 from tests.spark.streams import Input, finish
 from tests.spark.tables import action, data_files, rows, versions
 
@@ -81,7 +81,9 @@ def test_a_lost_acknowledgement_writes_nothing_twice(source: Input, table: str) 
     assert ids(table) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("step", ["task", "before the commit", "after the commit"])
+@pytest.mark.parametrize(
+    "step", ["task", pytest.param("before the commit", marks=pytest.mark.long), "after the commit"]
+)
 def test_a_batch_that_fails_is_written_once(source: Input, table: str, tmp_path: Path, step: str) -> None:
     source.add(0)
     run(source, table)
@@ -118,6 +120,7 @@ def test_complete_mode_replaces_the_rows(spark: Any, source: Input, table: str) 
     assert rows(spark_ext.read(spark).option("versionAsOf", 1).load(table)) == [(0, 1), (1, 2)]
 
 
+@pytest.mark.long
 def test_a_batch_of_another_checkpoint_is_refused(source: Input, table: str) -> None:
     source.add(0)
     source.add(1)
@@ -140,6 +143,7 @@ def test_new_columns_and_rows_that_do_not_fit(source: Input, table: str) -> None
     assert [(each["id"], each["twice"]) for each in found] == [(0, None), (1, 2)]
 
 
+@pytest.mark.long
 def test_constraints_hold_for_streams(source: Input, table: str) -> None:
     source.add(0)
     run(source, table)
@@ -166,6 +170,7 @@ def test_wrong_options_are_refused(source: Input, table: str, options: dict[str,
     assert versions(table) == []
 
 
+@pytest.mark.long
 def test_from_table_to_table_beside_a_batch_job(spark: Any, table: str, tmp_path: Path, source: Input) -> None:
     target, columns = str(tmp_path / "target"), pa.schema([("id", pa.int64()), ("name", pa.string())])
     first = deltalog.DeltaTable.create(table, columns, data=pa.table({"id": [1], "name": ["a"]}, columns))
@@ -178,7 +183,7 @@ def test_from_table_to_table_beside_a_batch_job(spark: Any, table: str, tmp_path
     assert ids(target) == [1, 2, 3, 200, 300]
 
 
-@pytest.mark.skipif(IS_CONNECT, reason="the processes of the driver are the same over Connect")
+@pytest.mark.classic("the processes of the driver are the same over Connect")
 def test_an_abort_removes_nothing_that_may_have_landed(spark: Any, source: Input, table: str) -> None:
     from spark_ext.stream_options import sink_options
     from spark_ext.stream_sink import Staged, sink

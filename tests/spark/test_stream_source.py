@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 import deltalog
 import spark_ext
-from tests.spark.settings import IS_CONNECT, since
+from tests.spark.settings import since
 from tests.spark.streams import finish
 from tests.spark.tables import history, rows
 
@@ -74,6 +74,7 @@ def test_rows_there_are_first_and_then_those_of_commits_over_restarts(table: str
 
 
 @limited
+@pytest.mark.classic("over Connect a query that has ended has no progress")
 def test_limits_split_versions_and_the_first_snapshot(table: str, reading: Any) -> None:
     written = deltalog.DeltaTable.create(table, COLUMNS, partition_by=["name"], data=ids(1, 2, 3))
     written.append(ids(4, 5))
@@ -88,6 +89,7 @@ def test_limits_split_versions_and_the_first_snapshot(table: str, reading: Any) 
     assert stream.ids() == list(range(1, 11))
 
 
+@pytest.mark.long
 def test_it_begins_where_it_is_told_to(table: str, spark: Any, tmp_path: Path, zone: Any) -> None:
     at_ms = [1_790_000_000_000 + 3_600_000 * hours for hours in range(4)]
     history(table, COLUMNS, [ids(0), ids(1), ids(2), ids(3)], at_ms)
@@ -117,6 +119,7 @@ def test_deletion_vectors_mapped_columns_and_partitions(table: str, reading: Any
     assert stream.rows("number", "name") == [(1, "a"), (3, None)]
 
 
+@pytest.mark.long
 def test_commits_that_change_rows_are_refused_or_skipped(table: str, reading: Any) -> None:
     written = deltalog.DeltaTable.create(table, COLUMNS, data=ids(1, 2))
     written.append(ids(3))
@@ -154,6 +157,7 @@ def test_changes_are_streamed(table: str, reading: Any) -> None:
     ]
 
 
+@pytest.mark.classic("Connect resolves the columns when the query starts")
 def test_new_columns_need_a_restart(table: str, reading: Any, spark: Any, tmp_path: Path) -> None:
     written = deltalog.DeltaTable.create(table, COLUMNS, data=ids(1))
     stream = reading()
@@ -169,6 +173,7 @@ def test_new_columns_need_a_restart(table: str, reading: Any, spark: Any, tmp_pa
     assert stream.rows("id", "more") == [(1, None), (2, True)]
 
 
+@pytest.mark.long
 def test_a_cleaned_log_is_a_clear_error(table: str, reading: Any) -> None:
     written = deltalog.DeltaTable.create(table, COLUMNS, data=ids(0))
     stream = reading()
@@ -184,6 +189,7 @@ def test_a_cleaned_log_is_a_clear_error(table: str, reading: Any) -> None:
     assert stream.ids() == [0, 3]
 
 
+@pytest.mark.long
 def test_another_table_at_the_same_place_is_a_clear_error(table: str, reading: Any) -> None:
     deltalog.DeltaTable.create(table, COLUMNS, data=ids(0))
     stream = reading()
@@ -194,6 +200,7 @@ def test_another_table_at_the_same_place_is_a_clear_error(table: str, reading: A
         stream.run()
 
 
+@pytest.mark.long
 def test_a_file_without_some_of_its_rows_is_refused(table: str, reading: Any) -> None:
     import pyarrow.parquet as pq
 
@@ -235,6 +242,7 @@ def test_wrong_options_are_refused(table: str, reading: Any, options: dict[str, 
         reading(**options).frame().schema  # noqa: B018
 
 
+@pytest.mark.long
 def test_batches_are_read_by_spark_ext_read(spark: Any, table: str) -> None:
     deltalog.DeltaTable.create(table, COLUMNS, data=ids(1))
     spark_ext.register(spark)
@@ -242,7 +250,8 @@ def test_batches_are_read_by_spark_ext_read(spark: Any, table: str) -> None:
         spark.read.format("deltalog").load(table).collect()
 
 
-@pytest.mark.skipif(IS_CONNECT, reason="the progress of a running query is read in a classic session")
+@pytest.mark.long
+@pytest.mark.classic("the progress of a running query is read in a classic session")
 def test_a_running_stream_sees_new_commits(table: str, reading: Any, spark: Any) -> None:
     written = deltalog.DeltaTable.create(table, COLUMNS, data=ids(0))
     stream = reading()

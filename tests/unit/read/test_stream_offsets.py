@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from deltalog import AddFile, CallError, StreamOffset
 from deltalog.protocol.actions import RemoveFile
 from deltalog.protocol.codec import CommitActions
-from deltalog.read.stream_offsets import StreamRules, VersionFiles, advance, commits_between, new_files, selected
+from deltalog.read.stream_offsets import (
+    StreamRules,
+    VersionFiles,
+    advance,
+    commits_between,
+    new_files,
+    resumed,
+    selected,
+)
 
 TABLE = "a table"
 
@@ -85,6 +93,22 @@ def test_batches_have_every_file_once_in_order(
         if end == last:
             break
     assert found == [(v, index) for v, each in enumerate(sizes) for index in range(len(each))]
+
+
+def test_the_first_batch_is_repeated_from_where_it_began() -> None:
+    def began(version: int, initial: bool, found: StreamOffset) -> StreamOffset:
+        return StreamOffset(TABLE, found.version, found.index, found.is_initial, version, initial)
+
+    again = began(7, True, at(7, 0, True))  # the table has other versions by now
+    end = advance(began(4, True, at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
+    assert end.to_json() == began(4, True, at(4, 2, True)).to_json()
+    assert resumed(again, StreamOffset.from_json(end.to_json())) == at(4, 0, True)
+    # Later batches begin where the one before has ended, whatever their end says about the beginning.
+    assert resumed(end, began(9, True, at(10))) == end
+    start = began(5, False, at(5))  # a stream that began with the next commit, and has read nothing yet
+    assert resumed(start, began(8, False, at(9))) == start
+    assert resumed(start, at(9)) == start
+    assert resumed(at(5), end) == at(5)
 
 
 def test_offsets_of_others_are_refused() -> None:

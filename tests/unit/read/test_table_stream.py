@@ -72,6 +72,16 @@ def test_files_of_the_first_snapshot_stay_the_same_while_the_table_changes(table
     assert found == [3, 4]
 
 
+def test_a_first_batch_that_is_repeated_has_the_same_files(table: DeltaTable) -> None:
+    table.append(ids(3))
+    stream = table.stream()
+    end = stream.latest_offset(stream.first_offset(), max_files=1)
+    table.delete("id = 3")
+    again = DeltaTable.open(table.url).stream()
+    files = again.files(again.first_offset(), end)
+    assert pa.Table.from_batches(again.reader.batches(files))["id"].to_pylist() == [1, 2]
+
+
 def test_it_ends_where_it_is_told_to(table: DeltaTable) -> None:
     stream = table.stream()
     until, at = stream.latest_offset(), stream.first_offset()
