@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
-from spark_ext import log_counts, names, paths, pruning, row_statements, table_statements
+from spark_ext import alter_statements, log_counts, names, paths, pruning, row_statements, table_statements
 from spark_ext.frames import detail, history
 from spark_ext.paths import Location
 from spark_ext.queries import query_of
@@ -30,8 +30,6 @@ Args = Mapping[str, Any] | Sequence[Any] | None
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
-    "alter": "deltalog.DeltaTable has a method for each change",
-    "restore": "Call deltalog.DeltaTable.open({0}).restore",
     "cache": "Load it with spark_ext.read(spark).{2}; call cache() and createOrReplaceTempView(name)",
     "drop": "deltalog.TransactionManager(catalog).drop_table(name) forgets the name of a table in a catalog",
     "show": "SHOW COLUMNS can; spark_ext.detail and spark_ext.history have the rest",
@@ -47,6 +45,10 @@ _STATEMENTS = {
     "with": table_statements.insert,
     "create": table_statements.create,
     "replace": table_statements.create,
+    "alter": alter_statements.alter,
+    "restore": alter_statements.restore,
+    "vacuum": alter_statements.vacuum,
+    "optimize": alter_statements.optimize,
 }
 # Those whose target is a reference that is marked as one.
 _WRITING = ("delete", "update", "merge", "insert", "with")
@@ -71,9 +73,8 @@ def sql(
 
     Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
     write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
-    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE and REPLACE TABLE of such a table, as ``DeltaTable`` and
-    ``write`` have them. Other statements on such a
-    table, and those that would write it, are refused. A statement
+    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE, REPLACE and ALTER TABLE, RESTORE and VACUUM of such a table,
+    as ``DeltaTable``, ``write`` and ``deltalog.DeltaTable`` have them. Other statements on it are refused. A statement
     without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where`` does, and a count of rows
     alone comes from the log where ``Reader.count`` does.
 

@@ -464,7 +464,7 @@ class _Places:
             return word == "using"
         if head == "show":
             return word == "in"
-        if head in ("describe", "desc"):
+        if head in ("describe", "desc", "vacuum", "restore", "optimize"):
             return at == self._statement.start
         return self._defines and word == "like"
 

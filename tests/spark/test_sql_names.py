@@ -169,7 +169,6 @@ def test_names_that_the_catalog_does_not_know_are_sparks(spark: Any, catalog: Pa
         ("create table sales (id long)", "There is a table at"),
         ("create view v as select * from sales", "CREATE TEMPORARY VIEW"),
         ("drop table if exists sales", "DROP statements cannot use the table default.sales"),
-        ("alter table sales add column x int", "a method for each change"),
         ("cache table v as select * from sales", "createOrReplaceTempView"),
         ("truncate table shop.sales", "TRUNCATE statements cannot use the table shop.sales"),
         ("select * from sales version as of 9", "9"),

@@ -1,0 +1,219 @@
+"""ALTER TABLE, RESTORE and VACUUM in SQL: read, and carried out by the verbs of the table; OPTIMIZE is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as spark_types
+
+import deltalog
+from spark_ext import sql_columns
+from spark_ext.delta_table import DeltaTable
+from spark_ext.reader import timestamp_ms
+from spark_ext.sql_context import Context
+from spark_ext.sql_cursor import Cursor
+from spark_ext.table_builder import type_of
+from spark_ext.types import from_spark
+
+_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_KNOWN = (
+    "Known are ADD COLUMNS, RENAME COLUMN, DROP COLUMNS, ALTER COLUMN, SET and UNSET TBLPROPERTIES, ADD and DROP "
+    "CONSTRAINT, DROP FEATURE"
+)
+
+
+def alter(context: Context, cursor: Cursor) -> DataFrame | None:
+    """``ALTER TABLE t …``. Returns no rows; None for a table of Spark. Raises as the method of ``DeltaTable`` of
+    deltalog for the change."""
+    cursor.expect("alter")
+    if not cursor.accept("table"):
+        return None
+    found = context.target(cursor)
+    if found is None:
+        return None
+    for words, change in _CHANGES.items():
+        if cursor.accept(*words):
+            change(context, cursor, found.core)
+            return context.nothing()
+    raise cursor.error(f"ALTER TABLE cannot do this for a table of deltalog. {_KNOWN}")
+
+
+def _add_columns(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    found = sql_columns.columns(cursor) if cursor.word() == "(" else [sql_columns.column(cursor)]
+    while cursor.accept(","):
+        found.append(sql_columns.column(cursor))
+    cursor.finish()
+    table.add_columns(from_spark(spark_types.StructType(found)))
+
+
+def _rename_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    old = cursor.path()
+    cursor.expect("to")
+    new = cursor.identifier()
+    cursor.finish()
+    table.rename_column(old, new)
+
+
+def _drop_columns(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    if cursor.accept("if", "exists"):
+        raise cursor.error("IF EXISTS cannot be given for columns")
+    found = cursor.names() if cursor.word() == "(" else [cursor.path()]
+    while cursor.accept(","):
+        found.append(cursor.path())
+    cursor.finish()
+    table.drop_columns(found)
+
+
+def _alter_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    name = cursor.path()
+    if cursor.accept("type"):
+        data_type = type_of(context.spark, sql_columns.type_text(cursor))
+        cursor.finish()
+        plain = from_spark(spark_types.StructType([spark_types.StructField("x", data_type)]))
+        table.set_column(name, data_type=plain.fields[0].data_type)
+    elif cursor.accept("comment"):
+        comment = cursor.string()
+        cursor.finish()
+        table.set_column(name, comment=comment)
+    elif cursor.accept("drop", "not", "null"):
+        cursor.finish()
+        table.set_column(name, nullable=True)
+    elif cursor.accept("set", "not", "null"):
+        cursor.finish()
+        table.set_column(name, nullable=False)
+    else:
+        raise cursor.error(
+            "ALTER COLUMN of a table of deltalog can be followed by TYPE, COMMENT, SET NOT NULL and DROP NOT NULL. "
+            "Columns keep their place, and defaults are given with CREATE TABLE. This is"
+        )
+
+
+def _set_properties(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    found = sql_columns.properties(cursor)
+    cursor.finish()
+    table.set_properties(found)
+
+
+def _unset_properties(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    if_exists = cursor.accept("if", "exists")
+    cursor.expect("(")
+    found = [sql_columns.property_key(cursor)]
+    while cursor.accept(","):
+        found.append(sql_columns.property_key(cursor))
+    cursor.expect(")")
+    cursor.finish()
+    known = table.snapshot().metadata.configuration
+    missing = [key for key in found if key not in known]
+    if missing and not if_exists:
+        raise deltalog.InvalidPropertyError(
+            f"The table at {table.url} has no property {missing[0]}. Use UNSET TBLPROPERTIES IF EXISTS.", key=missing[0]
+        )
+    table.unset_properties(found)
+
+
+def _add_constraint(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    name = cursor.identifier()
+    cursor.expect("check")
+    values = cursor.inside()
+    if len(values) != 1:
+        raise cursor.error("CHECK takes one condition")
+    cursor.finish()
+    table.add_constraint(name, values[0])
+
+
+def _drop_constraint(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    if_exists = cursor.accept("if", "exists")
+    name = cursor.identifier()
+    cursor.finish()
+    table.drop_constraint(name, if_exists=if_exists)
+
+
+def _drop_feature(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    name = cursor.string() if cursor.token.kind == "string" else cursor.identifier()
+    truncates = cursor.accept("truncate", "history")
+    cursor.finish()
+    DeltaTable(context.spark, table).dropFeatureSupport(name, truncates)
+
+
+_CHANGES: dict[tuple[str, ...], Callable[[Context, Cursor, deltalog.DeltaTable], None]] = {
+    ("add", "columns"): _add_columns,
+    ("add", "column"): _add_columns,
+    ("rename", "column"): _rename_column,
+    ("drop", "columns"): _drop_columns,
+    ("drop", "column"): _drop_columns,
+    ("alter", "column"): _alter_column,
+    ("change", "column"): _alter_column,
+    ("set", "tblproperties"): _set_properties,
+    ("unset", "tblproperties"): _unset_properties,
+    ("add", "constraint"): _add_constraint,
+    ("drop", "constraint"): _drop_constraint,
+    ("drop", "feature"): _drop_feature,
+}
+
+
+def restore(context: Context, cursor: Cursor) -> DataFrame | None:
+    """``RESTORE [TABLE] t TO VERSION|TIMESTAMP AS OF value``. Returns as ``DeltaTable.restoreToVersion``; None for a
+    table of Spark."""
+    cursor.expect("restore")
+    cursor.accept("table")
+    found = context.target(cursor)
+    if found is None:
+        return None
+    cursor.expect("to")
+    kind = cursor.accept_one("version", "timestamp")
+    if not kind:
+        raise cursor.error("VERSION or TIMESTAMP is expected")
+    cursor.expect("as", "of")
+    if kind == "version":
+        text = cursor.string() if cursor.token.kind == "string" else cursor.expression("the version of RESTORE")
+        cursor.finish()
+        number = text.removesuffix("L")
+        if not number.isdecimal():
+            raise cursor.error(f"the version of RESTORE is a number, not {text!r}")
+        return found.table.restoreToVersion(int(number))
+    moment = cursor.expression("the timestamp of RESTORE")
+    cursor.finish()
+    value = context.spark.sql(f"select cast(({moment}) as string) as text").collect()[0]["text"]
+    timestamp_ms(context.spark, value, "TIMESTAMP AS OF")  # an error has the name of the clause
+    return found.table.restoreToTimestamp(value)
+
+
+def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
+    """``VACUUM t [RETAIN n HOURS] [DRY RUN]``. Returns the paths: of the files that would be deleted with DRY RUN, else
+    of the table, as delta-spark does; None for a table of Spark. Raises as ``DeltaTable.vacuum``."""
+    cursor.expect("vacuum")
+    cursor.accept("table")
+    found = context.target(cursor)
+    if found is None:
+        return None
+    hours, is_dry = None, False
+    while not cursor.is_at_end:
+        if hours is None and cursor.accept("retain"):
+            text = cursor.until("hours", "hour")
+            try:
+                hours = float(text)
+            except ValueError:
+                raise cursor.error(f"RETAIN is followed by a number of hours, not {text!r}") from None
+            if not cursor.accept_one("hours", "hour"):
+                raise cursor.error("HOURS is expected")
+        elif not is_dry and cursor.accept("dry", "run"):
+            is_dry = True
+        elif not cursor.accept("full"):  # all files are looked at in any case
+            cursor.finish()
+    if not is_dry:
+        found.table.vacuum(hours)
+        return context.spark.createDataFrame([(found.core.url,)], "path string")
+    checks = str(context.spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
+    report = found.core.vacuum(hours, dry_run=True, enforce_retention_duration=checks)
+    rows = [(f"{found.core.url}/{path}",) for path in report.paths]
+    return context.spark.createDataFrame(rows, "path string")
+
+
+def optimize(context: Context, cursor: Cursor) -> DataFrame | None:
+    """Refused with UnsupportedFeatureError; None for a table of Spark."""
+    cursor.expect("optimize")
+    found = context.target(cursor)
+    if found is not None:
+        found.table.optimize()
+    return None
