@@ -199,7 +199,7 @@ def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
                 raise cursor.error("HOURS is expected")
         elif not is_dry and cursor.accept("dry", "run"):
             is_dry = True
-        elif not cursor.accept("full"):  # all files are looked at in any case
+        elif not cursor.accept("full"):  # deltalog always checks all files
             cursor.finish()
     if not is_dry:
         found.table.vacuum(hours)
