@@ -59,6 +59,7 @@ VERBS_WITHOUT_A_ROW = {
     "open_blob",  # a snapshot, and one reading
     "advance",  # takes note of a snapshot, without a call
     "check",  # reads only
+    "stream",  # reads only
     "flush",  # waits for the calls of others
     "vacuum",  # two commits; tests/unit/operations/test_vacuum.py fails each of its calls
 }
