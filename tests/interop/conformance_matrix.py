@@ -18,6 +18,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,7 @@ def page(runs: Sequence[Mapping[str, Any]], explanations: Mapping[str, Any]) -> 
     for found in runs:
         if len(found["cases"]) < len(cases):
             lines += [f"Of {found['engine']}, {len(found['cases'])} cases were run.", ""]
+    lines += _skipped(runs)
     for found in runs:
         failed = [case for case in found["cases"] if case["outcome"] == FAILED]
         if not failed:
@@ -159,6 +161,25 @@ def page(runs: Sequence[Mapping[str, Any]], explanations: Mapping[str, Any]) -> 
             lines += [f"  - {_linked(cases[case['id']])}" for case in group]
             lines += [f"  - Observed in `{group[0]['id']}`: {_quoted(group[0]['reason'])}", ""]
     return "\n".join(lines)
+
+
+def _skipped(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What engines cannot do, with the number of cases that need it."""
+    lines = [
+        "## Skipped cases",
+        "",
+        "What the engines cannot do, and how many cases need it. A write through Spark reads the latest version and",
+        "commits in one call, and no public name of delta-spark or spark_ext holds a transaction open between the two,",
+        "so neither can run the area `conflicts`.",
+        "",
+    ]
+    for found in runs:
+        reasons = Counter(_quoted(case["reason"]) for case in found["cases"] if case["outcome"] == SKIPPED)
+        if reasons:
+            # The most frequent ones; every case has its reason in the file of outcomes.
+            shown = "; ".join(f"{number} for {reason}" for reason, number in reasons.most_common(8))
+            lines += [f"- {found['engine']}: {shown}" + (" and others." if len(reasons) > 8 else ".")]
+    return [*lines, ""]
 
 
 def _linked(case: Case) -> str:
