@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark import guide
+from tests.spark.settings import since
 
 
 def test_the_pipeline_runs(spark: Any, tmp_path: Path) -> None:
@@ -23,6 +24,7 @@ def test_the_examples_of_the_reference_run(spark: Any, tmp_path: Path, capsys: A
     assert "|  1|   new| new|" in printed and "|  3|  NULL| new|" in printed
 
 
+@since("4.0", "Python data sources")
 def test_the_examples_of_streaming_run(spark: Any, tmp_path: Path) -> None:
     assert guide.run(spark, tmp_path, guide.STREAMING) >= 2
 

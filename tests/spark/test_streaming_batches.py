@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,14 @@ def test_batches_without_rows_are_recorded(spark: Any, table: str) -> None:
     write = spark_ext.stream_writer(table, "orders")
     assert write(spark.range(0), 0).committed and write(spark.range(0), 1).committed
     assert deltalog.DeltaTable.open(table).snapshot().transaction_version("orders") == 1
+
+
+def test_the_format_of_streams_needs_python_data_sources(spark: Any) -> None:
+    if find_spec("pyspark.sql.datasource") is not None:
+        assert spark_ext.register(spark) is None
+        return
+    with pytest.raises(deltalog.UnsupportedFeatureError, match=r"foreachBatch\(spark_ext\.stream_writer"):
+        spark_ext.register(spark)
 
 
 def test_wrong_arguments_are_refused(table: str) -> None:
