@@ -98,10 +98,10 @@ def _resident_mib() -> float:
     return int(next(line for line in text.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
 
 
-class _Peak:
+class Peak:
     """The most memory that the process has resident, looked at each 5 ms."""
 
-    def __enter__(self) -> _Peak:
+    def __enter__(self) -> Peak:
         self.before_mib = self.most_mib = _resident_mib()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -119,7 +119,7 @@ class _Peak:
 
 def _child(system: str, operation: str, path: str, rows: int) -> None:
     run = call(system, operation, path, source(operation, rows) if "merge" in operation else SCHEMA.empty_table())
-    with _Peak() as peak:
+    with Peak() as peak:
         started = time.perf_counter()
         run()
         seconds = time.perf_counter() - started

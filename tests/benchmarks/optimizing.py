@@ -1,0 +1,173 @@
+"""Compaction and Z-order beside deltalake and delta-spark: ``python -m tests.benchmarks.optimizing [--quick]``.
+
+Each operation runs in a process of its own on a fresh copy of a table. Its time, its peak memory above that of the
+process before it, the number and size of the new files, and the bytes of the files that conditions on either of two
+columns leave over afterwards are printed. The systems must agree on the number and the sums of the rows. The memory of
+delta-spark is that of a JVM, and is not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.benchmarks.row_changes import Peak, answer
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("v", pa.float64()), ("x", pa.int64()), ("y", pa.int64()), ("name", pa.string())]
+)
+OPERATIONS = ("compact", "z-order")
+SYSTEMS = ("deltalog", "deltalake", "delta-spark")
+_RANGE = 1_000_000
+#: Conditions of which each is true for 1 % of the rows.
+CONDITIONS = tuple(f"{name} >= {at} AND {name} < {at + _RANGE // 100}" for name in "xy" for at in (0, 410_000, 990_000))
+
+
+def _rows(first: int, count: int, chance: random.Random) -> pa.Table:
+    ids = range(first, first + count)
+    x, y = ([chance.randrange(_RANGE) for _ in ids] for _ in range(2))
+    names = [f"name of {number % 1000}" for number in ids]
+    return pa.table([list(ids), [number / 2 for number in ids], x, y, names], schema=SCHEMA)
+
+
+def build(path: Path, files: int, rows_of_file: int) -> None:
+    """A table of so many files, in one commit."""
+    from deltalog import DeltaTable
+
+    chance = random.Random(1)
+    table = DeltaTable.create(path, SCHEMA)
+    with table.transaction() as transaction:
+        for number in range(files):
+            transaction.write(_rows(number * rows_of_file, rows_of_file, chance).to_reader())
+        transaction.commit("WRITE")
+
+
+def call(system: str, operation: str, path: str, target: int) -> Callable[[], Any]:
+    """The operation, ready to run: imports, sessions and opened tables are not part of its time."""
+    if system == "delta-spark":
+        from tests.support.spark import delta_session
+
+        sizes = ("maxFileSize", "minFileSize")
+        spark = delta_session(**{f"spark.databricks.delta.optimize.{name}": str(target) for name in sizes})
+        order = " ZORDER BY (x, y)" if operation == "z-order" else ""
+        spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()
+        return lambda: spark.sql(f"OPTIMIZE delta.`{path}`{order}").collect()
+    table: Any
+    if system == "deltalake":
+        import deltalake
+
+        table = deltalake.DeltaTable(path)
+    else:
+        from deltalog import DeltaTable
+
+        table = DeltaTable.open(path)
+    if operation == "compact":
+        return lambda: table.optimize.compact(target_size=target)
+    return lambda: table.optimize.z_order(["x", "y"], target_size=target)
+
+
+def _child(system: str, operation: str, path: str, target: int) -> None:
+    run = call(system, operation, path, target)
+    with Peak() as peak:
+        started = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - started
+    found = {"seconds": seconds, "peak_mib": peak.most_mib - peak.before_mib, "answer": answer(path), **layout(path)}
+    print(json.dumps(found))
+
+
+def layout(path: str) -> dict[str, Any]:
+    """The files, their bytes, and the part of these that a condition of CONDITIONS leaves over on average."""
+    from deltalog import DeltaTable
+
+    snapshot = DeltaTable.open(path).snapshot()
+    left = [sum(snapshot.scan(where=each).files()["size"].to_pylist()) for each in CONDITIONS]
+    return {
+        "files": snapshot.num_files,
+        "bytes": snapshot.size_bytes,
+        "read_part": statistics.mean(left) / snapshot.size_bytes,
+    }
+
+
+def measure(system: str, operation: str, path: Path, target: int) -> dict[str, Any]:
+    """One run in a process of its own, on a copy of the table."""
+    copy = path.with_name("copy")
+    shutil.copytree(path, copy, copy_function=os.link)
+    try:
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "tests.benchmarks.optimizing",
+                "--child", system, operation, str(copy), str(target),
+            ],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(copy)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def compare(
+    place: Path, operation: str, made: tuple[int, int, int], repeats: int, systems: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """The medians of each system. ``made``: the number of files, the rows of each, and the number of new files. Raises
+    AssertionError where they disagree on the rows."""
+    from deltalog import DeltaTable
+
+    path = place / operation
+    files, rows_of_file, new_files = made
+    build(path, files, rows_of_file)
+    target = DeltaTable.open(path).snapshot().size_bytes // new_files
+    found, answers = [], {}
+    for system in systems:
+        runs = [measure(system, operation, path, target) for _ in range(repeats)]
+        answers[system] = [round(value, 1) for value in runs[0]["answer"]]
+        figures = {name: statistics.median(run[name] for run in runs) for name in ("seconds", "peak_mib")}
+        others = {name: runs[0][name] for name in ("files", "bytes", "read_part")}
+        found.append({"operation": operation, "system": system, **figures, **others})
+    assert len({tuple(each) for each in answers.values()}) == 1, (operation, answers)
+    shutil.rmtree(path)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=10_000, help="of the compaction, into a hundredth of them")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the Z-order")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--quick", action="store_true", help="200 files and 100,000 rows once: a check, not figures")
+    parser.add_argument("--directory", default=None)
+    parser.add_argument("--child", nargs=4)
+    chosen = parser.parse_args()
+    if chosen.child:
+        system, operation, path, target = chosen.child
+        _child(system, operation, path, int(target))
+        return
+    files, rows, repeats = (200, 100_000, 1) if chosen.quick else (chosen.files, chosen.rows, chosen.repeats)
+    systems = tuple(chosen.systems.split(","))
+    with tempfile.TemporaryDirectory(dir=chosen.directory) as place:
+        for operation, made in (("compact", (files, 1000, files // 100)), ("z-order", (40, rows // 40, 40))):
+            for each in compare(Path(place), operation, made, repeats, systems):
+                print(
+                    f"{operation}, {each['system']}: {each['seconds']:.2f} s, {each['peak_mib']:.0f} MiB, "
+                    f"{each['files']:,} files, {each['bytes']:,} bytes, {each['read_part']:.1%} for a condition",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
