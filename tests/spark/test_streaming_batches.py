@@ -87,9 +87,11 @@ def test_batches_without_rows_are_recorded(spark: Any, table: str) -> None:
     assert deltalog.DeltaTable.open(table).snapshot().transaction_version("orders") == 1
 
 
-def test_the_format_of_streams_needs_python_data_sources(spark: Any) -> None:
+def test_the_format_of_streams_needs_python_data_sources(spark: Any, table: str) -> None:
     if find_spec("pyspark.sql.datasource") is not None:
-        assert spark_ext.register(spark) is None
+        spark_ext.register(spark)
+        with pytest.raises(PySparkException, match="TableNotFoundError"):
+            spark.readStream.format("deltalog").load(table).schema  # noqa: B018
         return
     with pytest.raises(deltalog.UnsupportedFeatureError, match=r"foreachBatch\(spark_ext\.stream_writer"):
         spark_ext.register(spark)
