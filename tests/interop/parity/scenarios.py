@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ AREAS = {
     "features": "Tables with features",
     "rules": "Rules of a table",
     "concurrent": "Other writers",
+    "deletes": "DELETE",
+    "updates": "UPDATE",
 }
 
 # Differences that are the same in all scenarios: the place and delta-spark's and spark_ext's answer; why.
@@ -45,6 +48,15 @@ GENERAL = {
     ),
     r"log\[\d+\]\.remove\[\d+\]\.partitionValues\..+ absent None": (
         "null partition values of a removed file: left out by delta-spark, written by spark_ext."
+    ),
+    r"history\[\d+\]\.metrics\.\w+Ms \(time\) absent": (
+        "times that DELETE, UPDATE and MERGE took, by phase: only delta-spark has them in the metrics."
+    ),
+    r"history\[\d+\]\.parameters\.predicate \[\] absent": (
+        "`predicate` of an UPDATE without a condition: an empty list in delta-spark, absent in spark_ext."
+    ),
+    r"(?s)history\[\d+\]\.parameters\.(predicate|\w+Predicates) .+ (?!absent).+": (
+        "conditions in the history: delta-spark has them as Spark resolved them, spark_ext as they were written."
     ),
     r"history\[\d+\]\.parameters\.partitionBy \[\] \[.+\]": (
         "`partitionBy` of a write without `partitionBy(…)`: empty in delta-spark, the table's columns in spark_ext."
@@ -85,6 +97,22 @@ def scenario(name: str, differs: str | None = None) -> Callable[[Callable[[Table
         return run
 
     return declare
+
+
+def statements(start: tuple[str, ...], cases: Mapping[str, Any]) -> None:
+    """Declare scenarios of statements. ``cases``: from names to one or several. DIFFERS of the module that calls says
+    why some differ."""
+    module = sys._getframe(1).f_globals
+    for name, given in cases.items():
+        listed = (given,) if isinstance(given, str) else given
+
+        def run(table: Table, listed: tuple[str, ...] = listed) -> None:
+            if start:
+                table.start(*start)
+            table.run(*listed)
+
+        run.__module__ = module["__name__"]
+        scenario(name, module.get("DIFFERS", {}).get(name))(run)
 
 
 def load() -> dict[str, Scenario]:

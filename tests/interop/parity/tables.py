@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,10 +34,16 @@ class Engine:
     name: str
     writer: Callable[[Any], Any]
     reader: Callable[[Any], Any]
+    sql: Callable[[Any, str], Any]
 
 
-DELTA_SPARK = Engine("delta-spark", lambda df: df.write.format("delta"), lambda spark: spark.read.format("delta"))
-SPARK_EXT = Engine("spark_ext", spark_ext.write, spark_ext.read)
+DELTA_SPARK = Engine(
+    "delta-spark",
+    lambda df: df.write.format("delta"),
+    lambda spark: spark.read.format("delta"),
+    lambda spark, statement: spark.sql(statement),
+)
+SPARK_EXT = Engine("spark_ext", spark_ext.write, spark_ext.read, spark_ext.sql)
 
 
 @dataclass
@@ -125,6 +132,17 @@ class Table:
 
     def overwrite(self, rows: Any, **more: Any) -> None:
         self.write(rows, "overwrite", **more)
+
+    def run(self, *statements: str, keeps: bool = True) -> None:
+        """Statements of the engine's own SQL, ``{t}`` for the table; what each returns is kept."""
+        for statement in statements:
+            text = statement.replace("{t}", f"delta.`{self.path}`")
+            self.do(functools.partial(self._run, text, keeps))
+
+    def _run(self, text: str, keeps: bool) -> None:
+        df = self.engine.sql(self.spark, text)
+        if keeps:
+            self.keep(df)
 
     def load(self, at: str | None = None, **options: Any) -> Any:
         return self.engine.reader(self.spark).options(**_dotted(options)).load(at or str(self.path))
