@@ -185,15 +185,13 @@ class BinWriter:
     def check_rows(self, files: pa.Table, counted: Sequence[int], written: int) -> None:
         """Raise RowCountError unless as many rows were written as the footers and vectors of the files say, and as
         the log says where all of them have statistics."""
-        by_log, by_footers = live_rows(files), sum(counted)
-        for found in (by_footers, by_log):
-            if found is not None and found != written:
+        for live, source in ((sum(counted), "their footers and deletion vectors"), (live_rows(files), "the log")):
+            if live is not None and live != written:
                 raise RowCountError(
-                    f"{self.snapshot.url}: {found} rows of {files.num_rows} files are live, by "
-                    f"{'the log' if found is by_log else 'their footers and deletion vectors'}, and {written} were "
-                    f"read and written again. Nothing of these was committed, the first is {files['path'][0]}; "
+                    f"{self.snapshot.url}: {live} rows of {files.num_rows} files are live, by {source}, and {written} "
+                    f"were read and written again. Nothing of these was committed, the first is {files['path'][0]}; "
                     "DeltaTable.check(deep=True) says which file differs from the log.",
-                    written=found,
+                    written=live,
                     found=written,
                 )
 
