@@ -49,7 +49,8 @@ T = TypeVar("T")
 
 @checked
 class DeltaTable(RowVerbs):
-    """A Delta table. Threads may share it; each call works on a snapshot of its own.
+    """A Delta table; ``DeltaTable(url)`` and ``DeltaTable.open(url)`` open one. Threads may share it; each call works
+    on a snapshot of its own.
 
     Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z; anything else
     raises InvalidTimestampError. ``Dataset(table)`` has the verbs of the write contract.
@@ -57,14 +58,24 @@ class DeltaTable(RowVerbs):
     Members: one for each verb of a table. None has logic of its own: rules are in ``operations``, state in TableHandle.
     """
 
-    def __init__(self, handle: TableHandle, *others: object, **options: object) -> None:
-        """DeltaTable.open opens a table, DeltaTable.create makes one. Raises CallError for arguments of these."""
-        if not isinstance(handle, TableHandle) or others or options:
+    def __init__(
+        self,
+        table: Location | TableHandle,
+        *others: object,
+        storage_options: Mapping[str, Any] | None = None,
+        **options: object,
+    ) -> None:
+        """As ``DeltaTable.open(table, storage_options=storage_options)``, which takes options one by one, too. Raises
+        CallError for other arguments."""
+        if others or options:
             raise CallError(
-                f"DeltaTable({handle!r}) does not open a table: call DeltaTable.open(url), or DeltaTable.create(url, "
-                "schema) for a new one."
+                f"DeltaTable({table!r}) takes storage_options and nothing else. Call DeltaTable.open(url, …) for other "
+                "options, snapshot(version=…) of the table for an earlier version, or DeltaTable.create(url, schema) "
+                "for a new table."
             )
-        self._handle = handle
+        if not isinstance(table, TableHandle):
+            table = open_handle(table, (), Environment(), storage_options=storage_options)
+        self._handle = table
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled with its location and storage options, including any secrets. Unpickling opens the table at its
@@ -181,6 +192,20 @@ class DeltaTable(RowVerbs):
     def version(self) -> int:
         """The latest version that this handle has read. Cost: none."""
         return self._handle.latest.version
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the latest version that this handle has read. Cost: none."""
+        return self._handle.latest.schema
+
+    def to_pyarrow_table(self) -> pa.Table:
+        """All rows of the latest version, in memory. ``snapshot().scan()`` reads some of them. Raises and costs as
+        ``snapshot`` and ``Scan.batches``."""
+        return self.snapshot().scan().to_arrow()
+
+    def to_pandas(self) -> Any:
+        """As ``to_pyarrow_table``, as a pandas DataFrame; needs pandas."""
+        return self.snapshot().scan().to_pandas()
 
     def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> Snapshot:
         """The latest version, a given one, or the one that was current at a point in time.

@@ -17,7 +17,7 @@ from deltalog.log.reader import LogReader
 from deltalog.operations.table_handle import TableHandle
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
-from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store
+from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store, spread
 
 if TYPE_CHECKING:
     from deltalog.catalog.coordinator import Coordinator
@@ -67,7 +67,7 @@ def _sqlite_path(url: str) -> str:
 def open_location(url: Location, **options: Any) -> LogStore:
     """The store of the table at a location or an address. ``options``: as for ``open_store``. Raises and costs as
     ``open_managed`` and ``open_store``."""
-    return open_managed(url, **options) if is_address(url) else open_store(url, **options)
+    return open_managed(url, **spread(options)) if is_address(url) else open_store(url, **options)
 
 
 def committer_of(store: LogStore, environment: Environment) -> Committer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltalog.arguments import checked
@@ -39,10 +40,12 @@ def open_store(url: Location, **options: Any) -> LogStore:
     ``"s3-dynamodb:<table>"``; DynamoDB is accessed with the options of S3, except the endpoint if
     ``dynamodb_endpoint_url`` is given.
 
-    A LogStore is returned as it is, and a store of obstore is wrapped. ``memory://`` stores exist as long as the
-    process. Raises CallError for an unknown scheme or option, and when a package is not installed.
+    Options can also be given together, as ``storage_options={…}``. A LogStore is returned as it is, and a store of
+    obstore is wrapped. ``memory://`` stores exist as long as the process. Raises CallError for an unknown scheme or
+    option, and when a package is not installed.
     Cost: no store call.
     """
+    options = spread(options)
     if isinstance(url, LogStore):
         _refuse(options, "an open store")
         return url
@@ -50,6 +53,19 @@ def open_store(url: Location, **options: Any) -> LogStore:
     if store.reopen is None:
         store.reopen = Reopen(open_store, url, **options)
     return store
+
+
+def spread(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options one by one, those that are given together as ``storage_options`` too. Raises CallError for one that is
+    given twice."""
+    together = options.get("storage_options") or {}
+    if not isinstance(together, Mapping):
+        raise CallError(f"storage_options is a mapping from names to values; got {type(together).__name__}.")
+    single = {name: value for name, value in options.items() if name != "storage_options"}
+    twice = sorted(single.keys() & together.keys())
+    if twice:
+        raise CallError(f"{', '.join(twice)}: given both by itself and in storage_options. Leave one out.")
+    return {**together, **single}
 
 
 def _opened(url: Location, **options: Any) -> LogStore:

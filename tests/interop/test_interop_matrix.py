@@ -22,7 +22,7 @@ WRITES_PAGE = os.environ.get(WRITE) == "1"
 _NO_ROW = {
     "open", "exists", "create_transaction", "version_at", "explain_timestamp", "history", "changes", "retrying",
     "snapshot", "latest", "snapshots", "open_blob",
-    "advance", "check", "flush", "stream",
+    "advance", "check", "flush", "stream", "to_pyarrow_table", "to_pandas",
 }  # fmt: skip
 # test_interop_contract.py has them; test_interop_catalog_managed.py has what peers make of a table of a catalog.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}

@@ -60,6 +60,8 @@ VERBS_WITHOUT_A_ROW = {
     "advance",  # takes note of a snapshot, without a call
     "check",  # reads only
     "stream",  # reads only
+    "to_pyarrow_table",  # a snapshot, and its rows
+    "to_pandas",
     "flush",  # waits for the calls of others
     "vacuum",  # two commits; tests/unit/operations/test_vacuum.py fails each of its calls
 }

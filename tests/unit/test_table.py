@@ -96,6 +96,41 @@ def test_options_that_do_not_apply(options: dict[str, Any], tmp_path: Path) -> N
 # ------------------------------------------------------------------------------------------------ snapshots
 
 
+def test_options_given_together() -> None:
+    store = memory()
+    clock = Clock()
+    DeltaTable.create(store, SCHEMA, environment=environment(clock))
+    assert DeltaTable.open(store, storage_options={}).version == 0
+    assert DeltaTable.open(store, storage_options=None).version == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"storage_options": {"key": "a"}}, r"\['key'\] do not apply to a local path"),
+        ({"key": "a", "storage_options": {"key": "b"}}, "key: given both by itself and in storage_options"),
+        ({"storage_options": "key"}, "a mapping from names to values; got str"),
+    ],
+)
+def test_options_given_together_that_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    for call in (DeltaTable.open, DeltaTable.exists, deltalog.open_store, deltalog.check):
+        with pytest.raises(CallError, match=message):
+            call(tmp_path, **options)
+
+
+def test_a_table_is_opened_by_its_class(tmp_path: Path) -> None:
+    DeltaTable.create(tmp_path / "t", SCHEMA, data=rows(1, 2))
+    table = DeltaTable(str(tmp_path / "t"), storage_options={})
+    assert (table.version, table.schema) == (0, table.snapshot().schema)
+    assert table.to_pyarrow_table() == table.snapshot().scan().to_arrow() and ids(table) == [1, 2]
+    assert table.to_pandas()["id"].tolist() == [1, 2]
+    with pytest.raises(TableNotFoundError):
+        DeltaTable(tmp_path / "absent")
+    for refused in (lambda: DeltaTable(tmp_path / "t", version=0), lambda: DeltaTable(tmp_path / "t", 0)):
+        with pytest.raises(CallError, match=r"takes storage_options and nothing else"):
+            refused()
+
+
 def test_versions_times_and_the_latest() -> None:
     clock = Clock()
     table = ten_versions(memory(clock), clock, properties=ICT)
