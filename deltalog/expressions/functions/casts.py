@@ -50,8 +50,11 @@ def cast(node: Node, wanted: DataType) -> Node:
     if have == STRING and wanted in INTEGRAL:
         arrow = type_to_arrow(wanted)
         return made(wanted, lambda values: _text_to_integer(values, arrow), node, can_fail=True)
-    if isinstance(have, DecimalType) and wanted == DOUBLE and node.is_literal:
-        return literal(float(node.value), DOUBLE)
+    if isinstance(have, DecimalType) and wanted in FLOATING:
+        if node.is_literal and wanted == DOUBLE:
+            return literal(float(node.value), DOUBLE)
+        # Arrow's own conversion of decimals is not always the nearest number, as Java's is; that of text is.
+        return made(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
 
 

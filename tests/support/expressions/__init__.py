@@ -112,7 +112,7 @@ cast(p as int) | cast(p as string) | cast(day as timestamp) | cast(ts as date) |
 to_date(ts) | cast(ts as timestamp_ntz) | cast(wall as timestamp) | cast(iso as date) | cast('2020-01-02' as date)
 cast('5' as int) | cast(null as int) | cast(i as decimal(12,2)) | cast(money as decimal(20,4))
 cast(5 as decimal(3,1)) | cast('1.5' as decimal(5,2)) | ts::date | cast(1.5 as double) | string(i) | bigint(i)
-double(i)
+double(i) | cast(money as double) | cast(rate as double) | cast(money as float) | cast(money * rate as double)
 year(day) | year(ts) | month(wall) | day(day) | dayofmonth(ts) | hour(ts) | minute(wall) | second(ts) | quarter(day)
 quarter(ts) | dayofweek(day) | dayofyear(ts) | weekofyear(day)
 date_trunc('YEAR', ts) | date_trunc('quarter', ts) | date_trunc('month', ts) | date_trunc('WEEK', ts)
