@@ -215,9 +215,9 @@ class DeltaTable:
         """Refused with UnsupportedFeatureError."""
         raise _refused(
             "optimize",
-            "it does not compact files yet",
-            "rewrite rows as they are with spark_ext.write(table.toDF()).mode('overwrite').option('optimizeWrite', "
-            "True), and replaceWhere for some partitions",
+            "executors do not combine files yet",
+            "call deltalog.DeltaTable.open(url).optimize.compact(), or z_order, on the driver; no rows change, and it "
+            "takes little memory",
         )
 
     def generate(self, mode: str) -> NoReturn:

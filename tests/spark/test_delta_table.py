@@ -116,7 +116,7 @@ def test_files_that_no_version_needs_are_deleted(spark: Any, table: str) -> None
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (lambda table: table.optimize(), "optimizeWrite"),
+        (lambda table: table.optimize(), r"optimize\.compact\(\)"),
         (lambda table: table.generate("symlink_format_manifest"), "Delta client"),
         (lambda table: table.clone("/other", True), "versionAsOf"),
         (lambda table: table.cloneAtVersion(0, "/other"), "versionAsOf"),
