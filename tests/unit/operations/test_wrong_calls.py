@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, Dataset, DeltaTable
+from deltalog import CallError, Dataset, DeltaTable, TableNotFoundError
 from tests.support.core import environment, memory
 
 ROWS = pa.table({"id": [1, 2], "part": ["a", "b"]})
@@ -42,10 +42,14 @@ def test_a_wrong_call_is_refused_by_name(tmp_path: Path, call: Callable[[Any], o
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_what_opens_no_table_says_how_to_open_one() -> None:
-    for arguments in (("x",), (Path("x"), environment()), (None,)):
-        with pytest.raises(CallError, match=r"DeltaTable\.open\(url\)"):
-            DeltaTable(*arguments)
+def test_what_opens_no_table_says_how_to_open_one(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError, match=r"DeltaTable\.create"):
+        DeltaTable(tmp_path / "x")
+    with pytest.raises(CallError, match=r"DeltaTable\.open\(url, …\)"):
+        DeltaTable(tmp_path / "x", environment())
+    with pytest.raises(CallError, match="NoneType is not a table location"):
+        DeltaTable(cast("str", None))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("schema", [{"id": "long"}, "id long", [("id", "long")], None, pa.table({"id": [1]})])
