@@ -197,17 +197,9 @@ class DataExamination:
             return
         metadata = self.rules.metadata
         layout = FileLayout(schema, metadata.partition_columns, mapping_of(metadata))
-        file = DataFile(
-            add.path,
-            add.partition_values,
-            add.deletion_vector,
-            add.base_row_id,
-            add.default_row_commit_version,
-            add.size,
-        )
         tally = _Tally(schema, self._checks)
         try:
-            for batch in read_file(self.files, file, layout):
+            for batch in read_file(self.files, DataFile.of(add), layout):
                 tally.take(pa.Table.from_batches([batch]))
         except _READ_ERRORS as error:
             yield "data-file-unreadable", str(error)

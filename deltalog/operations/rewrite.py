@@ -243,7 +243,7 @@ def check_new_files(transaction: Transaction, where: Predicate | str) -> None:
     layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
     wrong, example = 0, None
     for add in transaction.staged.adds:
-        for batch in read_file(snapshot.reader.files, _data_file(add, all_rows=True), layout):
+        for batch in read_file(snapshot.reader.files, DataFile.of(add), layout):
             table = pa.Table.from_batches([batch])
             outside = pc.invert(pc.fill_null(matches(bound, table), FALSE))
             count = pc.sum(outside).as_py() or 0
@@ -373,7 +373,7 @@ def kept_rows(snapshot: Snapshot, matches: Iterable[FileMatch]) -> Iterator[pa.R
     layout = _layout(snapshot, snapshot.schema, _kept_columns(snapshot))
     # Ordered by partition, so that fewer new files are written.
     ordered = sorted(matches, key=lambda each: sorted((k, v or "") for k, v in each.file.partition_values.items()))
-    requests = ((_data_file(each.file, all_rows=False), layout, each.kept) for each in ordered)
+    requests = ((_without_vector(each.file), layout, each.kept) for each in ordered)
     return read_files(snapshot.reader.files, requests, OpenFile.batches)
 
 
@@ -381,8 +381,8 @@ def matching_rows(snapshot: Snapshot, deletion: Deletion, *, with_ids: bool = Fa
     """The rows that match. ``with_ids``: with their row ids and commit versions where the table has them, as
     ``kept_rows``."""
     layout = _layout(snapshot, snapshot.schema, _kept_columns(snapshot) if with_ids else ())
-    whole = ((_data_file(file, all_rows=True), layout, None) for file in add_actions(deletion.whole))
-    partly = ((_data_file(each.file, all_rows=False), layout, each.matched) for each in deletion.matches)
+    whole = ((DataFile.of(file), layout, None) for file in add_actions(deletion.whole))
+    partly = ((_without_vector(each.file), layout, each.matched) for each in deletion.matches)
     return read_files(snapshot.reader.files, itertools.chain(whole, partly), OpenFile.batches)
 
 
@@ -390,16 +390,9 @@ def _kept_columns(snapshot: Snapshot) -> Sequence[row_tracking.RowTrackingColumn
     return row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
 
 
-def _data_file(file: AddFile, all_rows: bool) -> DataFile:
-    """A live file of which all live rows are read, or only rows at given positions, which must be live."""
-    return DataFile(
-        file.path,
-        file.partition_values,
-        file.deletion_vector if all_rows else None,
-        file.base_row_id,
-        file.default_row_commit_version,
-        file.size,
-    )
+def _without_vector(file: AddFile) -> DataFile:
+    """A live file of which rows at given positions are read, which must be live."""
+    return replace(DataFile.of(file), deletion_vector=None)
 
 
 def _layout(

@@ -172,7 +172,7 @@ class BinWriter:
         found, openers = self.snapshot.reader.files, parallel_gets(self.snapshot.reader.store)
 
         def begin(add: AddFile) -> OpenFile:
-            return open_file(found, data_file(add), layout)
+            return open_file(found, DataFile.of(add), layout)
 
         if not openers:
             return itertools.chain.from_iterable(read(begin(add)) for add in adds)
@@ -194,15 +194,3 @@ class BinWriter:
                     written=live,
                     found=written,
                 )
-
-
-def data_file(add: AddFile) -> DataFile:
-    """A live file, of which the live rows are read."""
-    return DataFile(
-        add.path,
-        add.partition_values,
-        add.deletion_vector,
-        add.base_row_id,
-        add.default_row_commit_version,
-        add.size,
-    )

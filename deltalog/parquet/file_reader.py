@@ -23,7 +23,7 @@ from deltalog.parquet import datetime_rebase, variant
 from deltalog.parquet.column_ranges import expect_columns, has_small_footer
 from deltalog.parquet.datetime_rebase import Calendars
 from deltalog.protocol import column_mapping, deletion_vectors, partitions
-from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.actions import AddFile, DeletionVector
 from deltalog.protocol.arrow_types import as_micros, plain_layout
 from deltalog.protocol.char_varchar import char_length, padded
 from deltalog.protocol.column_mapping import Lookup, Mode
@@ -71,6 +71,12 @@ class DataFile:
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
     size: int | None = None
+
+    @classmethod
+    def of(cls, add: AddFile) -> DataFile:
+        """A live file, of which all live rows are read."""
+        vector, base_row_id, version = add.deletion_vector, add.base_row_id, add.default_row_commit_version
+        return cls(add.path, add.partition_values, vector, base_row_id, version, add.size)
 
 
 @dataclass(frozen=True)
