@@ -1,15 +1,14 @@
-"""S3, and stores that speak its protocol, through s3fs.
+"""S3, and stores that speak its protocol.
 
 Exclusive creation is one PUT with ``If-None-Match: *``. After an ambiguous response the outcome is UNKNOWN; the commit
 loop reads the object back.
 
-Keys are passed to S3 as bucket and key, never as a path that s3fs parses: it interprets ``?versionId=`` in a name
-as a version. Nothing is listed through its cache.
+Keys are passed as bucket and key, never as a path that s3fs parses: it interprets ``?versionId=`` in a name as a
+version. Nothing is listed through its cache.
 """
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import concurrent.futures
 import contextlib
@@ -28,8 +27,8 @@ from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, ver
 from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome
 from deltalog.storage.exclusive import remove, scratch, verify_once
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
-from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
-from deltalog.storage.s3_client import S3Client, code_of, outcome_of, status_of
+from deltalog.storage.remote import LIST_PAGE, is_below_root
+from deltalog.storage.s3_client import S3Client, code_of, status_of
 
 STAGED_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
 MAX_KEY_BYTES = 1024
@@ -98,9 +97,9 @@ class S3Store(LogStore):
     ) -> PutOutcome:
         conditions = {} if expected is None else {"IfNoneMatch" if expected == "*" else "IfMatch": expected}
         try:
-            self._client.run(self._client.put_once, self.bucket, key, data, conditions, seconds)
+            self._client.put_once(self.bucket, key, data, conditions, seconds)
         except Exception as error:
-            outcome = outcome_of(error)
+            outcome = self._client.outcome_of(error)
             if outcome is None:
                 raise self._failure(verb, key, error) from self._client.secrets.cause(error)
             if outcome is PutOutcome.UNKNOWN:
@@ -194,30 +193,13 @@ class S3Store(LogStore):
         if length == 0:
             return [self.get(path, 0) for path in paths]
         byte_range = "" if length is None else f"bytes=0-{length - 1}"
+
+        def failed(key: str, error: Exception) -> None:
+            if status_of(error) != 416:  # range not satisfiable: the object is empty
+                raise self._failure("read", key, error) from self._client.secrets.cause(error)
+
         keys = [self.key(path) for path in paths]
-        found: list[bytes] = [b""] * len(keys)
-        waiting = iter(enumerate(keys))
-
-        async def work() -> None:
-            for number, key in waiting:
-                try:
-                    body, _ = await self._client.read(self.bucket, key, byte_range, size_bytes=length or 0)
-                    found[number] = body[:length]
-                except Exception as error:
-                    if status_of(error) == 416:  # range not satisfiable: the object is empty
-                        continue
-                    raise self._failure("read", key, error) from self._client.secrets.cause(error)
-
-        async def work_together() -> None:
-            workers = [asyncio.ensure_future(work()) for _ in range(min(PARALLEL_GETS, len(keys)))]
-            try:
-                await asyncio.gather(*workers)
-            finally:
-                for worker in workers:
-                    worker.cancel()
-
-        self._client.run_read(work_together)
-        return found
+        return [body[:length] for body in self._client.read_many(self.bucket, keys, byte_range, length or 0, failed)]
 
     def head(self, path: str) -> FileMeta | None:
         key = self.key(path)
@@ -342,7 +324,7 @@ class S3Store(LogStore):
     def _call(self, verb: str, key: str, method: str, *, with_key: bool = True, **arguments: Any) -> Any:
         named = {"Key": key} if with_key else {}
         try:
-            return self._client.run(self._client.call, method, Bucket=self.bucket, **named, **arguments)
+            return self._client.call(method, Bucket=self.bucket, **named, **arguments)
         except Exception as error:
             raise self._failure(verb, key, error) from self._client.secrets.cause(error)
 
@@ -350,7 +332,7 @@ class S3Store(LogStore):
         self, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
     ) -> tuple[bytes, Mapping[str, Any]]:
         try:
-            return self._client.run_read(self._client.read, self.bucket, key, byte_range, etag, size_bytes)
+            return self._client.read(self.bucket, key, byte_range, etag, size_bytes)
         except Exception as error:
             if status_of(error) == 416:  # no such bytes: the object is empty
                 return b"", {}
@@ -435,9 +417,7 @@ class _Upload(io.BufferedIOBase):
         self._await_parts(_PARALLEL_PARTS - 1)
         number = len(self._parts) + len(self._sending) + 1
         arguments = {"Bucket": self._store.bucket, "Key": self._key, "UploadId": self._upload_id}
-        self._sending.append(
-            self._client.start(self._client.call("upload_part", PartNumber=number, Body=data, **arguments))
-        )
+        self._sending.append(self._client.start("upload_part", PartNumber=number, Body=data, **arguments))
 
     def _await_parts(self, left: int) -> None:
         while len(self._sending) > left:

@@ -28,7 +28,7 @@ from deltalog import (
     UnsafeStoreError,
     open_store,
 )
-from deltalog.storage import ranges, s3, s3_client
+from deltalog.storage import ranges, s3, s3_client, s3_direct
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.s3 import S3Store
 from deltalog.testing.store_contract import LogStoreTests
@@ -345,7 +345,7 @@ def test_a_body_is_sent_at_once_without_waiting_for_consent(
     assert sorted(sent.values()) == [6, 8, 1000, 1000, s3.PART_BYTES]
     assert not [request for request in proxy.requests if "Expect" in request.headers]
     proxy.requests.clear()
-    monkeypatch.setattr(s3_client, "_AT_ONCE_BYTES", 999)
+    monkeypatch.setattr(s3_direct, "AT_ONCE_BYTES", 999)
     store.put("larger", b"3" * 1000)  # what a refusal would waste
     assert [request.headers.get("Expect") for request in proxy.requests] == ["100-continue"]
 
@@ -518,7 +518,7 @@ def test_a_stream_in_parts_that_fails_leaves_no_object_and_no_parts(
         file.write(bytes(21 * 2**20))
         _ = 1 / 0
     assert store.head("f") is None
-    uploads = store._client.run(store._client.call, "list_multipart_uploads", Bucket=store.bucket)
+    uploads = store._client.call("list_multipart_uploads", Bucket=store.bucket)
     assert not uploads.get("Uploads")
 
 

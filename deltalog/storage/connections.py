@@ -1,0 +1,334 @@
+"""HTTP requests through urllib3 over connections that are kept: each is sent once, and every wait has an end.
+
+What urllib3 has no setting for is added to its connections: how long one may have been idle, a time limit for a request
+as a whole, which begins anew with each byte otherwise, and an end from outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import importlib.util
+import io
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+# Services close what was idle for five seconds or more. One that closes it just then loses the request.
+IDLE_SECONDS = 4.0
+# For requests that must not be sent twice: one that has just been used is not about to be closed.
+JUST_USED_SECONDS = 1.0
+MOST_IDLE = 64
+
+
+class NotConnectedError(Exception):
+    """No connection was made, so nothing was sent."""
+
+
+class NoAnswerError(Exception):
+    """The request was sent, or a part of it, and its answer did not arrive whole.
+
+    ``was_kept``: nothing at all arrived, on a connection that was used before.
+    """
+
+    def __init__(self, message: str, *, was_kept: bool = False) -> None:
+        super().__init__(message)
+        self.was_kept = was_kept
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A server: scheme, host, port, and for TLS the file of the authorities that vouch for it."""
+
+    scheme: str
+    host: str
+    port: int
+    ca_file: str | None = None
+
+    @property
+    def address(self) -> str:
+        """As the header ``Host`` has it, without the scheme's own port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == {"http": 80, "https": 443}[self.scheme] else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: to connect, between two pieces of an answer, and for a request as a whole until its answer begins."""
+
+    connect: float = 60
+    read: float = 60
+    whole: float = 60
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, headers by their names in lower case, and the whole body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Stop:
+    """Ends the requests of one caller: those under way, and all that would follow."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self._event = threading.Event()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        self._event.set()
+        with self._lock:
+            for each in self._sockets:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def wait(self, seconds: float) -> None:
+        self._event.wait(seconds)
+
+    def check(self) -> None:
+        if self.is_set:
+            raise NotConnectedError("the caller has stopped")
+
+    def watch(self, connection: socket.socket) -> None:
+        with self._lock:
+            self.check()
+            self._sockets.add(connection)
+
+    def unwatch(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._sockets.discard(connection)
+
+
+class _Exchange:
+    """One request and its answer, as far as they have come."""
+
+    def __init__(self, limits: Limits, most_idle_s: float, stop: Stop) -> None:
+        self.most_idle_s = most_idle_s
+        self.connection: socket.socket | None = None  # once it is connected
+        self.was_kept = False
+        self.has_received = False
+        self._read_s = limits.read
+        self._deadline: float | None = time.monotonic() + limits.whole
+        self._stop = stop
+
+    def uses(self, connection: socket.socket, was_kept: bool) -> None:
+        self.connection, self.was_kept = connection, was_kept
+        self._stop.watch(connection)
+
+    def end(self) -> None:
+        if self.connection is not None:
+            self._stop.unwatch(self.connection)
+
+    def answer_begins(self) -> None:
+        self._deadline = None  # from here on an answer may take long, but must not stand still
+
+    def seconds(self, most: float | None = None) -> float:
+        """What is left of the time, or ``most``. Raises TimeoutError."""
+        most = self._read_s if most is None else most
+        if self._deadline is None:
+            return most
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return min(left, most)
+
+
+class _Current(threading.local):
+    exchange: _Exchange
+
+
+_current = _Current()
+
+
+class _Received(io.RawIOBase):
+    """The bytes of a socket, each piece within the time of its exchange."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._pieces = connection.makefile("rb", buffering=0)  # keeps the socket open after a "Connection: close"
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(_current.exchange.seconds())
+        size = self._pieces.readinto(buffer) or 0
+        _current.exchange.has_received = _current.exchange.has_received or size > 0
+        return size
+
+    def close(self) -> None:
+        self._pieces.close()
+        super().close()
+
+
+class _Source:
+    """What http.client takes for a socket to read an answer from."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Received(self._connection), 1 << 16)
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
+        super().__init__(cast(socket.socket, _Source(sock)), *arguments, **named)
+
+    def begin(self) -> None:
+        super().begin()
+        _current.exchange.answer_begins()
+
+
+class _Kept(HTTPConnection):
+    """A connection that knows when it was used last, with the time limits of the exchange that uses it now."""
+
+    response_class = _Response
+    _used_s: float | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        is_recent = self._used_s is None or time.monotonic() - self._used_s <= _current.exchange.most_idle_s
+        return is_recent and super().is_connected
+
+    def connect(self) -> None:
+        super().connect()
+        self._begin(was_kept=False)
+
+    def request(self, *arguments: Any, **named: Any) -> None:
+        if self.sock is not None and self.sock is not _current.exchange.connection:
+            self._begin(was_kept=True)
+        super().request(*arguments, **named)
+
+    def getresponse(self) -> Any:
+        answer = super().getresponse()
+        self._used_s = time.monotonic()
+        return answer
+
+    def close(self) -> None:
+        self._used_s = None
+        super().close()
+
+    def _begin(self, was_kept: bool) -> None:
+        _current.exchange.uses(self.sock, was_kept)
+        # The time that sending may take: urllib3 sets the socket's from its own.
+        self.timeout = _current.exchange.seconds(float("inf"))
+        self.sock.settimeout(self.timeout)
+
+
+class _KeptTls(_Kept, HTTPSConnection):
+    pass
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls: Any = _Kept
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls: Any = _KeptTls
+
+
+class Connections:
+    """Connections to one server that wait for the next request, of any thread. A forked child has none of them."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        self._process = os.getpid()
+        where = self._origin
+        self._pool: urllib3.HTTPConnectionPool
+        if where.scheme == "https":
+            self._pool = _TlsPool(where.host, where.port, maxsize=MOST_IDLE, ssl_context=_tls(where.ca_file))
+        else:
+            self._pool = _Pool(where.host, where.port, maxsize=MOST_IDLE)
+
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        limits: Limits,
+        *,
+        most_idle_s: float = IDLE_SECONDS,
+        stop: Stop | None = None,
+    ) -> Answer:
+        """Send one request, once, and return its answer. A connection is used again that was idle no longer than
+        ``most_idle_s``. Raises NotConnectedError and NoAnswerError."""
+        if self._process != os.getpid():
+            self._pool.close()  # of the child: the parent's stay open
+            self._begin_process()
+        stop = stop or Stop()
+        stop.check()
+        exchange = _current.exchange = _Exchange(limits, most_idle_s, stop)
+        try:
+            response = self._pool.urlopen(
+                method,
+                target,
+                body or (b"" if method == "PUT" else None),
+                {name.title(): value for name, value in headers.items()},
+                retries=False,
+                redirect=False,
+                timeout=urllib3.Timeout(connect=min(limits.connect, limits.whole), read=limits.read),
+                decode_content=False,
+            )
+        except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
+            raise self._failure(exchange, error) from error
+        finally:
+            exchange.end()
+        found = {name.lower(): value for name, value in response.headers.items()}
+        if method == "GET" and not found.keys() & {"content-length", "transfer-encoding"}:
+            # http.client takes the end of a connection for the end of the headers.
+            raise NoAnswerError(f"{self._origin.address} did not answer: no length of the body arrived.")
+        return Answer(response.status, found, response.data)
+
+    def _failure(self, exchange: _Exchange, error: Exception) -> NotConnectedError | NoAnswerError:
+        where = self._origin
+        if exchange.connection is None:
+            return NotConnectedError(f"Could not connect to {where.scheme}://{where.address}: {error}.")
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        was_kept = exchange.was_kept and not exchange.has_received
+        return NoAnswerError(f"{where.address} did not answer: {reason}.", was_kept=was_kept)
+
+
+@functools.lru_cache(maxsize=4)
+def _tls(ca_file: str | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_file or _own_authorities())
+
+
+def _own_authorities() -> str | None:
+    """The file that clients of AWS use: certifi's, or else botocore's; None for the system's own."""
+    for package, file in (("certifi", "cacert.pem"), ("botocore", "cacert.pem")):
+        found = importlib.util.find_spec(package)
+        for folder in (found.submodule_search_locations or []) if found else []:
+            path = Path(folder) / file
+            if path.exists():
+                return str(path)
+    return None
+
+
+_connections: dict[Origin, Connections] = {}
+
+
+def connections_to(origin: Origin) -> Connections:
+    """The connections of this process to a server, which all its clients share."""
+    return _connections.setdefault(origin, Connections(origin))

@@ -1,0 +1,154 @@
+"""Whether requests to S3 can do without botocore, and then where they go and how: by the options and the environment.
+
+Whatever has a setting that is not known here is left to s3fs and botocore, so that each setting means what it means to
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deltalog.storage.connections import Limits, Origin
+from deltalog.storage.s3_signing import Credentials
+
+_OPTIONS = {"key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "config_kwargs", "use_ssl"}
+_NO_EFFECT = {"max_concurrency", "default_block_size", "default_fill_cache", "default_cache_type", "fixed_upload_size"}
+_CONFIG = {"read_timeout", "connect_timeout", "retries", "max_pool_connections", "signature_version", "s3"}
+# Of the environment, what chooses credentials and region, and what has no effect on requests to S3.
+_ENVIRONMENT = re.compile(
+    "AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|REGION|DEFAULT_REGION|CA_BUNDLE|ALLOW_HTTP|DEFAULT_OUTPUT|PAGER|"
+    "EXECUTION_ENV|ROLE_.*|WEB_IDENTITY_TOKEN_FILE|CONTAINER_.*|EC2_METADATA_.*|LAMBDA_.*|STS_REGIONAL_ENDPOINTS)"
+)
+_HOME_FILES = ("~/.aws/config", "~/.aws/credentials", "~/.boto", "/etc/boto.cfg", "~/.config/fsspec")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_DEFAULT_REGION = "us-east-1"
+_DNS_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+# Buckets whose requests are signed in other ways, or go to other hosts.
+_OTHER_BUCKETS = ("--x-s3", "--op-s3", ".mrap", "--ol-s3", "-s3alias", "--table-s3")
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where requests go and how they are signed."""
+
+    origin: Origin | None  # None: AWS, a host for each bucket
+    region: str
+    credentials: Credentials | None = field(repr=False)  # None: unsigned
+    limits: Limits
+    attempts: int  # of a request that may be repeated
+    ca_file: str | None
+
+    @property
+    def endpoint(self) -> str | None:
+        """None for AWS itself."""
+        return None if self.origin is None else f"{self.origin.scheme}://{self.origin.address}"
+
+    def place(self, bucket: str) -> tuple[Origin, str] | None:
+        """The server and the path of a bucket; None where botocore must tell."""
+        if bucket.endswith(_OTHER_BUCKETS):
+            return None
+        if self.origin is not None:
+            return self.origin, f"/{bucket}"
+        host = f"s3.{self.region}.amazonaws.com{'.cn' if self.region.startswith('cn-') else ''}"
+        if _DNS_BUCKET.fullmatch(bucket):
+            return Origin("https", f"{bucket}.{host}", 443, self.ca_file), ""
+        return Origin("https", host, 443, self.ca_file), f"/{bucket}"
+
+
+def settings_of(
+    options: Mapping[str, Any], environment: Mapping[str, str] = os.environ, exists: Callable[[str], bool] | None = None
+) -> Settings | None:
+    """What the options of s3fs come to; None where s3fs must make the requests. ``exists``: whether a file is there."""
+    client = dict(options.get("client_kwargs") or {})
+    config = dict(options.get("config_kwargs") or {})
+    endpoint = options.get("endpoint_url") or client.pop("endpoint_url", None)
+    region = client.pop("region_name", None) or environment.get("AWS_DEFAULT_REGION") or _DEFAULT_REGION
+    how = _how(config)
+    if (
+        options.keys() - _OPTIONS - _NO_EFFECT
+        or client
+        or how is None
+        or not options.get("use_ssl", True)
+        or not _is_plain(environment, exists or _exists)
+        or not _REGION.fullmatch(region)
+        or region.startswith(("us-iso", "eu-iso"))
+    ):
+        return None
+    ca_file = environment.get("AWS_CA_BUNDLE") or None
+    origin = None if endpoint is None else _origin(endpoint, ca_file)
+    found = _credentials(options, environment)
+    if (endpoint is not None and origin is None) or found is None:
+        return None
+    return Settings(origin, region, found[0], *how, ca_file)
+
+
+def _how(config: Mapping[str, Any]) -> tuple[Limits, int] | None:
+    """Time limits and attempts, as botocore's Config has them."""
+    nested = (config.get("retries") or {}, config.get("s3") or {})
+    if not all(isinstance(each, Mapping) for each in nested):
+        return None
+    retries, s3 = dict(nested[0]), dict(nested[1])
+    known = not (config.keys() - _CONFIG or retries.keys() - {"max_attempts", "total_max_attempts"})
+    known = known and s3 in ({}, {"addressing_style": "path"}) and config.get("signature_version") in (None, "s3v4")
+    seconds = [config.get("connect_timeout", 60), config.get("read_timeout", 60)]
+    attempts = retries.get("total_max_attempts", retries.get("max_attempts", ATTEMPTS - 1) + 1)
+    if not known or not all(isinstance(each, (int, float)) and each > 0 for each in [*seconds, attempts]):
+        return None
+    return Limits(*seconds), max(int(attempts), 1)
+
+
+def _is_plain(environment: Mapping[str, str], exists: Callable[[str], bool]) -> bool:
+    """Whether neither variables nor files have settings that this module does not know."""
+    names = {name for name, value in environment.items() if value}
+    unknown = {name for name in names if name.startswith("AWS_") and not _ENVIRONMENT.fullmatch(name)}
+    of_fsspec = {name for name in names if name.upper().startswith(("FSSPEC_", "S3FS_"))}
+    proxies = {name for name in names if name.lower().endswith("_proxy") and name.lower() != "no_proxy"}
+    return not (unknown or of_fsspec or proxies) and not any(exists(file) for file in _HOME_FILES)
+
+
+def _exists(file: str) -> bool:
+    try:
+        return Path(file).expanduser().exists()
+    except (OSError, RuntimeError):
+        return True
+
+
+def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
+    try:
+        parts = urllib.parse.urlsplit(endpoint)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return None
+    host = parts.hostname or ""
+    # An address of AWS may ask for more, such as another way to sign.
+    is_other = not re.fullmatch(r"[A-Za-z0-9.:_-]+", host) or "amazonaws" in host.lower()
+    if is_other or not port or parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
+        return None
+    return Origin(parts.scheme, host, port, ca_file if parts.scheme == "https" else None)
+
+
+def _credentials(options: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[Credentials | None] | None:
+    """Those of the options or of the environment; None where others must be looked for."""
+    if options.get("anon"):
+        return (None,)
+    names = ("key", "secret", "token")
+    if any(options.get(name) for name in names):
+        given = [options.get(name) for name in names]
+    else:
+        variables = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        given = [environment.get(name) for name in variables]
+    key, secret, token = (each or "" for each in given)
+    if not key or not secret or not all(isinstance(each, str) and _is_word(each) for each in (key, secret, token)):
+        return None
+    return (Credentials(key, secret, token or None),)
+
+
+def _is_word(text: str) -> bool:
+    return text.isascii() and text.strip() == text and (text.isprintable() or not text)
