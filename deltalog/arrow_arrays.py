@@ -6,6 +6,7 @@ fresh process, paid by every first read of a log. The values here are plain, so 
 
 from __future__ import annotations
 
+import datetime
 from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -15,6 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_EPOCH = datetime.date(1970, 1, 1)
 STRINGS_MAP = pa.map_(pa.string(), pa.string())
 
 
@@ -25,7 +27,7 @@ def int64s(values: Sequence[int | None]) -> pa.Int64Array:
 
 def row_numbers(count: int) -> pa.Int64Array:
     """0 … count - 1, without an object of Python for each."""
-    return pc.indices_nonzero(pa.repeat(True, count)).view(pa.int64())
+    return pc.indices_nonzero(pa.repeat(TRUE, count)).view(pa.int64())
 
 
 def float64s(values: Sequence[float | None]) -> pa.DoubleArray:
@@ -151,14 +153,18 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 def scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value of a type; of whole numbers, text and truth values without ``pyarrow.scalar``, which imports pandas too.
-    Raises pyarrow.ArrowInvalid."""
+    """A value of a type, or null; of whole numbers, text, truth values and dates without ``pyarrow.scalar``, which
+    imports pandas too. Raises pyarrow.ArrowInvalid."""
+    if value is None:
+        return pa.nulls(1, kind)[0]
     if type(value) is int and -(2**63) <= value < 2**63 and pa.types.is_integer(kind):
         return int64s([value])[0].cast(kind)
     if type(value) is str and kind == pa.string():
         return strings([value])[0]
     if type(value) is bool and kind == pa.bool_():
         return booleans([value])[0]
+    if type(value) is datetime.date and kind == pa.date32():
+        return int64s([(value - _EPOCH).days])[0].cast(pa.int32()).cast(kind)
     return pa.scalar(value, kind)
 
 

@@ -326,7 +326,7 @@ class LogHistory:
         and in-commit timestamps decide for these commits."""
         if limit is not None and limit < 1:
             raise CallError(f"limit is a positive number or None; got {limit}.")
-        entries = None if limit is None else self._recent_entries(limit)
+        entries = None if limit is None else self.recent_entries(limit)
         if entries is not None:
             return entries
         listed = self.listing.commits
@@ -349,8 +349,9 @@ class LogHistory:
         self._metas.update(zip(versions, metas, strict=True))
         return infos
 
-    def _recent_entries(self, limit: int) -> list[CommitEntry] | None:
-        """The last commits, without a listing of the whole log; None where that takes one."""
+    def recent_entries(self, limit: int) -> list[CommitEntry] | None:
+        """The last commits, newest first, without a listing of the whole log; None where that takes one. Raises
+        InvalidEnablementError. Cost: as ``entries``."""
         versions = range(max(0, self.latest.version - limit + 1), self.latest.version + 1)
         if self._listed is not None or not self._is_in_ict_era(versions[0]):
             return None

@@ -18,15 +18,18 @@ from deltalog.errors import (
     CallError,
     CommitConflictError,
     CommitStateUnknownError,
+    DeltaLogError,
     FeatureDropIncompleteError,
     VersionNotFoundError,
 )
 from deltalog.expressions.tree import Predicate
 from deltalog.log.history import LogHistory
+from deltalog.log.history_entries import CommitEntry
 from deltalog.log.loader import load, load_after
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.transaction import Transaction
+from deltalog.parallel import both
 from deltalog.protocol import features
 from deltalog.protocol.paths import commit_path
 from deltalog.read.origin import Read, decoded, origin_in
@@ -138,6 +141,22 @@ class TableHandle:
     def history(self) -> LogHistory:
         """The commits up to the latest version. Cost: as ``refresh``."""
         return LogHistory(self.reader, self.refresh().log)
+
+    def history_entries(self, limit: int | None) -> list[CommitEntry]:
+        """As ``LogHistory.entries`` of ``history``. Where the latest version was read a moment ago, its last ``limit``
+        commits are read while ``refresh`` finds out whether it still is the latest, and again if it is not."""
+        known = self.latest
+        if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):
+            return self.history().entries(limit)
+
+        def early() -> list[CommitEntry] | None:
+            try:
+                return LogHistory(self.reader, known.log).recent_entries(limit)
+            except DeltaLogError:  # raised below, unless there is a later version without the fault
+                return None
+
+        fresh, entries = both(self.refresh, early, side_by_side=True)
+        return entries if entries is not None and fresh is known else LogHistory(self.reader, fresh.log).entries(limit)
 
     def writable(self) -> Snapshot:
         """The latest version, after a check that deltalog can write the table. Raises UnsupportedFeatureError."""

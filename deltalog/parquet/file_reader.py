@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from deltalog.arrow_arrays import scalar
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
 from deltalog.parallel import both, opened_ahead
 from deltalog.parquet import datetime_rebase, variant
@@ -370,7 +371,7 @@ class _Assembly:
             return conform(stored[name], column.data_type, self._reading)
         arrow = self._schema.field(column.name).type
         if column.name in self._partitions:
-            return pa.repeat(pa.scalar(self._partitions[column.name], arrow), rows)
+            return pa.repeat(scalar(self._partitions[column.name], arrow), rows)
         return pa.nulls(rows, arrow)
 
     def _tracking(self, column: RowTrackingColumn, start: int, rows: int, stored: Mapping[str, Any]) -> pa.Array:
@@ -390,7 +391,7 @@ class _Assembly:
         if column.counted:
             fresh = pa.array(range(base + start, base + start + rows), pa.int64())
         else:
-            fresh = pa.repeat(pa.scalar(base, pa.int64()), rows)
+            fresh = pa.repeat(scalar(base, pa.int64()), rows)
         return fresh if kept is None else pc.coalesce(kept, fresh)
 
 

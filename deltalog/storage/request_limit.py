@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import threading
@@ -64,6 +63,8 @@ class RequestLimit:
     @contextlib.asynccontextmanager
     async def request_async(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> AsyncIterator[Turn]:
         """As ``request``, for coroutines."""
+        import asyncio  # here: it takes a tenth of a second, and most clients have no coroutines
+
         waiting = self._ask(size_bytes)
         try:
             turn = await asyncio.wrap_future(waiting)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog.arrow_arrays import STRINGS_MAP, booleans, kept, nulls
+from deltalog.arrow_arrays import STRINGS_MAP, booleans, kept, nulls, scalar
 from deltalog.log.file_tables import DELETION_VECTOR
 
 TEXTS = st.one_of(st.none(), st.text(max_size=3))
@@ -64,3 +66,28 @@ def test_the_nulls_of_many_pieces_take_the_memory_of_one() -> None:
     pieces = [nulls(30_000, DELETION_VECTOR) for _ in range(100)]
     assert pa.total_allocated_bytes() == before
     assert sum(map(len, pieces)) == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        *((value, pa.int64()) for value in (0, -1, 2**63 - 1, -(2**63), None)),
+        *((value, pa.int8()) for value in (-128, 127, None)),
+        *((value, pa.string()) for value in ("", "ü", None)),
+        *((value, pa.bool_()) for value in (True, False, None)),
+        *((datetime.date(*day), pa.date32()) for day in [(1, 1, 1), (1969, 12, 31), (1970, 1, 1), (9999, 12, 31)]),
+        (None, pa.date32()),
+        (1.5, pa.float64()),
+        (decimal.Decimal("1.20"), pa.decimal128(5, 2)),
+        (datetime.datetime(2026, 1, 1, 12), pa.timestamp("us")),
+        (None, pa.struct([("a", pa.int64())])),
+    ],
+)
+def test_a_scalar_is_arrows(value: object, kind: pa.DataType) -> None:
+    assert scalar(value, kind).equals(pa.scalar(value, kind)) and scalar(value, kind).type == kind
+
+
+@pytest.mark.parametrize(("value", "kind"), [(128, pa.int8()), ("1", pa.int64()), (2**63, pa.int64())])
+def test_a_value_of_another_type_is_no_scalar(value: object, kind: pa.DataType) -> None:
+    with pytest.raises((pa.ArrowInvalid, OverflowError, pa.ArrowTypeError)):
+        scalar(value, kind)

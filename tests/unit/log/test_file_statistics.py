@@ -190,6 +190,7 @@ snapshot = DeltaTable.open(sys.argv[1]).snapshot()
 snapshot.files()
 snapshot.statistics()
 assert snapshot.scan(where=(col("whole") >= 0) & (col("text") < "z")).files().num_rows == 1
+assert snapshot.scan().to_arrow().num_rows > 0
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=True)

@@ -410,6 +410,25 @@ def test_a_limit_of_the_history() -> None:
             table.history(limit)
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_commits_that_are_read_ahead_do_not_hide_later_ones(broken: bool) -> None:
+    """On a handle in use the last commits are read while it finds out whether there are later ones."""
+    _, store = table_with([1000, 2000, 3000])
+    rounds = RoundStore(store)
+    table, other = DeltaTable.open(rounds), DeltaTable.open(store)
+    with rounds.counted():
+        assert [e.version for e in table.history(2)] == [2, 1]
+    assert rounds.rounds == 1
+    other.append(rows(3))
+    if broken:  # what was read ahead has a fault, and is no part of the answer
+        store.put(commit_path(1), b"{")
+    with rounds.counted():
+        assert [e.version for e in table.history(2)] == [3, 2]
+    with rounds.counted():
+        assert [e.version for e in table.history(1)] == [3]
+    assert rounds.rounds == 1
+
+
 # ------------------------------------------------------------------------------------------------ a reference
 
 
