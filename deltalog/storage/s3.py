@@ -55,6 +55,7 @@ class S3Store(LogStore):
         self.url = "/".join([f"{scheme}://{self.bucket}", *([prefix] if prefix else [])])
         self._prefix = f"{prefix}/" if prefix else ""
         self._client = client or S3Client(options)
+        self._background = f"{self.url}: exclusive creation"
         self._nothing_staged = self._is_prepared = False
         self._staged_lock = threading.Lock()
 
@@ -79,7 +80,7 @@ class S3Store(LogStore):
         if self._is_prepared:
             return
         self._is_prepared = True
-        in_background(f"{self.url}: exclusive creation", partial(_tried, self._check_exclusive))
+        in_background(self._background, partial(_tried, self._check_exclusive))
         if version:
             in_background(f"{self.url}: staged commits", partial(_tried, partial(self.check_nothing_staged, version)))
 
@@ -123,7 +124,9 @@ class S3Store(LogStore):
         with scratch(self.delete) as paths:
             paths.append(path)
             self._judge(key, [self._put_once("create", key, b"probe") for _ in range(2)])
-        return partial(remove, paths, self.delete)
+        clean_up = partial(remove, paths, self.delete)
+        # A commit that was prepared, and makes the test because it came first, does not wait for the deletion either.
+        return partial(in_background, self._background, clean_up) if self._is_prepared else clean_up
 
     def _judge(self, key: str, outcomes: list[PutOutcome]) -> None:
         if outcomes == [PutOutcome.COMMITTED, PutOutcome.COMMITTED]:

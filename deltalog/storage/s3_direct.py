@@ -12,6 +12,7 @@ import contextlib
 import datetime
 import email.utils
 import hashlib
+import itertools
 import random
 import urllib.parse
 import xml.etree.ElementTree as xml
@@ -32,11 +33,13 @@ from deltalog.storage.connections import (
 from deltalog.storage.request_limit import SLOW_STATUSES, Turn
 from deltalog.storage.s3_settings import Settings
 from deltalog.storage.s3_signing import UNSIGNED_BODY, encoded_path, encoded_query, signed
+from deltalog.version import VERSION
 
 METHODS = frozenset({"head_object", "list_objects_v2", "put_object", "delete_object"})
 # A larger body is sent after the server has agreed to receive it, since a refusal would waste more than a round trip.
 AT_ONCE_BYTES = 16 << 20
 _ARGUMENTS = frozenset({"Key", "Body", "Prefix", "Delimiter", "StartAfter", "MaxKeys", "ContinuationToken"})
+_USER_AGENT = f"deltalog/{VERSION}"
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 _TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "InternalError"}
@@ -111,7 +114,7 @@ class DirectS3:
         """One PUT, sent once. Raises RefusedError, NotConnectedError and NoAnswerError."""
         names = {"IfNoneMatch": "if-none-match", "IfMatch": "if-match"}
         headers = {names[name]: value for name, value in conditions.items()}
-        self._once("PUT", key, self._limits(whole_s), headers=headers, body=body, most_idle_s=JUST_USED_SECONDS)
+        self._once("PUT", key, self._limits(whole_s), headers=headers, body=body, may_repeat=False)
 
     def _limits(self, whole_s: float) -> Limits:
         return Limits(self._settings.limits.connect, self._settings.limits.read, whole_s)
@@ -127,11 +130,13 @@ class DirectS3:
         **request: Any,
     ) -> T:
         stop = stop or Stop()
-        for number in range(self._settings.attempts):
+        for number in itertools.count():
             try:
                 return understand(self._once(method, key, limits, stop=stop, **request))
             except (NotConnectedError, NoAnswerError, RefusedError, _IncompleteError) as error:
-                if stop.is_set or number + 1 == self._settings.attempts or not _is_transient(error):
+                is_slow = isinstance(error, RefusedError) and error.answer.status in SLOW_STATUSES
+                most = self._settings.slow_attempts if is_slow else self._settings.attempts
+                if stop.is_set or number + 1 >= most or not _is_transient(error):
                     raise
             stop.wait(min(_FIRST_WAIT_SECONDS * 2**number, _LONGEST_WAIT_SECONDS) * random.uniform(0.5, 1))
         raise AssertionError("unreachable")
@@ -146,8 +151,8 @@ class DirectS3:
         query: Mapping[str, str] | None = None,
         body: bytes = b"",
         turn: Turn | None = None,
-        most_idle_s: float = IDLE_SECONDS,
         stop: Stop | None = None,
+        may_repeat: bool = True,
     ) -> Answer:
         path = f"{self._root}/{key}" if key is not None else self._root or "/"
         path, query_text = encoded_path(path), encoded_query(query or {})
@@ -155,12 +160,13 @@ class DirectS3:
         full = self._signed(method, target, {"host": self._host, **(headers or {})}, body)
 
         def send(idle_s: float) -> Answer:
-            return self._connections.exchange(method, target, full, body, limits, most_idle_s=idle_s, stop=stop)
+            sent = {**full, "user-agent": _USER_AGENT}  # not signed: it may be changed on the way
+            return self._connections.exchange(method, target, sent, body, limits, most_idle_s=idle_s, stop=stop)
 
         try:
-            answer = send(most_idle_s)
+            answer = send(IDLE_SECONDS if may_repeat else JUST_USED_SECONDS)
         except NoAnswerError as error:
-            if method == "PUT" or not error.was_kept:
+            if not may_repeat or not error.was_kept:
                 raise
             answer = send(-1)  # the server has closed what was idle
         if turn is not None and answer.status in SLOW_STATUSES:

@@ -31,7 +31,8 @@ _DEFAULT_REGION = "us-east-1"
 _DNS_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 # Buckets whose requests are signed in other ways, or go to other hosts.
 _OTHER_BUCKETS = ("--x-s3", "--op-s3", ".mrap", "--ol-s3", "-s3alias", "--table-s3")
-ATTEMPTS = 5
+# With the waits between them, an overloaded service has some ten seconds.
+ATTEMPTS, SLOW_ATTEMPTS = 5, 8
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Settings:
     credentials: Credentials | None = field(repr=False)  # None: unsigned
     limits: Limits
     attempts: int  # of a request that may be repeated
+    slow_attempts: int  # and of one that the service refuses because there are too many
     ca_file: str | None
 
     @property
@@ -89,7 +91,7 @@ def settings_of(
     return Settings(origin, region, found[0], *how, ca_file)
 
 
-def _how(config: Mapping[str, Any]) -> tuple[Limits, int] | None:
+def _how(config: Mapping[str, Any]) -> tuple[Limits, int, int] | None:
     """Time limits and attempts, as botocore's Config has them."""
     nested = (config.get("retries") or {}, config.get("s3") or {})
     if not all(isinstance(each, Mapping) for each in nested):
@@ -101,7 +103,7 @@ def _how(config: Mapping[str, Any]) -> tuple[Limits, int] | None:
     attempts = retries.get("total_max_attempts", retries.get("max_attempts", ATTEMPTS - 1) + 1)
     if not known or not all(isinstance(each, (int, float)) and each > 0 for each in [*seconds, attempts]):
         return None
-    return Limits(*seconds), max(int(attempts), 1)
+    return Limits(*seconds), max(int(attempts), 1), max(int(attempts), 1) if retries else SLOW_ATTEMPTS
 
 
 def _is_plain(environment: Mapping[str, str], exists: Callable[[str], bool]) -> bool:

@@ -131,9 +131,17 @@ FATES: dict[str, tuple[Rule, PutOutcome | None, bool]] = {
 }
 
 
+def through_botocore(store: S3Store) -> S3Store:
+    """The same place with an option that changes nothing, and of which only botocore knows."""
+    return S3Store(store.url, **store._client._options, requester_pays=False, exclusive_create=True)
+
+
+@pytest.mark.parametrize("way", [lambda store: store, through_botocore], ids=["direct", "botocore"])
 @pytest.mark.parametrize("fate", FATES)
-def test_what_became_of_a_put_is_never_guessed(seen: tuple[Proxy, S3Store], fate: str) -> None:
-    proxy, store = seen
+def test_what_became_of_a_put_is_never_guessed(
+    seen: tuple[Proxy, S3Store], fate: str, way: Callable[[S3Store], S3Store]
+) -> None:
+    proxy, store = seen[0], way(seen[1])
     rule, outcome, there = FATES[fate]
     proxy.rule = rule
     if outcome is None:
@@ -142,6 +150,7 @@ def test_what_became_of_a_put_is_never_guessed(seen: tuple[Proxy, S3Store], fate
     else:
         assert store.put_if_absent(COMMIT, b"mine") is outcome
     [request] = proxy.requests  # sent once, whatever the answer
+    assert ("botocore" in request.headers["User-Agent"].lower()) == (way is through_botocore)
     assert (request.method, request.headers["If-None-Match"]) == ("PUT", "*")
     proxy.rule = pass_on
     assert (store.head(COMMIT) is not None) == there
@@ -312,6 +321,24 @@ def test_the_first_append_does_not_wait_for_the_deletion_of_the_scratch_object(m
     ]
 
 
+def test_a_commit_that_makes_the_probe_itself_does_not_wait_for_the_deletion(
+    ministack: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread may come before the one that was started for it."""
+    with proxied(ministack) as (proxy, server):
+        store = S3Store(f"s3://{server.bucket()}/table", **server.options())
+        first = threading.Event()
+        try_later = s3._tried
+        monkeypatch.setattr(s3, "_tried", lambda check: first.wait(30) and try_later(check))
+        proxy.rule = gate = Gate(lambda request: request.method == "DELETE")
+        store.prepare_commit(0)
+        assert store.put_if_absent(COMMIT, b"") is COMMITTED
+        first.set()
+        gate.opened.set()
+        _join_background()
+        assert [request.method for request in proxy.requests if ".probe-" in request.target] == ["PUT", "PUT", "DELETE"]
+
+
 @pytest.mark.parametrize("prepared", [False, True])
 def test_a_probe_that_failed_is_made_again(ministack: Server, prepared: bool) -> None:
     with proxied(ministack) as (proxy, server):
@@ -478,9 +505,12 @@ def _cut_short(request: Request, forward: Callable[[], Answer]) -> Answer:
     return status, headers, body[: len(body) // 2]
 
 
+@pytest.mark.parametrize("way", [lambda store: store, through_botocore], ids=["direct", "botocore"])
 @pytest.mark.parametrize("call", ["get", "head", "open_input", "list_from", "get_many", "put", "delete"])
-def test_a_refusal_is_an_error_of_the_store_and_not_an_absence(seen: tuple[Proxy, S3Store], call: str) -> None:
-    proxy, store = seen
+def test_a_refusal_is_an_error_of_the_store_and_not_an_absence(
+    seen: tuple[Proxy, S3Store], call: str, way: Callable[[S3Store], S3Store]
+) -> None:
+    proxy, store = seen[0], way(seen[1])
     proxy.rule = refused(403, "AccessDenied")
     arguments: dict[str, tuple[Any, ...]] = {"get_many": (["a", "b"],), "put": ("a", b"")}
     with pytest.raises(StoreError, match=r"HTTP 403.*Check the bucket, the credentials") as caught:
@@ -603,9 +633,10 @@ def test_a_key_that_s3_cannot_hold_is_not_sent(seen: tuple[Proxy, S3Store]) -> N
 SENTINELS = {"key": "SENTINEL-key", "secret": "SENTINEL-secret", "token": "SENTINEL-token"}
 
 
+@pytest.mark.parametrize("way", ["direct", "botocore"])
 @pytest.mark.parametrize("fault", ["refused", "no server", "unknown host", "bad endpoint"])
 def test_no_secret_reaches_a_message_a_repr_or_a_log(
-    seen: tuple[Proxy, S3Store], fault: str, caplog: pytest.LogCaptureFixture
+    seen: tuple[Proxy, S3Store], fault: str, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy, _ = seen
     proxy.rule = lambda request, forward: error_document(403, str(request.headers))
@@ -615,7 +646,9 @@ def test_no_secret_reaches_a_message_a_repr_or_a_log(
         "unknown host": "http://no-such-host.invalid",
         "bad endpoint": "SENTINEL-endpoint",
     }[fault]
-    more = {"connect_timeout": 1, "retries": {"total_max_attempts": 1}, "proxies": {"ftp": "http://u:SENTINEL-proxy@p"}}
+    more: dict[str, Any] = {"connect_timeout": 1, "retries": {"total_max_attempts": 1}}
+    if way == "botocore":
+        more["proxies"] = {"ftp": "http://u:SENTINEL-proxy@p"}
     options = {**SENTINELS, "endpoint_url": endpoint, "config_kwargs": more}
     store = open_store("s3://bucket/table", **options)
     said = [repr(store), str(store), store.url]

@@ -211,6 +211,7 @@ def test_unsigned_requests_carry_no_signature(ministack: Server) -> None:
         proxy.requests.clear()
         anyone = S3Store(owner.url, anon=True, endpoint_url=server.options()["endpoint_url"])
         anyone.list_from("")
+        assert proxy.requests[0].headers["User-Agent"].startswith("deltalog/")
         assert "authorization" not in {name.lower() for name in proxy.requests[0].headers}
 
 

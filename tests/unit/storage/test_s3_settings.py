@@ -128,5 +128,6 @@ def test_limits_are_those_of_the_options() -> None:
     retries = {"total_max_attempts": 1}
     settings = made({**KEYS, "config_kwargs": {"read_timeout": 3, "connect_timeout": 2, "retries": retries}})
     assert settings and (settings.limits.read, settings.limits.connect, settings.attempts) == (3, 2, 1)
+    assert settings.slow_attempts == 1
     settings = made({**KEYS, "config_kwargs": {"retries": {"max_attempts": 0}}}, {"AWS_CA_BUNDLE": "/ca.pem"})
     assert settings and (settings.attempts, settings.ca_file) == (1, "/ca.pem")
