@@ -8,12 +8,12 @@ elsewhere.
 
 from __future__ import annotations
 
+import _thread
 import concurrent.futures
 import logging
 import threading
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from deltalog.errors import CallError
@@ -119,19 +119,7 @@ class S3Client:
                     if not stop.is_set:
                         failed(key, error)
 
-        if len(keys) < 2:
-            work()
-            return found
-        pool = ThreadPoolExecutor(min(PARALLEL_GETS, len(keys)), thread_name_prefix="deltalog-get")
-        try:
-            workers = [pool.submit(work) for _ in range(min(PARALLEL_GETS, len(keys)))]
-            for worker in concurrent.futures.as_completed(workers):
-                worker.result()
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-        pool.shutdown()
+        _side_by_side(work, min(PARALLEL_GETS, len(keys)), stop)
         return found
 
     def put_once(
@@ -193,6 +181,41 @@ class S3Client:
 
             self._botocore = BotocoreS3(self._options, self.limit, _limit_seconds)
         return self._botocore
+
+
+def _side_by_side(work: Callable[[], None], count: int, stop: Stop) -> None:
+    """Call ``work`` in this thread and in ``count`` - 1 others, which have ended when this returns or raises. The first
+    error stops all.
+
+    threading.Thread waits for each thread to begin, which on a busy machine takes longer than the requests.
+    """
+    ended, errors = threading.Semaphore(0), list[BaseException]()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+            stop.set()
+        finally:
+            ended.release()
+
+    started = 0
+    try:
+        for _ in range(count - 1):
+            _thread.start_new_thread(run, ())
+            started += 1
+    except RuntimeError:  # no more threads: those that there are do the work
+        pass
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        run()
+        for _ in range(started + 1):
+            ended.acquire()
+    if errors:
+        raise errors[0]
 
 
 def _limit_seconds(body: bytes) -> float:
