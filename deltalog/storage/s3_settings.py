@@ -1,4 +1,4 @@
-"""Whether requests to S3 can do without botocore, and then where they go and how: by the options and the environment.
+"""Whether requests to S3 can do without a client of botocore, and then where they go and how: by the options and the environment.
 
 Whatever has a setting that is not known here is left to s3fs and botocore, so that each setting means what it means to
 them.
