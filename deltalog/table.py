@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalog.arguments import checked
 from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit_result import CommitResult
+from deltalog.copy_verbs import CopyVerbs
 from deltalog.doctor.check import examine
 from deltalog.doctor.examination import Progress, silent
 from deltalog.doctor.findings import CheckReport
@@ -48,7 +49,7 @@ T = TypeVar("T")
 
 
 @checked
-class DeltaTable(RowVerbs):
+class DeltaTable(RowVerbs, CopyVerbs):
     """A Delta table; ``DeltaTable(url)`` and ``DeltaTable.open(url)`` open one. Threads may share it; each call works
     on a snapshot of its own.
 

@@ -43,18 +43,21 @@ def as_read_back(action: A, kind: type[A]) -> A:
     return same
 
 
-def check_prepared(prepared: Prepared, protocol: Protocol, metadata: Metadata, table: str) -> None:
+def check_prepared(
+    prepared: Prepared, protocol: Protocol, metadata: Metadata, table: str, allowed_paths: Sequence[str] = ()
+) -> None:
     """Refuse a transaction whose commit would make the table invalid.
 
-    ``protocol``, ``metadata``: of the table after the commit. ``table``: its root, for messages. Raises
-    InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
+    ``protocol``, ``metadata``: of the table after the commit. ``table``: its root. ``allowed_paths``: further places
+    that its log may name, as its reader was opened with them. Raises InvalidActionError, SchemaMismatchError,
+    UnsupportedFeatureError.
     """
     schema = metadata.schema
     features.check_writable(protocol, metadata, schema, table)
     if prepared.metadata is not None:
         check_column_names(schema, column_mapping.mode_of(metadata.configuration) != "none")
         check_partition_columns(schema, metadata.partition_columns)
-    check_adds(prepared.adds, metadata, schema, table)
+    check_adds(prepared.adds, metadata, schema, table, allowed_paths)
     if row_tracking.FEATURE in features.writer_features(protocol):
         row_tracking.check_countable(prepared.adds)
     _check_removes(prepared.removes, metadata, table)
@@ -68,13 +71,16 @@ def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[A
     return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]
 
 
-def check_adds(adds: Sequence[AddFile], metadata: Metadata, schema: StructType, table: str) -> None:
-    """Check that adds have paths inside the table, a valid value for each partition column, and no other values.
+def check_adds(
+    adds: Sequence[AddFile], metadata: Metadata, schema: StructType, table: str, allowed_paths: Sequence[str] = ()
+) -> None:
+    """Check that adds have paths inside the table or an allowed place, a valid value for each partition column, and no
+    other values.
 
     Raises InvalidActionError, and CorruptTableError for a value that is not of its column's type.
     """
     if not are_ordinary([add.path for add in adds]):
-        places = [place_of(table)]
+        places = [place_of(each) for each in (table, *allowed_paths)]
         for add in adds:
             _check_path(add, places)
     mode = column_mapping.mode_of(metadata.configuration)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltalog.errors import InvalidDataFileError, ObjectNotFoundError, RowCountError
+from deltalog.errors import InvalidDataFileError, ObjectNotFoundError, RowCountError, StoreError
 from deltalog.operations.data_files import WriteLayout
 from deltalog.parquet import stats
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
@@ -25,7 +25,7 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
 
-_FOOTER_THREADS = 8
+FOOTER_THREADS = 8
 Examine = Callable[[str, Any], None]  # takes a file's path and its footer (pyarrow.parquet.FileMetaData)
 
 
@@ -62,20 +62,16 @@ def describe_files(
     def describe(item: tuple[str, Mapping[str, str | None]]) -> tuple[AddFile, int]:
         path, values = item
         meta = store.head(path)
+        if meta is None:
+            raise _not_readable(
+                store, path, ObjectNotFoundError(f"There is no file {path} below {store.url}.", path=path)
+            )
+        footer = read_footer(store, path)
         try:
-            if meta is None:
-                raise ObjectNotFoundError(f"There is no file {path} below {store.url}.", path=path)
-            source = store.open_input(path)
-            with pq.ParquetFile(source) as file:
-                footer = file.metadata
-                _check_readable(source, footer)
-                rows, text = stats.from_footer(footer, data_schema, layout.indexed_columns)
-                without_id = _without_id(footer.schema.to_arrow_schema(), layout) if layout.mapping == "id" else None
+            rows, text = stats.from_footer(footer, data_schema, layout.indexed_columns)
+            without_id = _without_id(footer.schema.to_arrow_schema(), layout) if layout.mapping == "id" else None
         except (pa.ArrowException, OSError) as error:
-            raise InvalidDataFileError(
-                f"{store.url}: {path} cannot be added: it is not a Parquet file that can be read ({error}).",
-                path=path,
-            ) from error
+            raise _not_readable(store, path, error) from error
         if without_id is not None:
             raise InvalidDataFileError(
                 f"{store.url}: {path} cannot be added: its column {without_id} does not have the id of the table's "
@@ -95,11 +91,32 @@ def describe_files(
         )
         return add, rows
 
-    with ThreadPoolExecutor(parallel_gets(store) or _FOOTER_THREADS) as threads:
+    with ThreadPoolExecutor(parallel_gets(store) or FOOTER_THREADS) as threads:
         described = list(threads.map(describe, listed))
     check_rows(store.url, num_rows, [rows for _, rows in described])
     store.sync([path for path, _ in listed])
     return [add for add, _ in described]
+
+
+def read_footer(store: LogStore, path: str) -> Any:
+    """The footer of a Parquet file (pyarrow.parquet.FileMetaData). Raises InvalidDataFileError where it is none, and
+    StoreError. Cost: 1 or 2 ranged GETs."""
+    try:
+        source = store.open_input(path)
+        with pq.ParquetFile(source) as file:
+            _check_readable(source, file.metadata)
+            return file.metadata
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, StoreError) and not isinstance(error, ObjectNotFoundError):
+            raise
+        raise _not_readable(store, path, error) from error
+
+
+def _not_readable(store: LogStore, path: str, error: Exception) -> InvalidDataFileError:
+    return InvalidDataFileError(
+        f"{store.url}: {path} cannot be added: it is not a Parquet file that can be read ({error}).",
+        path=path,
+    )
 
 
 def _check_readable(source: Any, footer: Any) -> None:

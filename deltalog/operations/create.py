@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.commit.committer import Committer
@@ -30,8 +31,10 @@ def initial_state(
     name: str | None,
     description: str | None,
     environment: Environment,
+    has_files: bool = False,
 ) -> tuple[Protocol, Metadata]:
-    """The protocol and metadata of a new table. Raises SchemaMismatchError, InvalidPropertyError."""
+    """The protocol and metadata of a new table. ``has_files``: of files that exist already, so that with column mapping
+    the columns keep the names that they have there. Raises SchemaMismatchError, InvalidPropertyError."""
     check_assignment(dict(properties))
     schema_string = schema.to_json()
     check_column_names(schema, column_mapping.mode_of(properties) != "none")
@@ -47,7 +50,8 @@ def initial_state(
         created_time=environment.clock_ms(),
     )
     protocol = features.with_features(features.BASE_PROTOCOL, named)
-    return metadata_update.complete(None, metadata, protocol, environment.new_uuid)
+    before = msgspec.structs.replace(metadata, configuration={}) if has_files else None
+    return metadata_update.complete(before, metadata, protocol, environment.new_uuid)
 
 
 def table_schema(schema: object) -> StructType:

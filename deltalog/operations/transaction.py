@@ -395,9 +395,8 @@ class Transaction:
         Cost: 1 PUT and the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
         """
         self._check_open(ends=True)
-        changes = self._metadata_changes
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
-        check_prepared(prepared, changes.protocol, changes.metadata, self.reader.store.url)
+        self._check(prepared)
         self._check_catalog()
         self._check_new_paths()
         self._row_writer.check(self._staged.unchecked, self._staged.adds)
@@ -470,7 +469,7 @@ class Transaction:
                 raise
             self._snapshot = latest
             self._metadata_changes.start_from(latest.log)
-        check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url)
+        self._check(prepared)
         return self._loop(prepared, self._base()).run()
 
     def _loop(self, prepared: Prepared, base: Base) -> CommitLoop:
@@ -524,6 +523,10 @@ class Transaction:
         return Snapshot(latest)
 
     # -------------------------------------------------------------------------------------------- helpers
+
+    def _check(self, prepared: Prepared) -> None:
+        places = self.reader.files.allowed_paths
+        check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url, places)
 
     def _check_catalog(self) -> None:
         changes, base, url = self._metadata_changes, self._metadata_changes.base, self.reader.store.url

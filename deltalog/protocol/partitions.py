@@ -10,11 +10,12 @@ import datetime
 import decimal
 import math
 import re
-from collections.abc import Mapping, Sequence
+import urllib.parse
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from deltalog.errors import CorruptTableError, SchemaMismatchError
-from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, StructType
+from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructType
 from deltalog.protocol.timestamps import parse_iso
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -24,6 +25,7 @@ _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ].*)?")
 # Characters that Hive escapes in directory names, besides control characters.
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^ <>|")
@@ -143,3 +145,52 @@ def directory(values: Mapping[str, str | None]) -> str:
 
 def _escape(text: str) -> str:
     return "".join(f"%{ord(c):02X}" if ord(c) < 32 or c in _ESCAPED else c for c in text)
+
+
+def of_directories(path: str) -> dict[str, str | None]:
+    """The values in the Hive directories ``a=1/b=x`` of a file's path, as text, by name and in order; empty where no
+    directory has such a name. An empty value and Hive's own name for null are null.
+
+    Only for directories that have no log yet. Raises ValueError where only some directories are of that form, or a name
+    is empty or occurs twice, or what is percent-encoded is not UTF-8.
+    """
+    segments = path.split("/")[:-1]
+    if not any("=" in segment for segment in segments):
+        return {}
+    values: dict[str, str | None] = {}
+    for segment in segments:
+        name, equals, text = segment.partition("=")
+        name, value = _unescape(name), _unescape(text)
+        if not equals:
+            raise ValueError(f"its directory {segment!r} has not the form name=value, as the others have")
+        if not name or name in values:
+            raise ValueError(f"its directories give {name!r} " + ("twice" if name else "as the name of a column"))
+        values[name] = None if value in ("", HIVE_NULL) else value
+    return values
+
+
+def inferred_type(values: Iterable[str | None]) -> PrimitiveType:
+    """The type of a partition column by the texts of all its values: integer, long or date where each is one of it (or
+    null), else string."""
+    found = {kind for text in values if (kind := _kind_of(text)) is not None}
+    if found == {"integer", "long"}:
+        return PrimitiveType("long")
+    return PrimitiveType(found.pop() if len(found) == 1 else "string")
+
+
+def _kind_of(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        if _WHOLE.fullmatch(text):
+            return "integer" if -(1 << 31) <= int(text) < 1 << 31 else "long" if abs(int(text)) < 1 << 63 else "string"
+        if _ISO_DATE.fullmatch(text):
+            datetime.date.fromisoformat(text)
+            return "date"
+    except ValueError:
+        pass
+    return "string"
+
+
+def _unescape(text: str) -> str:
+    return urllib.parse.unquote(text, errors="strict")

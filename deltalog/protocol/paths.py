@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+import unicodedata
 import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -154,6 +155,28 @@ def encode_path(path: str) -> str:
     return urllib.parse.quote(path, safe="/=@!$&'()*+,;~")
 
 
+def absolute_path(store_url: str, path: str) -> str:
+    """The absolute path, as in ``add.path``, of a file below the root of a store; of the root for an empty path.
+
+    It is spelled as Hadoop spells it, ``file:/data/a%20b`` and ``s3a://bucket/ä``: delta-spark compares such paths as
+    text. The ``url`` of a store is not percent-encoded.
+    """
+    scheme, authority, root = _split(store_url)
+    name = _URI_SPECIAL.sub(_uri_char, root.rstrip("/") + (f"/{path}" if path else ""))
+    if scheme == "file":
+        return f"file:{name}"
+    return f"{_OF_HADOOP.get(scheme, store_url.partition(':')[0])}://{authority}{name}"
+
+
+def _uri_char(match: re.Match[str]) -> str:
+    char = match[0]
+    plain = ord(char) >= 0x80 and unicodedata.category(char) not in ("Zs", "Zl", "Zp", "Cc")
+    return char if plain else "".join(f"%{byte:02X}" for byte in char.encode())
+
+
+_OF_HADOOP = {"s3": "s3a"}
+# Characters other than those that java.net.URI does not encode in a path.
+_URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Other names, Hadoop's and fsspec's, for one and the same store.
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}

@@ -254,7 +254,10 @@ class LocalStore(LogStore):
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         real = os.path.realpath(self.root)
         with _store_errors("list", self.root):
-            device, mounts = os.stat(real).st_dev, mount_points_below(real)
+            try:
+                device, mounts = os.stat(real).st_dev, mount_points_below(real)
+            except FileNotFoundError:
+                return
         waiting = [""]
         while waiting:
             directory = waiting.pop()

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import deltalog
@@ -39,6 +40,7 @@ from deltalog import (
     col,
     open_store,
 )
+from deltalog.copy_verbs import CopyVerbs
 from deltalog.operations.contract.stream import StreamWriter
 from deltalog.protocol.actions import AddCDCFile
 from deltalog.read.changes import Changes
@@ -134,6 +136,12 @@ class World:
         return TransactionManager(str(self.root / "catalog.db"))
 
 
+def _parquet(root: Path) -> Path:
+    (root / "i=1").mkdir(parents=True, exist_ok=True)
+    pq.write_table(ROWS.select(["s"]), root / "i=1" / "x.parquet")
+    return root
+
+
 Call = tuple[Callable[..., Any], dict[str, Any]]
 CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
     DeltaTable: {
@@ -145,6 +153,8 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
             lambda **given: DeltaTable.create_transaction(**given).commit(),
             {"url": w.root / "new", "schema": SCHEMA},
         ),
+        "convert": lambda w: (DeltaTable.convert, {"url": _parquet(w.root / "new")}),
+        "clone": lambda w: (w.table().clone, {"target": w.root / "new", "shallow": True}),
         "snapshot": lambda w: (w.table().snapshot, {}),
         "version_at": lambda w: (w.table().version_at, {"timestamp": 0}),
         "explain_timestamp": lambda w: (
@@ -330,7 +340,7 @@ def _public(kind: type) -> set[str]:
     return {
         name
         for owner in kind.__mro__
-        if owner is kind or owner is RowVerbs
+        if owner is kind or owner in (RowVerbs, CopyVerbs)
         for name, member in vars(owner).items()
         if (not name.startswith("_") or name == "__init__")
         and (inspect.isfunction(member) or isinstance(member, (classmethod, staticmethod)))

@@ -16,6 +16,7 @@ import pytest
 
 import deltalog
 import deltalog.protocol
+from deltalog.copy_verbs import CopyVerbs
 from deltalog.row_verbs import RowVerbs
 from tests.support.protocol_sections import ANCHORS, named_in
 
@@ -39,7 +40,7 @@ def public_members(face: ModuleType) -> list[tuple[str, Any]]:
         found.append((name, value))
         if not inspect.isclass(value):
             continue
-        inherited = vars(RowVerbs) if issubclass(value, RowVerbs) else {}
+        inherited = {**vars(RowVerbs), **vars(CopyVerbs)} if issubclass(value, RowVerbs) else {}
         for member, raw in {**inherited, **vars(value)}.items():
             if member.startswith("_"):
                 continue

@@ -26,6 +26,7 @@ _NO_ROW = {
 }  # fmt: skip
 # test_interop_contract.py has them; test_interop_catalog_managed.py has what peers make of a table of a catalog.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}
+_ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
 # Variants are written from Spark: tests/spark/test_variants.py.
 _REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}
 _found: dict[str, Row] = {}

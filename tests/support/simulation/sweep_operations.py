@@ -5,11 +5,13 @@ A new verb of ``DeltaTable`` needs a row here.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deltalog.commit_result import CommitResult
 from deltalog.dataset import Dataset
@@ -17,7 +19,9 @@ from deltalog.environment import Environment
 from deltalog.errors import TableNotFoundError
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
+from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable
+from deltalog.testing.recording import seeded_environment
 from deltalog.testing.stores import FaultyStore
 from tests.support.simulation.scheduler import START_MS
 
@@ -64,6 +68,26 @@ def create(store: LogStore, environment: Environment, token: str) -> CommitResul
     with DeltaTable.create_transaction(store, SCHEMA, partition_by=["p"], environment=environment) as transaction:
         transaction.write(example_rows("one").to_reader())
         return transaction.commit("CREATE TABLE AS SELECT", user_metadata=token)
+
+
+def _convert(store: FaultyStore, environment: Environment, token: str) -> DeltaTable:
+    """One file, which was there before: by one thread each, calls come in the same order."""
+    with store.inner.open_output("p=one/x.parquet") as file:
+        pq.write_table(example_rows("one").drop_columns("p"), file)
+    return DeltaTable.convert(store, user_metadata=token, environment=environment)
+
+
+@functools.cache
+def _cloned() -> LogStore:
+    """A table of one file and two versions, in memory."""
+    store = open_store("memory://cloned-by-the-sweep")
+    environment = seeded_environment("cloned", lambda: START_MS)
+    DeltaTable.create(store, SCHEMA, partition_by=["p"], environment=environment, data=example_rows("a").slice(0, 2))
+    return store
+
+
+def _clone(store: LogStore, environment: Environment, token: str) -> DeltaTable:
+    return DeltaTable.open(_cloned(), environment=environment).clone(store, user_metadata=token)
 
 
 def _open(store: FaultyStore, environment: Environment, token: str) -> Any:
@@ -186,6 +210,8 @@ _CHANGED_FEED = {"delta.enableChangeDataFeed": "true"}
 OPERATIONS: tuple[Swept, ...] = (
     Swept("create", _create_with_rows, _ONE, **_FIRST),
     Swept("create by a transaction", create, _ONE, opens=True, new=True, tables=["plain"], settings=["raced"]),
+    Swept("convert", _convert, _ONE, **_FIRST),
+    Swept("clone", _clone, _ONE, **_FIRST),
     Swept("append", lambda table, token: table.append(example_rows("new"), user_metadata=token), _ONE),
     Swept(
         "append once",
@@ -312,6 +338,7 @@ OPERATIONS: tuple[Swept, ...] = (
     Swept("checkpoint", lambda table, token: table.checkpoint(), settings=["alone", "behind"]),
     Swept("compact_log", lambda table, token: table.compact_log(), settings=["alone", "behind"]),
     Swept("cleanup_log", lambda table, token: table.cleanup_log().first_version, settings=["alone", "behind"]),
+    Swept("generate", lambda table, token: table.generate(), settings=["alone", "behind"]),
     Swept("open", _open, opens=True, reads=True, settings=["alone"]),
     Swept("exists", _exists, opens=True, reads=True, settings=["alone"]),
     Swept("open what is not there", _not_there, opens=True, new=True, reads=True, tables=["plain"], settings=["alone"]),

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from deltalog import UnsafePathError
 from deltalog.protocol import paths
-from deltalog.protocol.paths import LogFileKind, canonical_url, locate, parse_log_file, place_of, resolve_path
+from deltalog.protocol.paths import (
+    LogFileKind,
+    absolute_path,
+    canonical_url,
+    locate,
+    parse_log_file,
+    place_of,
+    resolve_path,
+)
 
 V = "00000000000000000007"
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
@@ -290,3 +298,21 @@ def test_ordinary_paths_are_those_that_name_themselves(named: list[str]) -> None
     assert ordinary == all(paths._ORDINARY.fullmatch(path) for path in named)
     if ordinary:
         assert [locate(path, [place_of("s3://bucket/table")]) for path in named] == [(0, path) for path in named]
+
+
+@pytest.mark.parametrize(
+    ("store", "path", "named"),
+    [
+        ("/data/a b", "p=ä%/x.parquet", "file:/data/a%20b/p=ä%25/x.parquet"),
+        ("/", "x?#", "file:/x%3F%23"),
+        ("/data", "", "file:/data"),
+        ("s3://bucket/t", "p=1:2/x", "s3a://bucket/t/p=1:2/x"),
+        ("s3a://bucket", "x", "s3a://bucket/x"),
+        ("memory://name", "a/b", "memory://name/a/b"),
+        ("gs://bucket/t", "\u2009x", "gs://bucket/t/%E2%80%89x"),
+    ],
+)
+def test_absolute_paths_lead_back(store: str, path: str, named: str) -> None:
+    assert absolute_path(store, path) == named
+    if path:
+        assert locate(named, [place_of("/other"), place_of(store)]) == (1, path)
