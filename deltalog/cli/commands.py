@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from deltalog.cli import catalog, commit_tables, conformance, maintenance
+from deltalog.cli import catalog, commit_tables, conformance, copies, inspection, maintenance
+from deltalog.cli.options import AtTime as _AtTime
+from deltalog.cli.options import AtTimeMs as _AtTimeMs
+from deltalog.cli.options import AtVersion as _AtVersion
 from deltalog.cli.options import Commands
 from deltalog.cli.options import Json as _Json
+from deltalog.cli.options import Limit as _Limit
 from deltalog.cli.options import Table as _Table
+from deltalog.cli.options import at_most_one as _at_most_one
 from deltalog.cli.options import examples as _examples
 from deltalog.cli.options import open_table as _open
 from deltalog.cli.output import Output, facts_of, plural, report_error, report_warning
@@ -31,7 +36,6 @@ if TYPE_CHECKING:
 
 _TRACEBACK = "DELTALOG_TRACEBACK"
 _CLAMPING = re.compile(r'version_at takes (before|after)="(\w+)"')
-_POINTS_IN_TIME = "Point in time (the latest version when none is given)"
 
 
 class _Commands(TyperGroup):
@@ -104,33 +108,6 @@ app = Commands(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
-_AtVersion = Annotated[
-    int | None,
-    typer.Option("--version", min=0, metavar="N", help="This version.", rich_help_panel=_POINTS_IN_TIME),
-]
-_AtTime = Annotated[
-    str | None,
-    typer.Option(
-        "--timestamp",
-        metavar="ISO",
-        help="The version that was current then: 2026-11-20T10:00:00Z, or '2026-11-20 11:00:00+01:00'.",
-        rich_help_panel=_POINTS_IN_TIME,
-    ),
-]
-_AtTimeMs = Annotated[
-    int | None,
-    typer.Option(
-        "--timestamp-ms",
-        metavar="MS",
-        help="The same in milliseconds since 1970-01-01 UTC.",
-        rich_help_panel=_POINTS_IN_TIME,
-    ),
-]
-_Limit = Annotated[
-    int | None,
-    typer.Option("--limit", min=0, metavar="N", help="At most N; 0 is all. Default: 20, and all with --json."),
-]
-
 
 def _snapshot(
     out: Output,
@@ -148,12 +125,6 @@ def _snapshot(
         if with_files:
             found.files()
     return found
-
-
-def _at_most_one(**options: Any) -> None:
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
-    if len(given) > 1:
-        raise typer.BadParameter(f"{' and '.join(given)} exclude each other. Give one of them.")
 
 
 @app.callback(invoke_without_command=True)
@@ -220,6 +191,7 @@ def files(
 @app.command(
     epilog=_examples(
         "deltalog rows events --columns id,what --limit 5",
+        "deltalog rows events --where \"what = 'buy' AND id > 100\"",
         "deltalog rows events --version 1 --json > version1.jsonl",
     )
 )
@@ -232,6 +204,9 @@ def rows(
         list[str] | None,
         typer.Option("--columns", metavar="A,B", help="These columns, in this order. May be repeated."),
     ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="The rows for which this condition is true. Default: all.")
+    ] = None,
     limit: _Limit = None,
     as_json: _Json = False,
 ) -> None:
@@ -240,11 +215,11 @@ def rows(
 
     out = Output(as_json)
     snapshot = _snapshot(out, table, version, timestamp, timestamp_ms)
-    names = _columns(snapshot, columns)
+    scan = snapshot.scan(_columns(snapshot, columns), where=where, variants="json")
     if as_json:
-        out.documents(views.rows(snapshot, names, out.shown(limit)))
+        out.documents(views.rows(scan, out.shown(limit)))
     else:
-        views.print_rows(out, snapshot, names, out.shown(limit))
+        views.print_rows_of(out, snapshot, scan, out.shown(limit))
 
 
 def _columns(snapshot: Snapshot, texts: list[str] | None) -> list[str] | None:
@@ -497,11 +472,19 @@ def compact(
 
 
 @app.command(
-    epilog=_examples("deltalog cleanup events --dry-run", "deltalog cleanup events --dry-run --json | jq .files")
+    epilog=_examples(
+        "deltalog cleanup events --dry-run",
+        "deltalog cleanup events --dry-run --json | jq .files",
+        "deltalog cleanup events --retention '7 days' --yes",
+    )
 )
 def cleanup(
     table: _Table,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the files to delete, and delete nothing.")] = False,
+    retention: Annotated[
+        str | None, typer.Option(metavar="'N days'", help="Instead of the table's; deletes with --yes only.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --retention: delete the files.")] = False,
     as_json: _Json = False,
 ) -> None:
     """Delete the files of the log that no version within delta.logRetentionDuration needs.
@@ -509,12 +492,15 @@ def cleanup(
     Ages are by in-commit timestamps where the table has them. Older versions can no longer be read afterwards.
     """
     out = Output(as_json)
+    only_shown = dry_run or (retention is not None and not yes)
     with out.working("Reading the log"):
-        report = _open(table).cleanup_log(dry_run=dry_run)
+        report = _open(table).cleanup_log(dry_run=only_shown, retention=maintenance.duration(retention))
     if as_json:
         out.document(report.to_json())
     else:
         out.print(facts_of(report.facts()))
+        if only_shown and not dry_run and report.deleted:
+            out.print("", "Nothing was deleted. --yes deletes these files.")
 
 
 app.command(
@@ -530,6 +516,10 @@ app.command(
         "deltalog optimize events --purge --json | jq .rows",
     )
 )(maintenance.optimize)
+
+
+copies.register(app)
+inspection.register(app)
 
 
 @app.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from functools import partial
 from typing import Annotated
 
@@ -9,9 +10,17 @@ import typer
 
 from deltalog.cli.options import Json, Table, open_table
 from deltalog.cli.output import Output, facts_of, plural
-from deltalog.protocol.properties import TARGET_FILE_SIZE
+from deltalog.protocol.properties import LOG_RETENTION_MS, TARGET_FILE_SIZE
 
 _SHOWN = 20
+
+
+def duration(text: str | None) -> datetime.timedelta | None:
+    """An interval such as "7 days", as table properties have it."""
+    try:
+        return None if text is None else datetime.timedelta(milliseconds=LOG_RETENTION_MS.parse(text))
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(f"--retention: {error}. Write it as '7 days' or '36 hours'.") from None
 
 
 def vacuum(

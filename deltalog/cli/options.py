@@ -29,6 +29,34 @@ Table = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
 
+_POINTS_IN_TIME = "Point in time (the latest version when none is given)"
+AtVersion = Annotated[
+    int | None,
+    typer.Option("--version", min=0, metavar="N", help="This version.", rich_help_panel=_POINTS_IN_TIME),
+]
+AtTime = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp",
+        metavar="ISO",
+        help="The version that was current then: 2026-11-20T10:00:00Z, or '2026-11-20 11:00:00+01:00'.",
+        rich_help_panel=_POINTS_IN_TIME,
+    ),
+]
+AtTimeMs = Annotated[
+    int | None,
+    typer.Option(
+        "--timestamp-ms",
+        metavar="MS",
+        help="The same in milliseconds since 1970-01-01 UTC.",
+        rich_help_panel=_POINTS_IN_TIME,
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=0, metavar="N", help="At most N; 0 is all. Default: 20, and all with --json."),
+]
+
 _GIVEN: ContextVar[dict[str, Any]] = ContextVar("storage_options")
 _Option = Annotated[
     list[str] | None,
@@ -85,6 +113,21 @@ def open_table(table: str) -> DeltaTable:
     from deltalog.catalog.locate import open_location
 
     return DeltaTable.open(open_location(table, **storage_options()))
+
+
+def at_most_one(**options: Any) -> None:
+    """Raise BadParameter where more than one of these options is given."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{' and '.join(given)} exclude each other. Give one of them.")
+
+
+def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """KEY=VALUE each. Raises BadParameter."""
+    parts = [text.partition("=") for text in texts or ()]
+    if not all(key and equals for key, equals, _ in parts):
+        raise typer.BadParameter(f"{option} needs KEY=VALUE, as in {option} delta.appendOnly=true.")
+    return {key: value for key, _, value in parts}
 
 
 def examples(*lines: str) -> str:

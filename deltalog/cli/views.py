@@ -30,7 +30,7 @@ from deltalog.log.history import LogHistory
 from deltalog.protocol.timestamps import describe, to_iso
 
 if TYPE_CHECKING:
-    from deltalog import CommitAt, CommitEntry, RestoreResult, Snapshot, TimestampExplanation
+    from deltalog import Changes, CommitAt, CommitEntry, RestoreResult, Scan, Snapshot, TimestampExplanation
 
 _CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
 
@@ -121,7 +121,7 @@ def print_info(out: Output, snapshot: Snapshot) -> None:
         columns.add_column(heading, overflow="fold")
     for field in snapshot.schema.fields:
         columns.add_row(
-            plain(field.name), plain(_type_text(field.data_type), "cyan"), "" if field.nullable else "not null"
+            plain(field.name), plain(type_text(field.data_type), "cyan"), "" if field.nullable else "not null"
         )
     out.print("", columns)
     if metadata.configuration:
@@ -133,16 +133,16 @@ def print_info(out: Output, snapshot: Snapshot) -> None:
         out.print("", properties)
 
 
-def _type_text(data_type: Any) -> str:
+def type_text(data_type: Any) -> str:
     """struct<a:integer>, array<string>, and names as they are."""
     from deltalog import ArrayType, MapType, StructType
 
     if isinstance(data_type, StructType):
-        return "struct<" + ", ".join(f"{f.name}: {_type_text(f.data_type)}" for f in data_type.fields) + ">"
+        return "struct<" + ", ".join(f"{f.name}: {type_text(f.data_type)}" for f in data_type.fields) + ">"
     if isinstance(data_type, ArrayType):
-        return f"array<{_type_text(data_type.element_type)}>"
+        return f"array<{type_text(data_type.element_type)}>"
     if isinstance(data_type, MapType):
-        return f"map<{_type_text(data_type.key_type)}, {_type_text(data_type.value_type)}>"
+        return f"map<{type_text(data_type.key_type)}, {type_text(data_type.value_type)}>"
     return str(data_type)
 
 
@@ -165,7 +165,7 @@ def files(snapshot: Snapshot, limit: int | None) -> Iterator[dict[str, Any]]:
         row["partition_values"] = dict(row["partition_values"] or ())
         row["tags"] = None if row["tags"] is None else dict(row["tags"])
         row["stats"] = _parsed(row["stats"])
-        yield _plain_json(row)
+        yield plain_json(row)
 
 
 def print_files(out: Output, snapshot: Snapshot, limit: int | None) -> None:
@@ -206,23 +206,20 @@ def _rest(remaining: int) -> str:
 # -------------------------------------------------------------------------------------------------- rows
 
 
-def rows(snapshot: Snapshot, columns: list[str] | None, limit: int | None) -> Iterator[dict[str, Any]]:
+def rows(scan: Scan | Changes, limit: int | None) -> Iterator[dict[str, Any]]:
     """A document for each row, read a file at a time."""
-    scan = snapshot.scan(columns, variants="json")
     each = (row for batch in scan.batches() for row in batch.to_pylist(maps_as_pydicts="lossy"))
     for row in itertools.islice(each, limit):
-        yield _plain_json(row)
+        yield plain_json(row)
 
 
-def print_rows(out: Output, snapshot: Snapshot, columns: list[str] | None, limit: int | None) -> None:
-    scan = snapshot.scan(columns, variants="json")
+def print_rows(out: Output, scan: Scan | Changes, limit: int | None) -> int:
+    """Print the rows; returns their number."""
     listing = table_of()
     for field in scan.arrow_schema:
         listing.add_column(plain(field.name), overflow="fold", justify="right" if _is_number(field.type) else "left")
-    shown = 0
     records = []
-    for row in rows(snapshot, columns, limit):
-        shown += 1
+    for row in rows(scan, limit):
         cells = [plain("null", "dim") if v is None else plain(_cell(v)) for v in row.values()]
         listing.add_row(*cells)
         records.append(zip(row, cells, strict=True))
@@ -231,9 +228,16 @@ def print_rows(out: Output, snapshot: Snapshot, columns: list[str] | None, limit
     else:  # one line for each value is more readable than many narrow columns
         for record in records:
             out.print(facts_of(record), "")
-    total = _num_rows(snapshot)
+    return len(records)
+
+
+def print_rows_of(out: Output, snapshot: Snapshot, scan: Scan, limit: int | None) -> None:
+    """Print rows of a version, and how many it has if there are more."""
+    shown = print_rows(out, scan, limit)
+    total = None if scan.where is not None else _num_rows(snapshot)
     if total is None:
-        out.print(f"{plural(shown, 'row')} of version {snapshot.version}")
+        first = "The first " if shown == limit else ""
+        out.print(f"{first}{plural(shown, 'row')} of version {snapshot.version}")
     else:
         out.print(f"{count(shown)} of {plural(total, 'row')} in version {snapshot.version}" + _rest(total - shown))
 
@@ -246,7 +250,7 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _plain_json(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """The value with types that JSON lacks as text: times in ISO, decimals exact, bytes in base64, NaN by name; maps
     whose keys are not text as lists of pairs."""
     if value is None or isinstance(value, (bool, int, str)):
@@ -263,10 +267,10 @@ def _plain_json(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
-            return [[_plain_json(key), _plain_json(each)] for key, each in value.items()]
-        return {key: _plain_json(each) for key, each in value.items()}
+            return [[plain_json(key), plain_json(each)] for key, each in value.items()]
+        return {key: plain_json(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain_json(each) for each in value]
+        return [plain_json(each) for each in value]
     return str(value)
 
 

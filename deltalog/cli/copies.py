@@ -1,0 +1,162 @@
+"""``deltalog convert``, ``clone`` and ``generate``: tables that begin on files which exist; lists for other readers."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from deltalog.cli.options import (
+    AtTime,
+    AtTimeMs,
+    AtVersion,
+    Commands,
+    Json,
+    Table,
+    at_most_one,
+    examples,
+    open_table,
+    pairs,
+    storage_options,
+)
+from deltalog.cli.output import Output, bytes_text, plural
+from deltalog.errors import CorruptTableError, InvalidPropertyError
+
+_Properties = Annotated[
+    list[str] | None,
+    typer.Option("--property", metavar="KEY=VALUE", help="A property of the new table. May be repeated."),
+]
+
+# Names of types in SQL that Delta's schemas do not have.
+_ALIASES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte", "real": "float"}
+
+
+def convert(
+    table: Table,
+    partition_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--partition-by",
+            metavar="NAME[:TYPE]",
+            help="A column of the directories; with types, all have one: string, integer, long, date, double, "
+            "timestamp, decimal(10,2) … May be repeated. Default: by the directories.",
+        ),
+    ] = None,
+    properties: _Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Make a directory of Parquet files a table, where it is: no file is moved, rewritten or deleted.
+
+    Directories such as day=2026-11-20 give partition columns. No process may write there meanwhile.
+    """
+    from deltalog import DeltaTable
+
+    out = Output(as_json)
+    with out.working("Reading the footers"):
+        made = DeltaTable.convert(
+            table, partition_by=_columns(partition_by), properties=pairs("--property", properties), **storage_options()
+        )
+        snapshot = made.snapshot()
+    if as_json:
+        out.document(_made(snapshot))
+        return
+    by = ", partitioned by " + ", ".join(snapshot.partition_columns) if snapshot.partition_columns else ""
+    out.print(f"{made.url} is a table now, of {_files(snapshot)}{by}.")
+
+
+def clone(
+    table: Table,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The location of the clone.")],
+    shallow: Annotated[
+        bool, typer.Option("--shallow", help="Name the files where they are, and copy none of them.")
+    ] = False,
+    version: AtVersion = None,
+    timestamp: AtTime = None,
+    timestamp_ms: AtTimeMs = None,
+    properties: _Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Make a version of a table a table of its own, with copies of its files.
+
+    A shallow clone needs the files of its source for as long as it names them, which a vacuum there does not know of.
+    """
+    at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    out = Output(as_json)
+    with out.working("Cloning" if shallow else "Copying the files"):
+        made = open_table(table).clone(
+            target,
+            shallow=shallow,
+            version=version,
+            timestamp=timestamp if timestamp_ms is None else timestamp_ms,
+            properties=pairs("--property", properties),
+            **storage_options(),
+        )
+        snapshot = made.snapshot()
+    if as_json:
+        out.document(_made(snapshot))
+        return
+    how = "files of its source" if shallow else "copies"
+    out.print(f"{made.url} is a table now, of {_files(snapshot)}: {how}.")
+
+
+def generate(table: Table, as_json: Json = False) -> None:
+    """Write manifests of the live files, for engines that read no log (symlink_format_manifest).
+
+    Later commits do not change them.
+    """
+    out = Output(as_json)
+    with out.working("Writing the manifests"):
+        paths = open_table(table).generate()
+    if as_json:
+        out.documents({"path": path} for path in paths)
+    else:
+        out.print(f"{plural(len(paths), 'manifest')} written below _symlink_format_manifest.")
+
+
+def _files(snapshot: Any) -> str:
+    return f"{plural(snapshot.num_files, 'file')}, {bytes_text(snapshot.size_bytes)}"
+
+
+def _made(snapshot: Any) -> dict[str, Any]:
+    return {
+        "table": snapshot.url,
+        "version": snapshot.version,
+        "num_files": snapshot.num_files,
+        "size_bytes": snapshot.size_bytes,
+        "partition_columns": list(snapshot.partition_columns),
+    }
+
+
+def _columns(texts: list[str] | None) -> Any:
+    """Names, or a schema where each has a type."""
+    from deltalog import StructType
+
+    if texts is None:
+        return None
+    pairs = [text.partition(":") for text in texts]
+    if not any(colon for _, colon, _ in pairs):
+        return [name for name, _, _ in pairs]
+    types = [_ALIASES.get(kind.strip().lower(), kind.strip().lower()) for _, _, kind in pairs]
+    fields = [
+        {"name": pair[0], "type": kind, "nullable": True, "metadata": {}}
+        for pair, kind in zip(pairs, types, strict=True)
+    ]
+    try:
+        return StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
+    except (CorruptTableError, InvalidPropertyError) as error:
+        raise typer.BadParameter(f"--partition-by needs NAME:TYPE for each column: {error}") from None
+
+
+def register(app: Commands) -> None:
+    """Add these commands."""
+    app.command(
+        epilog=examples(
+            "deltalog convert events",
+            "deltalog convert events --partition-by day:date --property delta.enableInCommitTimestamps=true",
+        )
+    )(convert)
+    app.command(
+        epilog=examples("deltalog clone events events-copy", "deltalog clone events trial --shallow --version 3")
+    )(clone)
+    app.command(epilog=examples("deltalog generate events"))(generate)

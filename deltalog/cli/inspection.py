@@ -1,0 +1,298 @@
+"""The commands that show columns, properties and changes, what two versions differ in, and what a read costs."""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltalog.cli.options import (
+    AtTime,
+    AtTimeMs,
+    AtVersion,
+    Commands,
+    Json,
+    Limit,
+    Table,
+    at_most_one,
+    examples,
+    open_table,
+    pairs,
+    storage_options,
+)
+from deltalog.cli.output import Output, bytes_text, count, facts_of, plain, plural, table_of
+
+if TYPE_CHECKING:
+    from deltalog import Snapshot, StructType
+
+_From = Annotated[int, typer.Option("--from", min=0, metavar="N", help="The first version.")]
+_To = Annotated[int | None, typer.Option("--to", min=0, metavar="N", help="The last version. Default: the latest.")]
+
+
+def register(app: Commands) -> None:
+    """Add these commands."""
+    app.command(epilog=examples("deltalog schema events", "deltalog schema events --version 3 --json"))(schema)
+    app.command(
+        epilog=examples(
+            "deltalog properties events",
+            "deltalog properties events --set delta.deletedFileRetentionDuration='30 days' --unset owner",
+        )
+    )(properties)
+    app.command(epilog=examples("deltalog diff events --from 3", "deltalog diff events --from 3 --to 7 --json"))(diff)
+    app.command(epilog=examples("deltalog changes events --from 3", "deltalog changes events --from 3 --json"))(changes)
+    app.command(epilog=examples("deltalog explain events", "deltalog explain events --version 3 --json"))(explain)
+
+
+def _at(table: str, version: int | None, timestamp: str | None, timestamp_ms: int | None) -> Snapshot:
+    at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    return open_table(table).snapshot(version=version, timestamp=timestamp if timestamp_ms is None else timestamp_ms)
+
+
+# ---------------------------------------------------------------------------------------------------- schema
+
+
+def schema(
+    table: Table,
+    version: AtVersion = None,
+    timestamp: AtTime = None,
+    timestamp_ms: AtTimeMs = None,
+    as_json: Json = False,
+) -> None:
+    """The columns of a version, with fields of structs below them; with --json as the log has them."""
+    out = Output(as_json)
+    snapshot = _at(table, version, timestamp, timestamp_ms)
+    if as_json:
+        out.document(json.loads(snapshot.schema.to_json()))
+        return
+    listing = table_of()
+    for heading in ("Column", "Type", "Null", "Comment"):
+        listing.add_column(heading, overflow="fold")
+    partitions = snapshot.partition_columns
+    for name, kind, nullable, comment in _columns(snapshot.schema):
+        null = "" if nullable else "not null"
+        notes = [*(["partition column"] if name in partitions else []), *([comment] if comment else [])]
+        listing.add_row(plain(name), plain(kind, "cyan"), null, plain(", ".join(notes)))
+    out.print(listing)
+
+
+def _columns(struct: StructType, above: str = "") -> Iterator[tuple[str, str, bool, str]]:
+    """Path, type, whether it may be null, comment; fields of structs after their struct."""
+    from deltalog import StructType
+    from deltalog.cli.views import type_text
+
+    for field in struct.fields:
+        name, inner = f"{above}{field.name}", field.data_type
+        is_struct = isinstance(inner, StructType)
+        yield name, "struct" if is_struct else type_text(inner), field.nullable, str(field.metadata.get("comment", ""))
+        if isinstance(inner, StructType):
+            yield from _columns(inner, f"{name}.")
+
+
+# ------------------------------------------------------------------------------------------------ properties
+
+
+def properties(
+    table: Table,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a property. May be repeated.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a property. May be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The properties of a table; with --set and --unset changed first, a commit for each of the two."""
+    out = Output(as_json)
+    wanted = pairs("--set", assign)
+    opened = open_table(table)
+    if wanted:
+        opened.set_properties(wanted)
+    if unset:
+        opened.unset_properties(unset)
+    found = opened.snapshot().metadata.configuration
+    if as_json:
+        out.document(dict(sorted(found.items())))
+    elif found:
+        out.print(facts_of(sorted(found.items())))
+    else:
+        out.print("The table has no properties.")
+
+
+# ------------------------------------------------------------------------------------------------------ diff
+
+
+def diff(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:
+    """What two versions differ in: files, rows by the statistics in the log, columns, properties, table features."""
+    from deltalog.log.file_statistics import live_rows
+    from deltalog.log.replay import files_without
+
+    out = Output(as_json)
+    with out.working("Reading the log"):
+        opened = open_table(table)
+        old, new = opened.snapshot(version=start), opened.snapshot(version=end)
+        added, removed = files_without(new.files(), old.files()), files_without(old.files(), new.files())
+        rows = [live_rows(each.files()) for each in (old, new)]
+    facts: dict[str, Any] = {
+        "table": new.url,
+        "from": old.version,
+        "to": new.version,
+        "files_added": _files(added),
+        "files_removed": _files(removed),
+        "num_files": [old.num_files, new.num_files],
+        "num_rows": rows,
+        "size_bytes": [old.size_bytes, new.size_bytes],
+        "columns": _differences(_types(old.schema), _types(new.schema)),
+        "partition_columns": [list(old.partition_columns), list(new.partition_columns)],
+        "properties": _differences(old.metadata.configuration, new.metadata.configuration),
+        "features": _differences(dict.fromkeys(old.table_features, ""), dict.fromkeys(new.table_features, "")),
+    }
+    if as_json:
+        out.document(facts)
+    else:
+        _print_diff(out, facts, out.shown(limit))
+
+
+def _files(files: Any) -> list[dict[str, Any]]:
+    """Files as FILES rows: with a deletion vector a file is another one than without."""
+    return [
+        {"path": row["path"], "size_bytes": row["size"], "has_deletion_vector": row["deletion_vector"] is not None}
+        for row in files.to_pylist()
+    ]
+
+
+def _types(struct: StructType) -> dict[str, str]:
+    return {name: f"{kind}{'' if nullable else ' not null'}" for name, kind, nullable, _ in _columns(struct)}
+
+
+def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str | None]]:
+    """By key, the value before and after (None: there is none), where they differ."""
+    return {key: [old.get(key), new.get(key)] for key in sorted({**old, **new}) if old.get(key) != new.get(key)}
+
+
+def _print_diff(out: Output, facts: dict[str, Any], limit: int | None) -> None:
+    def change(before: Any, after: Any) -> str:
+        return f"{before}, unchanged" if before == after else f"{before} → {after}"
+
+    known = [("unknown" if number is None else count(number)) for number in facts["num_rows"]]
+    lists = [",".join(names) or "none" for names in facts["partition_columns"]]
+    out.print(
+        facts_of(
+            [
+                ("Versions", f"{facts['from']} → {facts['to']}"),
+                ("Files", change(*map(count, facts["num_files"]))),
+                ("Size", change(*map(bytes_text, facts["size_bytes"]))),
+                ("Rows", change(*known)),
+                *([("Partitioned by", change(*lists))] if lists[0] != lists[1] else []),
+            ]
+        )
+    )
+    for title in ("columns", "properties", "features"):
+        for key, (before, after) in facts[title].items():
+            mark = "+" if before is None else "-" if after is None else "~"
+            what = " → ".join(text for text in (before, after) if text)
+            out.print(
+                f"{mark} {title.removesuffix('s') if title != 'properties' else 'property'} {key}: {what}".rstrip(": ")
+            )
+    for mark, name in (("+", "files_added"), ("-", "files_removed")):
+        for file in facts[name][:limit]:
+            vector = ", deletion vector" if file["has_deletion_vector"] else ""
+            out.print(f"{mark} {file['path']}  {bytes_text(file['size_bytes'])}{vector}")
+        if limit is not None and len(facts[name]) > limit:
+            out.print(f"{mark} and {plural(len(facts[name]) - limit, 'file')} more")
+
+
+# --------------------------------------------------------------------------------------------------- changes
+
+
+def changes(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:
+    """The rows of the change data feed of a range of versions, both ends included."""
+    from deltalog.cli import views
+
+    out = Output(as_json)
+    with out.working("Reading the log"):
+        found = open_table(table).changes(start, end)
+    if as_json:
+        out.documents(views.rows(found, out.shown(limit)))
+        return
+    shown = out.shown(limit)
+    number = views.print_rows(out, found, shown)
+    out.print(f"{'The first ' if number == shown else ''}{plural(number, 'changed row')}")
+
+
+# --------------------------------------------------------------------------------------------------- explain
+
+
+def explain(
+    table: Table,
+    version: AtVersion = None,
+    timestamp: AtTime = None,
+    timestamp_ms: AtTimeMs = None,
+    as_json: Json = False,
+) -> None:
+    """Which log files a version is rebuilt from, and how many calls of the store that takes: to open it, to list its
+    data files."""
+    from deltalog import DeltaTable
+    from deltalog.catalog.locate import open_location
+    from deltalog.testing.stores import CountingStore
+
+    at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    out = Output(as_json)
+    store = CountingStore(open_location(table, **storage_options()))
+    with out.working("Reading the log"):
+        with store.counted() as opening:
+            snapshot = DeltaTable.open(store).snapshot(version, timestamp if timestamp_ms is None else timestamp_ms)
+            number = snapshot.num_files
+        with store.counted() as listing:
+            snapshot.files()
+    segment = snapshot.log.segment
+    facts: dict[str, Any] = {
+        "table": snapshot.url,
+        "version": snapshot.version,
+        "checkpoint": None if segment.checkpoint is None else list(segment.checkpoint.names),
+        "compactions": [each.name for each in segment.compactions],
+        "commits": list(segment.commits),
+        "checksum": segment.has_checksum,
+        "num_files": number,
+        "calls": {"open": _by_method(opening), "files": _by_method(listing)},
+        "read": {"open": _paths(opening), "files": _paths(listing)},
+    }
+    if as_json:
+        out.document(facts)
+        return
+    commits = segment.commits
+    out.print(
+        facts_of(
+            [
+                ("Table", snapshot.url),
+                ("Version", str(snapshot.version)),
+                ("Checkpoint", ", ".join(segment.checkpoint.names) if segment.checkpoint else "none"),
+                *([("Compactions", ", ".join(facts["compactions"]))] if segment.compactions else []),
+                ("Commits", f"{commits[0]} to {commits[-1]}, {count(len(commits))}" if commits else "none"),
+                ("Checksum", "present" if segment.has_checksum else "none"),
+                ("To open it", _calls_text(facts["calls"]["open"])),
+                (f"To list {plural(number, 'file')}", _calls_text(facts["calls"]["files"])),
+            ]
+        )
+    )
+    out.print("", *facts["read"]["open"], *facts["read"]["files"])
+
+
+_READS = ("get", "open_input")
+
+
+def _by_method(calls: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    found: collections.Counter[str] = collections.Counter()
+    for (method, _), number in calls.items():
+        found[method] += number
+    return dict(sorted(found.items()))
+
+
+def _paths(calls: Iterable[tuple[str, str]]) -> list[str]:
+    return sorted({path for method, path in calls if method in _READS})
+
+
+def _calls_text(calls: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {method}" for method, number in calls.items()) or "no calls"
