@@ -11,6 +11,7 @@ Spec: PROTOCOL.md#add-file-and-remove-file (absolute paths), #deletion-vector-de
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import msgspec
 
 from deltalog.commit.committer import Committer
 from deltalog.environment import Environment
-from deltalog.errors import CallError, InvalidDataFileError, TableExistsError
+from deltalog.errors import CallError, InvalidDataFileError, ObjectNotFoundError, TableExistsError
 from deltalog.log.file_tables import add_actions
 from deltalog.log.reader import LogReader
 from deltalog.operations.contract.staging import BLOBS_PROPERTY
@@ -103,12 +104,13 @@ def _named(url: str) -> str:
 
 def _check_no_files(store: LogStore) -> None:
     """Raise TableExistsError where files of a copy could replace others. Cost: as ``LogStore.walk``, to the first."""
-    for entry in store.walk(lambda directory: True):
-        if entry.kind is not EntryKind.DIRECTORY:
-            raise TableExistsError(
-                f"{store.url} is not empty: it has {entry.path}. Choose another location for the clone, or remove what "
-                "an interrupted clone left there."
-            )
+    with contextlib.suppress(ObjectNotFoundError):  # a local directory that does not exist yet
+        for entry in store.walk(lambda directory: True):
+            if entry.kind is not EntryKind.DIRECTORY:
+                raise TableExistsError(
+                    f"{store.url} is not empty: it has {entry.path}. Choose another location for the clone, or remove "
+                    "what an interrupted clone left there."
+                )
 
 
 # ------------------------------------------------------------------------------------------ protocol and metadata

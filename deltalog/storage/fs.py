@@ -254,10 +254,7 @@ class LocalStore(LogStore):
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         real = os.path.realpath(self.root)
         with _store_errors("list", self.root):
-            try:
-                device, mounts = os.stat(real).st_dev, mount_points_below(real)
-            except FileNotFoundError:
-                return
+            device, mounts = os.stat(real).st_dev, mount_points_below(real)
         waiting = [""]
         while waiting:
             directory = waiting.pop()

@@ -154,7 +154,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
             {"url": w.root / "new", "schema": SCHEMA},
         ),
         "convert": lambda w: (DeltaTable.convert, {"url": _parquet(w.root / "new")}),
-        "clone": lambda w: (w.table().clone, {"target": w.root / "new", "shallow": True}),
+        "clone": lambda w: (w.table().clone, {"target": w.root / "new"}),
         "snapshot": lambda w: (w.table().snapshot, {}),
         "version_at": lambda w: (w.table().version_at, {"timestamp": 0}),
         "explain_timestamp": lambda w: (
@@ -452,7 +452,10 @@ class Sweep:
         for place in places:
             name = managed.get(str(place))
             try:
-                table = DeltaTable.open(place) if name is None else self.world.manager().table(name)
+                allowed = [str(self.world.place)]  # which a shallow clone names
+                table = (
+                    DeltaTable.open(place, allowed_paths=allowed) if name is None else self.world.manager().table(name)
+                )
                 table.snapshot().scan().to_arrow()
             except Exception as error:
                 self.faults.append(f"{what} leaves a table that cannot be read: {type(error).__name__}: {error}")

@@ -22,11 +22,13 @@ from tests.support.cli import Cli, Ran
 READING = (
     "info", "files", "rows", "history", "resolve", "timeline", "enable-ict", "restore",
     "checkpoint", "compact", "cleanup", "vacuum", "optimize",
+    "clone", "generate", "schema", "properties", "diff", "changes", "explain",
 )  # fmt: skip
 
 
 def arguments(command: str, table: Any) -> list[Any]:
-    more = {"resolve": ["--timestamp-ms", "1"], "restore": ["--version", "0"]}
+    more = {"resolve": ["--timestamp-ms", "1"], "restore": ["--version", "0"], "clone": ["memory://clone"]}
+    more |= {"diff": ["--from", "0"], "changes": ["--from", "0"]}
     return [command, table, *more.get(command, [])]
 
 
@@ -332,4 +334,5 @@ def test_the_import_is_light() -> None:
 
 def test_commands_are_listed_in_the_order_of_use() -> None:
     names = [command.name or command.callback.__name__ for command in commands.app.registered_commands]  # type: ignore[union-attr]
-    assert names == [*READING, "demo", "check", "serve"]
+    before = READING.index("clone")
+    assert names == [*READING[:before], "convert", *READING[before:], "demo", "check", "serve"]
