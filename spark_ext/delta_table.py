@@ -4,11 +4,13 @@ written for delta-spark runs after its import is changed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark_types
 
 import deltalog
 from spark_ext import frames, names, paths, row_verbs, stores
@@ -25,10 +27,7 @@ _RESTORED = (
     "table_size_after_restore bigint, num_of_files_after_restore bigint, num_removed_files bigint, "
     "num_restored_files bigint, removed_files_size bigint, restored_files_size bigint"
 )
-_NO_CLONE = (
-    "a clone would name files of another table, which a vacuum there deletes",
-    "write the rows of a version with spark_ext.write(spark_ext.read(spark).option('versionAsOf', …).load(…)).save(…)",
-)
+_PARQUET = re.compile(r"parquet\.`((?:[^`]|``)+)`", re.IGNORECASE)
 _BY_PATH = re.compile(r"(?:delta|deltalog)\.`((?:[^`]|``)+)`", re.IGNORECASE)
 
 
@@ -119,14 +118,35 @@ class DeltaTable:
         return DeltaTableBuilder(session, kind, lambda table: cls(session, table))
 
     @classmethod
-    def convertToDelta(cls, sparkSession: SparkSession, identifier: str, partitionSchema: Any = None) -> NoReturn:
-        """Refused with UnsupportedFeatureError."""
-        raise _refused(
-            "convertToDelta",
-            "it would make files that it did not write part of a table, and read the footers of all of them first",
-            "create a table at the files' directory with deltalog.DeltaTable.create_transaction and give them to "
-            "Transaction.add_parquet_files, or write their rows with spark_ext.write(spark.read.parquet(…))",
+    def convertToDelta(
+        cls,
+        sparkSession: SparkSession,
+        identifier: str,
+        partitionSchema: str | spark_types.StructType | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> DeltaTable:
+        """Make a directory of Parquet files a table, where it is. ``identifier``: ``parquet.`path```.
+        ``partitionSchema``: the columns of its directories, as SQL (``"day date, n int"``) or a schema; by default they
+        are inferred. A table that is there already is opened.
+
+        Raises and costs as ``DeltaTable.convert`` of deltalog, which reads the footers on the driver.
+        """
+        found = _PARQUET.fullmatch(identifier) if isinstance(identifier, str) else None
+        if found is None:
+            raise deltalog.CallError(
+                f"convertToDelta takes a directory as parquet.`path`; got {identifier!r}. Tables of Spark's catalog "
+                "cannot be converted: give their directory."
+            )
+        given = stores.checked(storage_options or {})
+        url = paths.checked_root(found[1].replace("``", "`"), given)
+        table = deltalog.DeltaTable.convert(
+            url,
+            partition_by=None if partitionSchema is None else _schema_of(sparkSession, partitionSchema),
+            mode="ignore",
+            **paths.storage_of(sparkSession, url, given),
         )
+        return cls(sparkSession, table)
 
     # ------------------------------------------------------------------------------------------------- reading
 
@@ -220,19 +240,20 @@ class DeltaTable:
             "takes little memory",
         )
 
-    def generate(self, mode: str) -> NoReturn:
-        """Refused with UnsupportedFeatureError."""
-        raise _refused(
-            "generate",
-            "manifests name files without their deletion vectors, and are outdated by the next commit",
-            "give readers deltalog.DeltaTable.open(url).snapshot().files(), or read the table with a Delta client",
-        )
+    def generate(self, mode: str) -> None:
+        """Write manifests for engines that read no log: ``mode`` is ``symlink_format_manifest``. Raises and costs as
+        ``DeltaTable.generate`` of deltalog."""
+        if mode != "symlink_format_manifest":
+            raise deltalog.CallError(f"generate takes the mode symlink_format_manifest; got {mode!r}.")
+        self._table.generate()
 
     def clone(
         self, target: str, isShallow: bool = False, replace: bool = False, properties: Mapping[str, str] | None = None
-    ) -> NoReturn:
-        """Refused with UnsupportedFeatureError."""
-        raise _refused("clone", *_NO_CLONE)
+    ) -> DeltaTable:
+        """Make the latest version a table of its own at a path: with copies of the files, made by the driver, or
+        ``isShallow`` with their absolute paths. ``replace`` is refused with UnsupportedFeatureError. Raises and costs
+        as ``DeltaTable.clone`` of deltalog."""
+        return self._cloned(target, isShallow, replace, properties)
 
     def cloneAtVersion(
         self,
@@ -241,20 +262,32 @@ class DeltaTable:
         isShallow: bool = False,
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
-    ) -> NoReturn:
-        """Refused with UnsupportedFeatureError."""
-        raise _refused("clone", *_NO_CLONE)
+    ) -> DeltaTable:
+        """As ``clone``, of a version."""
+        return self._cloned(target, isShallow, replace, properties, version=version)
 
     def cloneAtTimestamp(
         self,
-        timestamp: str,
+        timestamp: Any,
         target: str,
         isShallow: bool = False,
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
-    ) -> NoReturn:
-        """Refused with UnsupportedFeatureError."""
-        raise _refused("clone", *_NO_CLONE)
+    ) -> DeltaTable:
+        """As ``clone``, of the latest version at a time: text in the session time zone, or an aware datetime."""
+        at_ms = timestamp_ms(self._spark, timestamp, "timestamp")
+        return self._cloned(target, isShallow, replace, properties, timestamp=at_ms)
+
+    def _cloned(
+        self, target: str, shallow: bool, replace: bool, properties: Mapping[str, str] | None, **point: Any
+    ) -> DeltaTable:
+        if replace:
+            raise _refused(
+                "clone with replace",
+                "the versions of the table that is replaced would be of two tables",
+                "clone to another place",
+            )
+        return DeltaTable(self._spark, cloned(self._spark, self._table, target, shallow, properties, None, **point))
 
     # ---------------------------------------------------------------------------------------------- protocol
 
@@ -289,6 +322,31 @@ class DeltaTable:
         files = (done.files_after, done.removed_files, done.added_files)
         row = (done.bytes_after, *files, done.removed_bytes, done.added_bytes)
         return self._spark.createDataFrame([row], _RESTORED)
+
+
+def cloned(
+    spark: SparkSession,
+    table: deltalog.DeltaTable,
+    target: str,
+    shallow: bool,
+    properties: Mapping[str, str] | None,
+    storage: Mapping[str, Any] | None,
+    **point: Any,
+) -> deltalog.DeltaTable:
+    """A clone at a path, or at ``delta.`path```. ``storage``: options of its store. ``point``: ``version`` or
+    ``timestamp``, in ms. Raises CallError, and as ``DeltaTable.clone`` of deltalog."""
+    by_path = _BY_PATH.fullmatch(target) if isinstance(target, str) else None
+    url = target if by_path is None else by_path[1].replace("``", "`")
+    if not isinstance(url, str) or not (os.path.isabs(url) or ":/" in url):
+        raise deltalog.CallError(f"The target of a clone is an absolute path, or a URL on S3; got {target!r}.")
+    root = paths.checked_root(url, storage)
+    options = paths.storage_of(spark, root, storage)
+    return table.clone(root, shallow=shallow, properties=dict(properties or {}), **point, **options)
+
+
+def _schema_of(spark: SparkSession, columns: str | spark_types.StructType) -> deltalog.StructType:
+    schema = spark.createDataFrame([], columns).schema if isinstance(columns, str) else columns
+    return deltalog.StructType.from_json(schema.json())
 
 
 def _refused(name: str, why: str, instead: str) -> deltalog.UnsupportedFeatureError:

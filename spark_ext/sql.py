@@ -13,7 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
-from spark_ext import alter_statements, log_counts, names, paths, pruning, row_statements, table_statements
+from spark_ext import (
+    alter_statements,
+    copy_statements,
+    log_counts,
+    names,
+    paths,
+    pruning,
+    row_statements,
+    table_statements,
+)
 from spark_ext.frames import detail, history
 from spark_ext.paths import Location
 from spark_ext.queries import query_of
@@ -49,6 +58,8 @@ _STATEMENTS = {
     "restore": alter_statements.restore,
     "vacuum": alter_statements.vacuum,
     "optimize": alter_statements.optimize,
+    "generate": copy_statements.generate,
+    "convert": copy_statements.convert,
 }
 # Those whose target is a reference that is marked as one.
 _WRITING = ("delete", "update", "merge", "insert", "with")
@@ -73,9 +84,10 @@ def sql(
 
     Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
     write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
-    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE, REPLACE and ALTER TABLE, RESTORE and VACUUM of such a table,
-    as ``DeltaTable``, ``write`` and ``deltalog.DeltaTable`` have them. Other statements on it are refused. A statement
-    without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where`` does, and a count of rows
+    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM and GENERATE of
+    such a table, CREATE TABLE … CLONE of one, as ``DeltaTable``, ``write`` and ``deltalog.DeltaTable`` have them;
+    CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on it are refused. A statement without such a
+    table goes to Spark unchanged. WHERE leaves out files as ``Reader.where`` does, and a count of rows
     alone comes from the log where ``Reader.count`` does.
 
     ``args`` fill ``:name`` markers, also in the clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. The
@@ -203,7 +215,8 @@ def _changed(
     run = _STATEMENTS.get(statement.head)
     if run is None or statement.is_explained:
         return None
-    if not (statement.references or (statement.head in ("create", "replace") and statement.defines_table)):
+    defines = statement.head == "convert" or (statement.head in ("create", "replace") and statement.defines_table)
+    if not (statement.references or defines):
         return None
     if statement.head in _WRITING and not any(reference.is_target for reference in statement.references):
         return None

@@ -466,7 +466,9 @@ class _Places:
             return word == "in"
         if head in ("describe", "desc", "vacuum", "restore", "optimize"):
             return at == self._statement.start
-        return self._defines and word == "like"
+        if head == "generate":
+            return word == "for"
+        return self._defines and word in ("like", "clone")
 
 
 def unquoted(text: str) -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 import deltalog
-from spark_ext import names, sql_columns
+from spark_ext import copy_statements, names, sql_columns
 from spark_ext.assigned import fitted
 from spark_ext.delta_table import DeltaTable
 from spark_ext.saving import save
@@ -40,8 +40,9 @@ class _Definition:
 
 
 def create(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS]`` and ``REPLACE TABLE``, with columns or AS and a query. Returns no
-    rows; None for what is not a table of deltalog. Raises as ``DeltaTableBuilder.execute`` and ``write_to``."""
+    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS]`` and ``REPLACE TABLE``, with columns or AS and a query, or a clone.
+    Returns no rows, but for a clone; None for what is not a table of deltalog. Raises as ``DeltaTableBuilder.execute``
+    and ``write_to``."""
     if cursor.accept("replace"):
         kind = "REPLACE TABLE"
     else:
@@ -56,6 +57,8 @@ def create(context: Context, cursor: Cursor) -> DataFrame | None:
     named = context.named(cursor)
     if not _is_ours(context, cursor, named):
         return None
+    if copy_statements.is_clone(cursor):
+        return copy_statements.clone(context, cursor, kind, named)
     definition = _definition(cursor)
     if definition.location is not None and named.path is not None:
         raise cursor.error("LOCATION cannot be given for a table by its path")
@@ -73,7 +76,7 @@ def _is_ours(context: Context, cursor: Cursor, named: Named) -> bool:
     used = cursor.word(1) if cursor.word() == "using" else ""
     cursor.at = start
     if named.path is not None or named.location is not None:
-        if cursor.word() in ("like", "shallow", "deep"):
+        if cursor.word() == "like":
             raise cursor.error(f"CREATE TABLE {cursor.word().upper()} is not available for tables of deltalog")
         if used not in ("", *_FORMATS):
             raise cursor.error(f"USING {used} cannot make a table of deltalog: use delta or deltalog")

@@ -124,7 +124,7 @@ def test_clones_are_read_and_carried_on(
         else:
             assert plain_rows(lake.to_pyarrow_table()) == rows
         assert delta.metadata(path)["configuration"] == ICT  # no pair
-        assert delta.version_at(path, clone.snapshot().in_commit_timestamp_ms) == 0
+        assert delta.version_at(path, clone.snapshot().timestamp_ms) == 0
     else:
         ids = ["id", "_metadata.row_id"]
         mine = clone.snapshot().scan(ids).to_arrow().to_pylist()

@@ -117,11 +117,7 @@ def test_files_that_no_version_needs_are_deleted(spark: Any, table: str) -> None
     ("call", "instead"),
     [
         (lambda table: table.optimize(), r"optimize\.compact\(\)"),
-        (lambda table: table.generate("symlink_format_manifest"), "Delta client"),
-        (lambda table: table.clone("/other", True), "versionAsOf"),
-        (lambda table: table.cloneAtVersion(0, "/other"), "versionAsOf"),
-        (lambda table: table.cloneAtTimestamp("2026-01-01", "/other"), "versionAsOf"),
-        (lambda table: type(table).convertToDelta(None, "parquet.`/x`"), "add_parquet_files"),
+        (lambda table: table.clone("/other", True, replace=True), "clone to another place"),
     ],
 )
 def test_what_is_refused_says_what_to_do(spark: Any, table: str, call: Any, instead: str) -> None:

@@ -131,7 +131,8 @@ def test_tables_with_names(spark: Any, tmp_path: Path) -> None:
         ("optimize {t}", "optimize is not available"),
         ("analyze table {t} compute statistics", "ANALYZE statements"),
         ("truncate table {t}", "TRUNCATE statements"),
-        ("convert to delta {t}", "CONVERT statements"),
+        ("convert to delta {t}", "PARQUET is expected"),
+        ("generate csv for table {t}", "takes the mode symlink_format_manifest; got 'csv'"),
     ],
 )
 def test_what_is_refused_says_why(spark: Any, t: str, query: str, message: str) -> None:
