@@ -16,6 +16,7 @@ from deltalog import (
     InvalidPropertyError,
     StoreError,
     TableExistsError,
+    TransactionManager,
     UnsafePathError,
 )
 from deltalog.testing.stores import Fault, FaultyStore
@@ -262,3 +263,18 @@ def test_absolute_paths_are_encoded(tmp_path: Path) -> None:
     assert ids(clone) == ids(table)
     log = (tmp_path / "c" / "_delta_log" / f"{0:020d}.json").read_text()
     assert all(json.loads(line)["add"]["dataChange"] for line in log.splitlines() if line.startswith('{"add"'))
+
+
+@pytest.mark.parametrize("shallow", [False, True])
+def test_the_clone_of_a_managed_table_is_not_managed(tmp_path: Path, shallow: bool) -> None:
+    manager = TransactionManager(str(tmp_path / "catalog.db"))
+    table = manager.create_table("lake.s", str(tmp_path / "s"), SCHEMA, data=rows(1))
+    table.append(rows(2))
+    clone = table.clone(tmp_path / "c", shallow=shallow)
+    assert ids(clone) == ids(table) == [(1,), (2,)]
+    assert "catalogManaged" not in clone.snapshot().table_features
+    assert not {key for key in clone.snapshot().metadata.configuration if "catalog" in key.lower()}
+    clone.append(rows(3))
+    assert ids(clone) == [(1,), (2,), (3,)] and errors(clone) == []
+    with manager.transaction() as transaction, pytest.raises(CallError, match="in a transaction"):
+        transaction.table("lake.s").clone(tmp_path / "x")
