@@ -106,6 +106,7 @@ def changed(path: Path, properties: dict[str, str]) -> DeltaTable:
     return table
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("properties", [ICT, EVERYTHING], ids=["timed", "everything"])
 @pytest.mark.parametrize("shallow", [True, False], ids=["shallow", "deep"])
 def test_clones_are_read_and_carried_on(
@@ -163,6 +164,7 @@ def test_shallow_clones_are_recorded_as_delta_spark_records_them(delta: DeltaSpa
     assert ours(other) == plain_rows(delta.table(tmp_path / "d")) == ours(table)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["plain", "partitioned"])
 def test_manifests_are_those_of_delta_spark(delta: DeltaSpark, tmp_path: Path, partition_by: tuple[str, ...]) -> None:
     table = DeltaTable.create(tmp_path, SCHEMA, partition_by=partition_by, data=batch(0, 9))
