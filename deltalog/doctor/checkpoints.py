@@ -6,7 +6,7 @@ Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #sidecar-file-information. 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from deltalog.doctor.file_entries import Rules, examine_add, rules_of, statistic
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.live_files import LiveFiles, digest_of, vector_id
 from deltalog.doctor.parsed_statistics import examine_parsed
+from deltalog.doctor.tombstones import Key
 from deltalog.errors import DeltaLogError, InvalidCommitError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.log.checkpoint.reader import LEAN
@@ -41,7 +42,7 @@ _KEY = pa.schema([TOMBSTONES.field("path"), TOMBSTONES.field("deletion_vector")]
 @dataclass(slots=True)
 class CheckpointExamination:
     """One checkpoint. After ``run``: ``is_usable``, ``size``, ``sidecars`` and, where the state was not known,
-    ``state`` and ``files`` as the checkpoint has them."""
+    ``state`` and ``files`` as the checkpoint has them; ``missing``: required tombstones that it lacks."""
 
     reader: LogReader
     checkpoint: Checkpoint
@@ -53,6 +54,7 @@ class CheckpointExamination:
     files: LiveFiles | None = None
     is_usable: bool = True
     size: CheckpointSize | None = None
+    missing: set[Key] = field(default_factory=set)
     _adds: int = 0
     _removes: int = 0
 
@@ -60,9 +62,13 @@ class CheckpointExamination:
     def _path(self) -> str:
         return log_path(self.checkpoint.names[0])
 
-    def run(self, known: PartialState | None, live: LiveFiles | None) -> Iterator[Finding]:
-        """``known``: the state by the commits, None where it is not known; ``live``: its files."""
+    def run(
+        self, known: PartialState | None, live: LiveFiles | None, tombstones: Collection[Key] = ()
+    ) -> Iterator[Finding]:
+        """``known``: the state by the commits, None where it is not known; ``live``: its files; ``tombstones``: those
+        that it must have."""
         version = self.checkpoint.version
+        self.missing = set(tombstones)
         for rule, text in self._read_small():
             self.is_usable = self.is_usable and rule != "checkpoint-unreadable"
             yield found(rule, text, version, self._path)
@@ -305,8 +311,12 @@ class CheckpointExamination:
         for keys in self._pieces(Wanted("remove", _KEY), _keys):
             self._removes += len(keys)
             for path, vector in keys:
+                self.missing.discard((path, vector))
                 if live is not None and path in adds and live.vectors.get(path) == vector:
                     yield found("checkpoint-file-twice", f"{path} is added and removed.", version, self._path)
+        if self.missing:
+            text = f"It lacks {len(self.missing)}, of {min(self.missing)[0]} among others."
+            yield found("checkpoint-tombstone-missing", text, version, self._path)
 
 
 def _keys(table: pa.Table) -> list[tuple[str, str | None]]:

@@ -8,8 +8,6 @@ Spec: PROTOCOL.md#consistency-between-table-metadata-and-data-files, #per-file-s
 from __future__ import annotations
 
 import contextlib
-import datetime
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,38 +17,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltalog.doctor.file_entries import Rules, as_value, statistics, vector_rule
+from deltalog.doctor.file_entries import Rules, statistics, vector_rule
+from deltalog.doctor.file_values import below, contradictions, fits, is_count, is_same_kind, of_column, stored_type
 from deltalog.doctor.findings import Finding, found
+from deltalog.doctor.iceberg import active, examine_file
+from deltalog.doctor.identity import Identity, bounds_of, examine_values, identity_of
 from deltalog.doctor.table_metadata import mapping_of, schema_of
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.expressions.compile import CompiledExpression, compile_expression
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.parquet.stats import chunks_by_path, null_count_of, value_bounds
 from deltalog.protocol.actions import AddFile
-from deltalog.protocol.column_mapping import lookup, physical_name
+from deltalog.protocol.column_mapping import ID_KEY, lookup, physical_name
 from deltalog.protocol.column_metadata import GENERATION_KEY
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.schema import (
-    VOID,
-    ArrayType,
-    DataType,
     DecimalType,
-    MapType,
     PrimitiveType,
     StructField,
     StructType,
+    leaves,
 )
-from deltalog.protocol.widening import is_widening
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
 _READ_ERRORS = (
     pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError, DeltaLogError
 )  # fmt: skip
-_EXACT = frozenset(["byte", "short", "integer", "long", "date"])
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-_SECOND = 1_000_000  # in microseconds
-_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(slots=True)
@@ -93,6 +86,10 @@ class DataExamination:
         for rule, message in self._vector(add):
             broken = True
             yield found(rule, message, self.version, add.path)
+        for identity, column in self._identities:
+            bounds = bounds_of(statistics(add).body, column)
+            for rule, message in examine_values(identity, *bounds, "its statistics"):
+                yield found(rule, message, self.version, add.path)
         if footer:
             for rule, message in self._footer(add, store, path):
                 broken = broken or rule == "data-file-unreadable"
@@ -138,6 +135,7 @@ class DataExamination:
                 footer, stored = file.metadata, list(file.schema_arrow)
                 self.counts.footers += 1
                 yield from self._types(stored)
+                yield from self._iceberg(stored, footer)
                 yield from self._statistics(add, footer, {each.name.lower(): each.type for each in stored})
         except _READ_ERRORS as error:
             yield "data-file-unreadable", str(error)
@@ -168,18 +166,42 @@ class DataExamination:
             return  # bounds may be those of the rows that remain
         chunks = chunks_by_path(footer)
         is_tight = known.body.get("tightBounds") is not False
-        for column, name in self._named():
-            found_chunks = None if chunks is None else chunks.get((name.lower(),))
+        if chunks is None or self.rules.schema is None:
+            return
+        for path, column in leaves(self.rules.schema):
+            found_chunks = chunks.get(tuple(name.lower() for name in path))
             if not found_chunks:
                 continue
-            nulls = null_count_of(found_chunks)
-            own = _of(known.body, "nullCount", name)
-            if nulls is not None and _is_count(own) and own != nulls and is_tight:
-                yield "stats-contradict-footer", f"nullCount of {column.name} is {own}, and the file has {nulls} NULLs."
+            nulls, name = null_count_of(found_chunks), ".".join(path)
+            body = below(known.body, path[:-1])
+            own = of_column(body, "nullCount", path[-1])
+            if nulls is not None and is_count(own) and own != nulls and is_tight:
+                yield "stats-contradict-footer", f"nullCount of {name} is {own}, and the file has {nulls} NULLs."
             bounds = value_bounds(found_chunks, column.data_type)
-            if bounds is not None and _same_kind(stored.get(name.lower()), column.data_type):
-                for slight, text in contradictions(known.body, name, column.data_type, bounds, is_tight):
+            if bounds is not None and is_same_kind(stored_type(stored, path), column.data_type):
+                for slight, text in contradictions(body, path[-1], column.data_type, bounds, is_tight):
                     yield "stats-rounded" if slight else "stats-contradict-footer", text
+
+    def _iceberg(self, stored: list[pa.Field], footer: Any) -> Iterator[tuple[str, str]]:
+        numbers = active(self.rules.protocol, self.rules.metadata)
+        if not numbers:
+            return
+        ids = [int((each.metadata or {}).get(b"PARQUET:field_id", -1)) for each in stored]
+        columns = [footer.schema.column(index) for index in range(len(footer.schema.names))]
+        int96 = sorted({each.path for each in columns if each.physical_type == "INT96"})
+        partitions = {
+            name: None if column is None else column.metadata.get(ID_KEY)
+            for name, column in self.rules.partitions.items()
+        }
+        for number in numbers:
+            for text in examine_file(number, partitions, [each.name for each in stored], ids, int96):
+                yield "iceberg-file-violated", text
+
+    @cached_property
+    def _identities(self) -> list[tuple[Identity, str]]:
+        """The identity columns, and the names by which statistics have them."""
+        found = [(identity_of(column), name) for column, name in self._named()]
+        return [(identity, name) for identity, name in found if identity is not None]
 
     def _named(self) -> list[tuple[StructField, str]]:
         """The columns and the names by which statistics have them."""
@@ -213,10 +235,13 @@ class DataExamination:
             if held is not None and name.lower() not in held:
                 continue  # writers differ in the statistics of columns that a file lacks
             low, high, nulls = tally.of(column.name)
-            own = _of(known.body, "nullCount", name)
-            if _is_count(own) and add.deletion_vector is None and is_tight and own != nulls:
+            own = of_column(known.body, "nullCount", name)
+            identity = identity_of(column)
+            if identity is not None:
+                yield from examine_values(identity, low, high, "the rows")
+            if is_count(own) and add.deletion_vector is None and is_tight and own != nulls:
                 yield "stats-contradict-data", f"nullCount of {column.name} is {own}, and {nulls} values are NULL."
-            elif _is_count(own) and own == 0 and nulls:
+            elif is_count(own) and own == 0 and nulls:
                 yield "stats-contradict-data", f"nullCount of {column.name} is 0, and {nulls} values are NULL."
             if low is not None and high is not None:
                 exact = is_tight and add.deletion_vector is None
@@ -308,114 +333,3 @@ class _Tally:
 _ORDERED = frozenset(
     ["string", "long", "integer", "short", "byte", "float", "double", "date", "timestamp", "timestamp_ntz"]
 )
-
-
-def _of(body: Mapping[str, Any], group: str, name: str) -> Any:
-    values = body.get(group)
-    if not isinstance(values, dict):
-        return None
-    if name in values:
-        return values[name]
-    return next((value for key, value in values.items() if key.lower() == name.lower()), None)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def contradictions(
-    body: Mapping[str, Any], name: str, kind: DataType, actual: tuple[Any, Any], is_tight: bool
-) -> Iterator[tuple[bool, str]]:
-    """How bounds in statistics contradict the smallest and largest value that a file has, and whether they do so by
-    less than a second, as some writers round. ``is_tight``: whether they must be exactly these, as far as the type
-    allows."""
-    own_low, own_high = _of(body, "minValues", name), _of(body, "maxValues", name)
-    try:
-        low = None if own_low is None else _plain(as_value(own_low, kind), kind)
-        high = None if own_high is None else _plain(as_value(own_high, kind), kind)
-        first, last = (_plain(value, kind) for value in actual)
-    except (ValueError, TypeError, ArithmeticError, AttributeError, DeltaLogError):
-        return
-    if any(isinstance(value, float) and math.isnan(value) for value in (low, high, first, last)):
-        return
-    # Timestamps are cut to milliseconds, and text to a prefix.
-    slack = 1000 if str(kind) in ("timestamp", "timestamp_ntz") else 0
-    exact = is_tight and (str(kind) in _EXACT or isinstance(kind, DecimalType))
-    if isinstance(kind, DecimalType) or str(kind) in ("float", "double"):
-        # Statistics have decimals as JSON numbers, which writers and readers round; widened columns hold floats.
-        low, first = _rounded(low, first, kind)
-        high, last = _rounded(high, last, kind)
-    try:
-        if low is not None and first is not None and (low > first or (exact and low != first)):
-            slight = bool(slack) and low - first < _SECOND
-            yield slight, f"The minimum of {name} is {own_low!r}, and the file has {actual[0]!r}."
-        if high is None or last is None:
-            return
-        below = high + slack <= last if slack else high < last
-        if isinstance(high, bytes) and isinstance(last, bytes) and last.startswith(high):
-            below = False
-        if below or (exact and high != last):
-            slight = bool(slack) and last - high < _SECOND
-            yield slight, f"The maximum of {name} is {own_high!r}, and the file has {actual[1]!r}."
-    except TypeError:
-        return
-
-
-def _same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
-    """Whether the values in a footer compare with those of a column, whose type was not widened to another kind."""
-    if stored is None:
-        return False
-    if str(wanted) in ("timestamp", "timestamp_ntz"):
-        return bool(pa.types.is_timestamp(stored))
-    return isinstance(wanted, DecimalType) == bool(pa.types.is_decimal(stored))
-
-
-def _rounded(own: Any, actual: Any, kind: DataType) -> tuple[Any, Any]:
-    """Both values; the same one twice where they differ by rounding only."""
-    if own is None or actual is None:
-        return own, actual
-    largest = 1e-15 if isinstance(kind, DecimalType) else 1.2e-7
-    return (actual, actual) if math.isclose(own, actual, rel_tol=largest) else (own, actual)
-
-
-def _plain(value: Any, kind: DataType) -> Any:
-    """A value of statistics or of a file as one that compares with the other."""
-    if isinstance(value, datetime.datetime):
-        return (value - _EPOCH) // _MICROSECOND if value.tzinfo is not None else value
-    if str(kind) == "string":
-        return value.encode() if isinstance(value, str) else value
-    if str(kind) == "float" and isinstance(value, (int, float)):
-        return pa.scalar(value, pa.float32()).as_py()
-    return value
-
-
-def fits(stored: pa.DataType, wanted: DataType) -> bool:
-    """Whether a column of a file can hold the values of a column of the table, widened if need be."""
-    while isinstance(stored, pa.BaseExtensionType):
-        stored = stored.storage_type
-    if pa.types.is_dictionary(stored):
-        stored = stored.value_type
-    if isinstance(wanted, StructType) or str(wanted) == "variant":
-        return bool(pa.types.is_struct(stored))
-    if isinstance(wanted, MapType):
-        return bool(pa.types.is_map(stored)) or (pa.types.is_list(stored) and pa.types.is_struct(stored.value_type))
-    if isinstance(wanted, ArrayType):
-        return bool(pa.types.is_list(stored) or pa.types.is_large_list(stored)) and fits(
-            stored.value_type, wanted.element_type
-        )
-    if pa.types.is_nested(stored):
-        return False
-    if wanted == VOID or pa.types.is_null(stored):
-        return True
-    texts = {"string", "binary"}
-    try:
-        own = StructType.from_arrow(pa.schema([("a", stored)])).fields[0].data_type
-    except DeltaLogError:
-        return False
-    names = {str(own), str(wanted)}
-    if own == wanted or names <= texts or names <= {"timestamp", "timestamp_ntz"} or is_widening(own, wanted):
-        return True
-    if isinstance(own, DecimalType) and isinstance(wanted, DecimalType):
-        return own.scale == wanted.scale and own.precision <= wanted.precision
-    # Files of other writers hold byte and short as 32-bit integers.
-    return str(own) == "integer" and str(wanted) in ("byte", "short")

@@ -26,9 +26,12 @@ from deltalog.doctor.features import (
 )
 from deltalog.doctor.file_entries import ENTRY_RULES, Rules, examine_add, rules_of
 from deltalog.doctor.findings import CheckReport, Collector, Examined, Finding, found
+from deltalog.doctor.iceberg import changed_partitions
 from deltalog.doctor.listing import LogFiles, examine_names, examine_segment, examine_staged, log_files
 from deltalog.doctor.live_files import LiveFiles, apply, digest_of, examine_row_ids
+from deltalog.doctor.staged_commits import examine_published, examine_ratified
 from deltalog.doctor.table_metadata import examine_change, examine_domains, examine_metadata, schema_of
+from deltalog.doctor.tombstones import Key, Tombstones
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, ObjectNotFoundError, StoreError
 from deltalog.log.checkpoint.reader import LEAN
@@ -80,6 +83,7 @@ class Examination:
     _unusable: list[Checkpoint] = field(default_factory=list)
     _sidecars: set[str] = field(default_factory=set)
     _windows: list[Window] = field(default_factory=list)
+    _tombstones: Tombstones = field(default_factory=Tombstones)
     _current: list[Finding] = field(default_factory=list)
     _rules: Rules | None = None
     _examined: Examined = field(default_factory=Examined)
@@ -180,6 +184,7 @@ class Examination:
     def _lose(self) -> None:
         """Commits before a version are missing, so nothing is known of the state."""
         self.live = None
+        self._tombstones.forget()
         self._times.skip()
 
     def _commit(self, version: int, data: bytes | str, files: LogFiles) -> None:
@@ -223,6 +228,8 @@ class Examination:
             self._state_changed(before, actions, version, older)
         for window in self._windows:
             window.take(actions)
+        if files.listing.checkpoints and version <= files.listing.checkpoints[-1].version:
+            self._tombstones.take(actions)
         meta = files.listing.metas.get(version)
         active = is_on(protocol, metadata) if protocol is not None and metadata is not None else None
         file_ms = None if meta is None else meta.modification_time_ms
@@ -257,6 +264,11 @@ class Examination:
             self.collector.take(examine_lowering(before.protocol, protocol, operation, version, path))
         if before.metadata is not None and metadata is not None and actions.metadatas:
             self.collector.take(examine_change(before.metadata, metadata, version, path, older))
+            if protocol is not None and self.live is not None:
+                self.collector.take(
+                    found(rule, text, version, path)
+                    for rule, text in changed_partitions(protocol, before.metadata, metadata)
+                )
         self._examine_state(version, path)
 
     def _examine_state(self, version: int, path: str) -> None:
@@ -287,7 +299,14 @@ class Examination:
 
         examination = CheckpointExamination(self.reader, checkpoint, size_of)
         known = self.state if self.live is not None else None
-        self.collector.take(examination.run(known, self.live))
+        times = [files.metas[name].modification_time_ms for name in checkpoint.names if name in files.metas]
+        written_ms = max((each for each in times if each is not None), default=None)
+        metadata = self.state.metadata
+        required: set[Key] = set()
+        if metadata is not None and written_ms is not None:
+            required = self._tombstones.required(metadata.configuration, written_ms)
+        self.collector.take(examination.run(known, self.live, required))
+        self._tombstones.drop(examination.missing)
         self._examined = replace(self._examined, checkpoints=self._examined.checkpoints + 1)
         self._sidecars.update(examination.sidecars)
         size = examination.size or CheckpointSize(checkpoint.version, len(checkpoint.names))
@@ -341,7 +360,8 @@ class Examination:
         if protocol is not None and metadata is not None:
             self.collector.take(examine_domains(protocol, metadata, self.state.domains, latest, path))
             if self.live is not None and self._rules is not None and self._rules.tracks_rows:
-                self.collector.take(examine_row_ids(self.live, self._mark(), latest))
+                is_enabled = metadata.configuration.get("delta.enableRowTracking", "").lower() == "true"
+                self.collector.take(examine_row_ids(self.live, self._mark(), latest, is_enabled))
         if managed and self.reader.store.catalog is None:
             self.collector.one("catalog-not-consulted", "The log was read without the catalog.", latest)
         self._hint()
@@ -354,8 +374,11 @@ class Examination:
             self.collector.one("crc-missing", f"{without} of {len(files.listing.commits)} versions have none.")
         names = (meta.name for meta in self._listed(SIDECARS_DIRECTORY))
         self.collector.take(examine_leftover_sidecars(names, self._sidecars))
-        staged = (meta.name for meta in self._listed(STAGED_COMMITS_DIRECTORY))
+        staged = [meta.name for meta in self._listed(STAGED_COMMITS_DIRECTORY)]
         self.collector.take(examine_staged(staged, latest, managed))
+        if managed:
+            self.collector.take(examine_ratified(self.reader.store))
+            self.collector.take(examine_published(self.reader.store, staged))
         self._gone(files)
 
     def _gone(self, files: LogFiles) -> None:

@@ -27,8 +27,6 @@ from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import FEATURE as ICT
 from deltalog.protocol.timestamps import FEATURE_ALIASES
 
-_ICEBERG = {"icebergCompatV1": "iceberg-v1-violated", "icebergCompatV2": "iceberg-v2-violated"}
-
 
 def _known(name: str) -> Feature | None:
     try:
@@ -134,7 +132,7 @@ def _is_internal(key: str) -> bool:
 def examine_needs(
     protocol: Protocol, metadata: Metadata, schema: StructType, version: int, path: str
 ) -> Iterator[Finding]:
-    """Features that schema and properties need, and requirements of Iceberg compatibility and catalogs."""
+    """Features that schema and properties need, and requirements of catalogs."""
     listed = {base(name) for name in writer_features(protocol)}
     for name in dict.fromkeys(features_for(metadata, schema)):
         if name in (ICT, "checkConstraints", "appendOnly", "invariants") or base(name) in listed:
@@ -148,15 +146,6 @@ def examine_needs(
             yield found("schema-needs-feature", f"readerFeatures does not list {name}.", version, path)
     if CATALOG_MANAGED in listed and not is_ict_active(protocol, metadata):
         yield found("catalog-without-ict", "A catalog manages the table.", version, path)
-    configuration = metadata.configuration
-    for name, rule in _ICEBERG.items():
-        if name not in listed or configuration.get(f"delta.enableI{name[1:]}", "").lower() != "true":
-            continue
-        if configuration.get("delta.columnMapping.mode", "none").lower() == "none":
-            yield found(rule, "Column mapping is off.", version, path)
-        with_vectors = configuration.get("delta.enableDeletionVectors", "").lower() == "true"
-        if with_vectors or (name == "icebergCompatV1" and "deletionVectors" in listed):
-            yield found(rule, "Deletion vectors are on.", version, path)
 
 
 def has(protocol: Protocol, name: str) -> bool:

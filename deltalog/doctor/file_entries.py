@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from deltalog.doctor import iceberg
 from deltalog.doctor.features import has
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.table_metadata import mapping_of, physical_names, schema_of
@@ -95,12 +96,7 @@ class Rules:
     @cached_property
     def needs_records(self) -> str | None:
         """The rule by which each new file needs numRecords."""
-        configuration = self.metadata.configuration
-        for number in "12":
-            on = configuration.get(f"delta.enableIcebergCompatV{number}", "").lower() == "true"
-            if on and has(self.protocol, f"icebergCompatV{number}"):
-                return f"iceberg-v{number}-violated"
-        return None
+        return next((iceberg.rule(number) for number in iceberg.active(self.protocol, self.metadata)), None)
 
 
 def rules_of(protocol: Protocol, metadata: Metadata, url: str) -> Rules:

@@ -9,6 +9,7 @@ _FEATURE = "Add the feature to the protocol in a new commit, or unset what uses 
 _REWRITE = "Add the file again with correct values in a new commit, or restore it from a copy."
 _STATS = "Queries may miss rows of the file. Rewrite it, or add it again with correct statistics."
 _RESTORE = "Restore the file from a copy, or remove it from the table in a new commit (its rows are lost)."
+_MARK = "Set the mark to the last value in a new commit (ALTER TABLE … ALTER COLUMN … SYNC IDENTITY)."
 _IDS = "Rewrite the file with a client that assigns row ids."
 
 ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
@@ -143,6 +144,8 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("row-commit-version-wrong", "error", "A new file has another defaultRowCommitVersion than its version", _IDS),
         ("row-id-changed", "error", "A file that is added again has another baseRowId or defaultRowCommitVersion",
          _IDS),
+        ("remove-row-id-differs", "warning",
+         "A remove action has another baseRowId or defaultRowCommitVersion than its file", _IDS),
         ("row-tracking-columns", "error",
          "The names of the row tracking columns are missing, or are those of other columns",
          _METADATA),
@@ -169,6 +172,15 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     )),
     ("identity-columns", (
         ("identity-invalid", "error", "The properties of an identity column are not valid", _METADATA),
+        ("identity-changed", "warning", "The start, step or allowExplicitInsert of an identity column changes",
+         _METADATA),
+        ("identity-mark-invalid", "warning", "The high-water mark of an identity column is no value of its sequence",
+         _MARK),
+        ("identity-mark-low", "error",
+         "Files have values of an identity column beyond its high-water mark, which will be generated again", _MARK),
+        ("identity-mark-decreased", "warning", "The high-water mark of an identity column goes back", _MARK),
+        ("identity-value-wrong", "warning", "A value of an identity column is none of its sequence",
+         "Correct the rows, if no user was to give values."),
     )),
     ("writer-requirements-for-clustered-table", (
         ("clustering-with-partitions", "error", "A table is clustered and partitioned", _METADATA),
@@ -185,9 +197,19 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     )),
     ("writer-requirements-for-icebergcompatv2", (
         ("iceberg-v2-violated", "error", "The table breaks a requirement of icebergCompatV2", _METADATA),
+        ("iceberg-file-violated", "warning", "A data file breaks a requirement of Iceberg compatibility",
+         "Rewrite the file (REORG TABLE … APPLY (UPGRADE UNIFORM))."),
     )),
     ("writer-requirements-for-catalog-managed-tables", (
         ("catalog-without-ict", "error", "A table of a catalog does not have in-commit timestamps on", _METADATA),
+    )),
+    ("publishing-commits", (
+        ("staged-commit-differs", "warning",
+         "A published commit is none of the staged commits of its version", "Ask the catalog which one it ratified."),
+        ("published-commit-differs", "error", "A published commit is not the one that the catalog ratified",
+         "Publish the ratified commit: readers without the catalog read another one."),
+        ("staged-commit-missing", "error", "A commit that the catalog ratified is neither staged nor published",
+         "Restore the file from a copy of the table."),
     )),
     ("reading-catalog-managed-tables", (
         ("catalog-not-consulted", "info", "A catalog manages the table and may have later versions than its log",

@@ -132,15 +132,21 @@ def _gaps(commits: Sequence[int], usable: Sequence[Checkpoint], newest: int | No
             yield found("version-gap-below-checkpoint", text, before + 1, path)
 
 
+def staged_version(name: str) -> int | None:
+    """The version of a staged commit by its name; None for another name."""
+    match = _STAGED.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
 def examine_staged(names: Iterable[str], last: int, is_managed: bool) -> Iterator[Finding]:
     """The names in ``_staged_commits``. ``last``: the latest version in the log. ``is_managed``: by a catalog."""
     for name in names:
-        match = _STAGED.fullmatch(name)
+        version = staged_version(name)
         path = f"_delta_log/_staged_commits/{name}"
-        if match is None:
+        if version is None:
             if not name.startswith("."):
                 text = f"{name} is not <version>.<uuid>.json."
                 yield found("staged-commit-name-malformed", text, None, path)
-        elif int(match[1]) > last or not is_managed:
+        elif version > last or not is_managed:
             text = f"The log ends at version {last}" + ("." if is_managed else ", and no catalog manages the table.")
-            yield found("staged-commit-unpublished", text, int(match[1]), path)
+            yield found("staged-commit-unpublished", text, version, path)

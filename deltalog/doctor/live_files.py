@@ -20,6 +20,8 @@ from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.paths import Place
 
 _PACKED = struct.Struct("<qqqqqQ")
+# A file that is restored, or taken from another table, keeps the version in which it was added first.
+_KEEP_ROW_VERSIONS = (None, "RESTORE", "CLONE")
 
 
 class Entry(NamedTuple):
@@ -131,18 +133,20 @@ def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None,
         live = files.get(remove.path)
         if live is not None and files.vectors.get(remove.path) == vector_id(remove.deletion_vector):
             before[remove.path] = live
+            yield from _examine_removed_ids(remove, live, version, rules)
             files.drop(remove.path)
         elif is_exact:
             text = "It is not live." if live is None else "It is live with another deletion vector."
             yield found("remove-not-live", text, version, remove.path)
     new = False
+    operation = actions.info.operation if actions.info is not None else None
     for add in actions.adds:
         live = files.get(add.path)
         if live is not None and files.vectors.get(add.path) != vector_id(add.deletion_vector):
             text = f"The vector of the live file is {(files.vectors.get(add.path) or 'none')[:80]}."
             yield found("file-live-with-two-vectors", text, version, add.path)
         new = new or live is None
-        yield from _examine_row_ids(add, live or before.get(add.path), version, rules)
+        yield from _examine_row_ids(add, live or before.get(add.path), version, rules, operation)
         files.put(add)
     for add in actions.adds if files.odd else ():
         for other in files.other_spellings(add.path):
@@ -177,7 +181,18 @@ def repeated(files: Iterable[AddFile | RemoveFile]) -> list[str]:
     return list(twice)
 
 
-def _examine_row_ids(add: AddFile, live: Entry | None, version: int, rules: Rules | None) -> Iterator[Finding]:
+def _examine_removed_ids(remove: RemoveFile, live: Entry, version: int, rules: Rules | None) -> Iterator[Finding]:
+    if rules is None or not rules.tracks_rows or live.base_row_id < 0:
+        return
+    if (remove.base_row_id, remove.default_row_commit_version) != (live.base_row_id, live.row_version):
+        text = f"The file has {live.base_row_id} of version {live.row_version}, and its remove action "
+        text += f"{remove.base_row_id} of version {remove.default_row_commit_version}."
+        yield found("remove-row-id-differs", text, version, remove.path)
+
+
+def _examine_row_ids(
+    add: AddFile, live: Entry | None, version: int, rules: Rules | None, operation: str | None
+) -> Iterator[Finding]:
     if rules is None or not rules.tracks_rows:
         return
     if add.base_row_id is None or add.default_row_commit_version is None:
@@ -187,16 +202,22 @@ def _examine_row_ids(add: AddFile, live: Entry | None, version: int, rules: Rule
         if (live.base_row_id, live.row_version) != (add.base_row_id, add.default_row_commit_version):
             text = f"It had {live.base_row_id} of version {live.row_version}, and has {add.base_row_id} of version "
             yield found("row-id-changed", f"{text}{add.default_row_commit_version}.", version, add.path)
-    elif live is None and add.default_row_commit_version > version:
-        # A restored file keeps the earlier version in which it was added first.
+    elif live is None and (
+        add.default_row_commit_version > version
+        or (add.default_row_commit_version < version and operation not in _KEEP_ROW_VERSIONS)
+    ):
         yield found("row-commit-version-wrong", f"It is {add.default_row_commit_version}.", version, add.path)
 
 
-def examine_row_ids(files: LiveFiles, mark: int | None, version: int) -> Iterator[Finding]:
-    """Row ids of the live files that overlap, or are above the high-water mark ``mark`` (None: there is none)."""
+def examine_row_ids(files: LiveFiles, mark: int | None, version: int, is_enabled: bool) -> Iterator[Finding]:
+    """Row ids of the live files that are missing although row tracking is enabled, that overlap, or are above the
+    high-water mark ``mark`` (None: there is none)."""
     ranges = []
     for path in files.packed:
         entry = files.get(path)
+        if is_enabled and entry is not None and (entry.base_row_id < 0 or entry.row_version < 0):
+            missing = "baseRowId" if entry.base_row_id < 0 else "defaultRowCommitVersion"
+            yield found("row-id-missing", f"It is live, and has no {missing}.", version, path)
         if entry is not None and entry.base_row_id >= 0:
             ranges.append((entry.base_row_id, max(entry.records, 1), path))
     ranges.sort()

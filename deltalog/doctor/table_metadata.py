@@ -13,6 +13,8 @@ from typing import Any
 
 from deltalog.doctor.features import has
 from deltalog.doctor.findings import Finding, found
+from deltalog.doctor.iceberg import examine_iceberg
+from deltalog.doctor.identity import changed_identity, examine_identities
 from deltalog.errors import CorruptTableError, DeltaLogError, SchemaMismatchError
 from deltalog.expressions.compile import compile_expression
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
@@ -79,7 +81,13 @@ def examine_metadata(protocol: Protocol | None, metadata: Metadata, version: int
         yield found(rule, text, version, path)
         return
     mode = mapping_of(metadata)
-    for rule, text in (*_columns(schema, mode), *_partitioning(metadata, schema)):
+    iceberg = examine_iceberg(protocol, metadata, schema) if protocol is not None else ()
+    for rule, text in (
+        *_columns(schema, mode),
+        *_partitioning(metadata, schema),
+        *examine_identities(schema),
+        *iceberg,
+    ):
         yield found(rule, text, version, path)
     # Ids and names matter only where readers use them.
     if mode != "none" and protocol is not None and has(protocol, "columnMapping"):
@@ -103,11 +111,6 @@ def _columns(schema: StructType, mode: Mode) -> Iterator[tuple[str, str]]:
             check_metadata(column.metadata, name)
         except SchemaMismatchError as error:
             yield "schema-key-invalid", str(error)
-        if column.metadata.get("delta.identity.step") == 0:
-            yield "identity-invalid", f"delta.identity.step of {name} is 0."
-        missing = "delta.identity.start" in column.metadata and "delta.identity.step" not in column.metadata
-        if missing or ("delta.identity.start" in column.metadata and str(column.data_type) != "long"):
-            yield "identity-invalid", f"{name} is {column.data_type}" + (" without a step." if missing else ".")
         yield from _type_changes(column, name)
 
 
@@ -256,6 +259,7 @@ def _changed_columns(old: StructType, new: StructType, mode: Mode) -> Iterator[t
         known = earlier.get(identity(path, column))
         if known is not None:
             yield from _changed_type(known[1], column, name)
+            yield from changed_identity(known[1], column, name)
         if mode == "none":
             continue
         same = next((each for each_path, each in columns_by_path(old) if each_path == path), None)

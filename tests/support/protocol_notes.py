@@ -46,7 +46,6 @@ NOTES: dict[str, str] = {
     "catalog-responsibilities": _CATALOG,
     "commit-protocol": _CATALOG,
     "getting-ratified-commits-from-the-catalog": _CATALOG,
-    "publishing-commits": _CATALOG,
     "maintenance-operations-on-catalog-managed-tables": _CATALOG,
     "creating-and-dropping-catalog-managed-tables": _CATALOG,
     "catalog-managed-table-enablement": _CATALOG,

@@ -12,6 +12,7 @@ from tests.support.doctor.damages.schemas import SCHEMAS
 from tests.support.doctor.damages.statistics import STATISTICS
 from tests.support.doctor.damages.times import TIMES
 from tests.support.doctor.damages.vectors import VECTORS
+from tests.support.doctor.damages.writers import WRITERS
 
 DAMAGES: list[Damage] = [
     *TIMES,
@@ -23,4 +24,5 @@ DAMAGES: list[Damage] = [
     *VECTORS,
     *SCHEMAS,
     *PROTOCOLS,
+    *WRITERS,
 ]

@@ -1,0 +1,169 @@
+"""Iceberg compatibility: what it demands of the protocol, of the metadata and of data files. Pure.
+
+Spec: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deltalog.doctor.features import has
+from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.column_mapping import ID_KEY, PHYSICAL_NAME_KEY
+from deltalog.protocol.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+    columns_by_path,
+)
+from deltalog.protocol.widening import TYPE_CHANGES_KEY
+
+NESTED_IDS_KEY = "delta.columnMapping.nested.ids"
+_ALLOWED = frozenset(
+    ["byte", "short", "integer", "long", "float", "double", "string", "binary", "boolean", "timestamp",
+     "timestamp_ntz", "date"]
+)  # fmt: skip
+_NARROW = ("byte", "short", "integer")
+
+
+def active(protocol: Protocol, metadata: Metadata) -> list[str]:
+    """The versions that are supported and on: "1", "2", both or none."""
+    return [
+        number
+        for number in "12"
+        if has(protocol, f"icebergCompatV{number}")
+        and metadata.configuration.get(f"delta.enableIcebergCompatV{number}", "").lower() == "true"
+    ]
+
+
+def rule(number: str) -> str:
+    """The rule of a version."""
+    return {"1": "iceberg-v1-violated", "2": "iceberg-v2-violated"}[number]
+
+
+def examine_iceberg(protocol: Protocol, metadata: Metadata, schema: StructType) -> Iterator[tuple[str, str]]:
+    """What the protocol and the metadata show."""
+    numbers, configuration = active(protocol, metadata), metadata.configuration
+    if len(numbers) > 1:
+        yield rule("2"), "icebergCompatV1 is on, too."
+    for number in numbers:
+        if configuration.get("delta.columnMapping.mode", "none").lower() == "none":
+            yield rule(number), "Column mapping is off."
+        with_vectors = configuration.get("delta.enableDeletionVectors", "").lower() == "true"
+        supported = has(protocol, "deletionVectors")
+        if supported and (number == "1" or with_vectors):
+            yield rule(number), "Deletion vectors are on." if with_vectors else "The protocol has deletionVectors."
+        for name, kind in _types(schema):
+            if _is_refused(kind, number):
+                yield rule(number), f"{name} is {kind}."
+        for path, column in columns_by_path(schema):
+            for change in _changes(column):
+                if not _iceberg_can(change):
+                    text = f"The type of {'.'.join(path)} was changed from {change['fromType']} to {change['toType']}."
+                    yield rule(number), text
+        if number == "2":
+            yield from _nested_ids(schema)
+
+
+def _types(kind: DataType, path: str = "") -> Iterator[tuple[str, DataType]]:
+    """All types at all depths, with the columns that have them."""
+    if isinstance(kind, StructType):
+        for column in kind.fields:
+            name = f"{path}.{column.name}" if path else column.name
+            yield name, column.data_type
+            yield from _types(column.data_type, name)
+    elif isinstance(kind, ArrayType):
+        yield f"{path}.element", kind.element_type
+        yield from _types(kind.element_type, f"{path}.element")
+    elif isinstance(kind, MapType):
+        for name, inner in (("key", kind.key_type), ("value", kind.value_type)):
+            yield f"{path}.{name}", inner
+            yield from _types(inner, f"{path}.{name}")
+
+
+def _is_refused(kind: DataType, number: str) -> bool:
+    if number == "1":
+        return isinstance(kind, (ArrayType, MapType)) or str(kind) == "void"
+    return not isinstance(kind, (StructType, ArrayType, MapType, DecimalType)) and str(kind) not in _ALLOWED
+
+
+def _changes(column: StructField) -> list[Mapping[str, Any]]:
+    changes = column.metadata.get(TYPE_CHANGES_KEY)
+    if not isinstance(changes, (list, tuple)):
+        return []
+    return [each for each in changes if isinstance(each, Mapping) and {"fromType", "toType"} <= each.keys()]
+
+
+def _iceberg_can(change: Mapping[str, Any]) -> bool:
+    """Whether Iceberg has a change of type: int to long, float to double, and decimals of more digits."""
+    before, after = str(change["fromType"]), str(change["toType"])
+    if before in _NARROW:
+        return after in (*_NARROW, "long")
+    if before.startswith("decimal") and after.startswith("decimal"):
+        return before.rpartition(",")[2].strip() == after.rpartition(",")[2].strip()
+    return (before, after) == ("float", "double")
+
+
+def _nested_ids(schema: StructType) -> Iterator[tuple[str, str]]:
+    """The ids of the elements, keys and values of arrays and maps."""
+    used: Counter[Any] = Counter()
+    for path, column in columns_by_path(schema):
+        used[column.metadata.get(ID_KEY)] += 1
+        name = ".".join(path)
+        physical = str(column.metadata.get(PHYSICAL_NAME_KEY, column.name))
+        wanted = set(_nested(column.data_type, physical))
+        ids = column.metadata.get(NESTED_IDS_KEY)
+        known = ids if isinstance(ids, Mapping) else {}
+        missing = sorted(wanted - known.keys())
+        if missing:
+            yield rule("2"), f"{name} has no {NESTED_IDS_KEY} of {', '.join(missing[:5])}."
+        used.update(number for key, number in known.items() if key in wanted)
+    used.pop(None, None)
+    for number, times in used.items():
+        if times > 1:
+            yield rule("2"), f"{times} columns, elements, keys or values have the id {number}."
+
+
+def _nested(kind: DataType, prefix: str) -> Iterator[str]:
+    """The keys of the ids of a column's elements, keys and values; those in structs belong to the structs' columns."""
+    if isinstance(kind, ArrayType):
+        yield f"{prefix}.element"
+        yield from _nested(kind.element_type, f"{prefix}.element")
+    elif isinstance(kind, MapType):
+        for name, inner in (("key", kind.key_type), ("value", kind.value_type)):
+            yield f"{prefix}.{name}"
+            yield from _nested(inner, f"{prefix}.{name}")
+
+
+def changed_partitions(protocol: Protocol, before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
+    """Partition columns that are replaced by others of other names."""
+    if not before.partition_columns or before.partition_columns == after.partition_columns:
+        return
+    for number in active(protocol, after):
+        if number in active(protocol, before):
+            text = f"The partition columns were {list(before.partition_columns)}, and are "
+            yield rule(number), f"{text}{list(after.partition_columns)}."
+
+
+def examine_file(
+    number: str, partitions: Mapping[str, int | None], names: list[str], ids: list[int], int96: list[str]
+) -> Iterator[str]:
+    """What the footer of a data file shows. ``partitions``: the partition columns by their physical names, with their
+    field ids. ``names``, ``ids``: of the columns of the file, ids are -1 where it has none. ``int96``: its columns of
+    that type."""
+    for name, field_id in partitions.items():
+        at = next(
+            (n for n, own in enumerate(names) if own == name or (field_id is not None and ids[n] == field_id)), None
+        )
+        if at is None:
+            yield f"The file does not hold the partition column {name}."
+    held = [n for n, own in enumerate(names) if own in partitions or (ids[n] >= 0 and ids[n] in partitions.values())]
+    if number == "1" and held and min(held) < len(names) - len(held):
+        yield "Partition columns are not behind the other columns of the file."
+    if number == "2" and int96:
+        yield f"The timestamps of {', '.join(int96[:5])} are INT96."

@@ -1,0 +1,90 @@
+"""Staged commits of a table that a catalog manages, compared with what the catalog ratified and what is published.
+
+Spec: PROTOCOL.md#publishing-commits, #reading-catalog-managed-tables. A defect is a finding, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from deltalog.doctor.findings import Finding, found
+from deltalog.doctor.listing import staged_version
+from deltalog.errors import ObjectNotFoundError, StoreError
+from deltalog.protocol.paths import commit_path, staged_commit_path
+from deltalog.storage.base import LogStore
+
+
+@runtime_checkable
+class _Managed(Protocol):
+    """The store of a catalog's table, which programs without a catalog do not import."""
+
+    inner: LogStore
+
+    @property
+    def known(self) -> Any:
+        """The head of the table, as last read."""
+
+
+# Staged commits of more versions than this are not read; those of the newest ones are.
+MOST = 100
+
+
+def examine_ratified(store: LogStore) -> Iterator[Finding]:
+    """The commits that the catalog ratified and does not know to be published. Cost: 2 GETs for each."""
+    if not isinstance(store, _Managed):
+        return
+    for commit in store.known.unpublished:
+        path = staged_commit_path(commit.file)
+        try:
+            staged, published = _get(store.inner, path), _get(store.inner, commit_path(commit.version))
+        except (StoreError, OSError):
+            continue  # the walk reports a commit that cannot be read
+        if staged is None and published is None:
+            yield found("staged-commit-missing", f"The catalog ratified {commit.file}.", commit.version, path)
+        elif staged is not None and published is not None and not _same(staged, published):
+            text = f"The catalog ratified {commit.file}."
+            yield found("published-commit-differs", text, commit.version, commit_path(commit.version))
+
+
+def examine_published(store: LogStore, names: Iterable[str]) -> Iterator[Finding]:
+    """Whether published commits are one of the staged commits of their version. ``names``: those in
+    ``_staged_commits``. A commit that the catalog held itself has none that equals it. Cost: 1 GET for each staged and
+    each published commit of the newest 100 versions that have staged ones."""
+    inner = store.inner if isinstance(store, _Managed) else store
+    staged: dict[int, list[str]] = {}
+    for name in names:
+        version = staged_version(name)
+        if version is not None:
+            staged.setdefault(version, []).append(name)
+    ratified = {commit.version for commit in store.known.unpublished} if isinstance(store, _Managed) else set()
+    for version in sorted(staged.keys() - ratified)[-MOST:]:
+        try:
+            published = _get(inner, commit_path(version))
+            contents = [_get(inner, staged_commit_path(name)) for name in staged[version]] if published else []
+        except (StoreError, OSError):
+            continue
+        if published and not any(each is not None and _same(each, published) for each in contents):
+            text = f"It is none of {len(contents)}, {min(staged[version])} among them."
+            yield found("staged-commit-differs", text, version, commit_path(version))
+
+
+def _get(store: LogStore, path: str) -> bytes | None:
+    try:
+        return store.get(path)
+    except ObjectNotFoundError:
+        return None
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """Whether two commits have the same actions in the same order."""
+    return one == other or _lines(one) == _lines(other)
+
+
+def _lines(data: bytes) -> list[object]:
+    try:
+        return [msgspec.json.decode(line) for line in data.splitlines() if line.strip()]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [data]

@@ -1,0 +1,58 @@
+"""The doctor on tables of a catalog: what was ratified, staged and published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deltalog.doctor.check import examine
+from deltalog.doctor.examination import silent
+from deltalog.doctor.findings import CheckReport
+from deltalog.log.reader import LogReader
+from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY, commit_path, staged_commit_path
+from deltalog.testing.coordinators import FaultyCoordinator
+from deltalog.testing.stores import Fault, nth
+from tests.support.transactions import A, Clock, bank, environment, manager_of, rows
+
+
+@pytest.fixture
+def manager() -> Any:
+    """The table A, whose version 1 the catalog does not know to be published."""
+    manager = bank()
+    unnoted = FaultyCoordinator(manager.coordinator, nth(1, Fault.FAIL_BEFORE, method="published"))
+    manager_of(unnoted).table(A).append(rows((3, 7)))
+    return manager
+
+
+def store_of(manager: Any) -> Any:
+    return manager._tables.store(manager._tables.record(A))
+
+
+def examined(manager: Any) -> CheckReport:
+    return examine(LogReader(store_of(manager)), True, silent, environment(Clock()))
+
+
+def test_a_ratified_commit_that_is_published_as_it_is_has_no_finding(manager: Any) -> None:
+    inner = store_of(manager).inner
+    assert store_of(manager).refresh_head().unpublished
+    assert inner.list_names(STAGED_COMMITS_DIRECTORY) and inner.head(commit_path(1)) is not None
+    report = examined(manager)
+    assert report.ok and not report.counts["warning"], str(report)
+
+
+def test_another_commit_is_published_than_was_ratified(manager: Any) -> None:
+    inner = store_of(manager).inner
+    inner.put(commit_path(1), inner.get(commit_path(0)))
+    report = examined(manager)
+    assert "published-commit-differs" in report.rules and not report.ok, str(report)
+
+
+def test_a_ratified_commit_is_gone(manager: Any) -> None:
+    inner = store_of(manager).inner
+    for name in inner.list_names(STAGED_COMMITS_DIRECTORY):
+        inner.delete(staged_commit_path(name))
+    assert examined(manager).ok
+    inner.delete(commit_path(1))
+    report = examined(manager)
+    assert "staged-commit-missing" in report.rules and not report.ok, str(report)
