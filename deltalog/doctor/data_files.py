@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from deltalog.doctor.file_entries import Rules, statistics, vector_rule
 from deltalog.doctor.file_values import below, contradictions, fits, is_count, is_same_kind, of_column, stored_type
 from deltalog.doctor.findings import Finding, found
+from deltalog.doctor.footer_guard import GUARD, footer_of
 from deltalog.doctor.iceberg import active, examine_file
 from deltalog.doctor.identity import Identity, bounds_of, examine_values, identity_of
 from deltalog.doctor.table_metadata import mapping_of, schema_of
@@ -131,7 +132,13 @@ class DataExamination:
 
     def _footer(self, add: AddFile, store: LogStore, path: str) -> Iterator[tuple[str, str]]:
         try:
-            with contextlib.closing(store.open_input(path)) as source, pq.ParquetFile(source) as file:
+            with contextlib.closing(store.open_input(path)) as source:
+                data = footer_of(source)
+            how = GUARD.fatal(data)
+            if how is not None:
+                yield "data-file-unreadable", f"Its footer ends the process that reads it, by {how}"
+                return
+            with pq.ParquetFile(pa.BufferReader(data)) as file:
                 footer, stored = file.metadata, list(file.schema_arrow)
                 self.counts.footers += 1
                 yield from self._types(stored)
