@@ -6,7 +6,7 @@ in all sessions of a JVM, or in none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 import deltalog
 from deltalog.conformance import Engine
 from spark_ext import frames, reader, types, writer
+from spark_ext.delta_table import DeltaTable
+from spark_ext.sql import sql
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -48,8 +50,8 @@ class _SparkEngine(Engine):
 
 
 class SparkExtEngine(_SparkEngine):
-    """spark_ext: deltalog on the driver, native Parquet in Spark. Deletes, properties, restores and checkpoints are
-    calls of deltalog, not of spark_ext."""
+    """spark_ext: deltalog on the driver, native Parquet in Spark. Checkpoints are calls of deltalog, not of
+    spark_ext."""
 
     name = "spark_ext"
     version = f"{deltalog.__version__} (Spark {pyspark.__version__})"
@@ -99,6 +101,16 @@ class SparkExtEngine(_SparkEngine):
 
     def overwrite(self, path: str, rows: pa.Table) -> None:
         writer.write(self._frame(rows)).mode("overwrite").save(path)
+
+    def delete(self, path: str, where: str) -> None:
+        DeltaTable.forPath(self.spark, path).delete(where)
+
+    def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
+        for statement in _alterations(f"deltalog.`{path}`", properties):
+            sql(self.spark, statement)
+
+    def restore(self, path: str, version: int) -> None:
+        DeltaTable.forPath(self.spark, path).restoreToVersion(version)
 
 
 class DeltaSparkEngine(_SparkEngine):
@@ -186,12 +198,8 @@ class DeltaSparkEngine(_SparkEngine):
 
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
         self._delta_log(path)
-        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items() if value is not None)
-        gone = ", ".join(f"'{key}'" for key, value in properties.items() if value is None)
-        if pairs:
-            self.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({pairs})")
-        if gone:
-            self.spark.sql(f"ALTER TABLE delta.`{path}` UNSET TBLPROPERTIES ({gone})")
+        for statement in _alterations(f"delta.`{path}`", properties):
+            self.spark.sql(statement)
 
     def restore(self, path: str, version: int) -> None:
         self._delta_log(path)
@@ -199,6 +207,16 @@ class DeltaSparkEngine(_SparkEngine):
 
     def checkpoint(self, path: str) -> None:
         self._delta_log(path).checkpoint()
+
+
+def _alterations(table: str, properties: Mapping[str, str | None]) -> Iterator[str]:
+    """The statements that set properties of a table and remove others; they are commits of their own."""
+    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items() if value is not None)
+    gone = ", ".join(f"'{key}'" for key, value in properties.items() if value is None)
+    if pairs:
+        yield f"ALTER TABLE {table} SET TBLPROPERTIES ({pairs})"
+    if gone:
+        yield f"ALTER TABLE {table} UNSET TBLPROPERTIES ({gone})"
 
 
 def _text(timestamp_ms: int | None) -> str | None:
