@@ -6,7 +6,8 @@
     python -m tests.interop.conformance_matrix --case 'ict-*' polars  # runs some cases, and keeps the others' results
 
 Results are in tests/interop/conformance/<engine>.json. Each failure of another engine is explained in
-tests/interop/conformance/explanations.json, after it was confirmed by hand; one that is not explained is an error.
+tests/interop/conformance/explanations.json, and confirmed without the kit by tests/interop/confirmations.py; one that
+is not explained is an error.
 test_interop_conformance.py compares the results with what the engines do.
 """
 
@@ -114,11 +115,11 @@ def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
     keep(name, merged(stored(name), found) if len(cases) < len(all_cases()) and name in available() else found)
 
 
-def explanation(engine: str, id: str, explanations: Mapping[str, Any]) -> str | None:
-    """The first sentence that is given for a case, or for a pattern that it matches."""
+def explanation(engine: str, id: str, explanations: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """The first sentence that is given for a case, or for a pattern that it matches, and what confirmed it."""
     for entry in explanations.get(engine, ()):
         if any(fnmatch.fnmatchcase(id, pattern) for pattern in entry["cases"].split()):
-            return str(entry["why"])
+            return dict(entry)
     return None
 
 
@@ -134,7 +135,8 @@ def page(runs: Sequence[Mapping[str, Any]], explanations: Mapping[str, Any]) -> 
         "A cell is the number of cases that passed, of those that were run. A case is skipped where the engine has no",
         "such call, or lacks a table feature and says so; that is no failure. *reference* marks a case on which the",
         "protocol is silent, and whose outcome is as a rule that of Delta's reference implementation; where",
-        "delta-spark differs, its explanation says how.",
+        "delta-spark differs, its explanation says how. Each explanation was confirmed without the kit, on a table",
+        "made by hand, by `python -m tests.interop.confirmations ENGINE`.",
         "",
         report.markdown(report.matrix(runs)).rstrip("\n"),
         "",
@@ -148,18 +150,21 @@ def page(runs: Sequence[Mapping[str, Any]], explanations: Mapping[str, Any]) -> 
         if not failed:
             continue
         groups: dict[str, list[Mapping[str, Any]]] = {}
+        confirmed: dict[str, str] = {}
         for case in failed:
-            why = explanation(found["engine"], case["id"], explanations)
-            if why is None:
+            entry = explanation(found["engine"], case["id"], explanations)
+            if entry is None:
                 raise ValueError(f"{found['engine']} fails {case['id']} without an explanation: {case['reason']}")
-            groups.setdefault(why, []).append(case)
+            groups.setdefault(entry["why"], []).append(case)
+            confirmed[entry["why"]] = entry["confirmed"]
         name = found["engine"]
         lines += [f"## {name} {found['version']}", ""]
         lines += [f"[All outcomes with their reasons](../tests/interop/conformance/{name}.json).", ""]
         for why, group in groups.items():
             lines += [f"- {why}", ""]
             lines += [f"  - {_linked(cases[case['id']])}" for case in group]
-            lines += [f"  - Observed in `{group[0]['id']}`: {_quoted(group[0]['reason'])}", ""]
+            lines += [f"  - Observed in `{group[0]['id']}`: {_quoted(group[0]['reason'])}"]
+            lines += [f"  - Confirmed on a table made by hand: {_quoted(confirmed[why], 400)}", ""]
     return "\n".join(lines)
 
 
@@ -188,10 +193,10 @@ def _linked(case: Case) -> str:
     return f"{case_link(case)}: {case.about} ([section]({URL}#{case.section}){rule}{reference})"
 
 
-def _quoted(reason: str) -> str:
+def _quoted(reason: str, most: int = 160) -> str:
     """The reason of a run as code, cut to one line."""
     text = reason.replace("`", "'")
-    return f"`{text if len(text) <= 160 else text[:159] + '…'}`"
+    return f"`{text if len(text) <= most else text[: most - 1] + '…'}`"
 
 
 def main(names: Sequence[str], more: Sequence[str]) -> None:

@@ -31,8 +31,10 @@ def test_deltalog_passes_every_case() -> None:
 @pytest.mark.parametrize("name", matrix.available())
 def test_every_explanation_is_of_a_failure(name: str) -> None:
     failed = [case["id"] for case in matrix.stored(name)["cases"] if case["outcome"] == "failed"]
-    used = {matrix.explanation(name, id, EXPLANATIONS) for id in failed}
+    entries = [matrix.explanation(name, id, EXPLANATIONS) for id in failed]
+    used = {None if entry is None else entry["why"] for entry in entries}
     assert {entry["why"] for entry in EXPLANATIONS.get(name, ())} == used - {None} and None not in used
+    assert all(entry["confirmed"] for entry in EXPLANATIONS.get(name, ()))
 
 
 def test_results_of_some_cases_replace_those_of_the_same_cases() -> None:

@@ -1,0 +1,470 @@
+"""Confirmations of the sentences by which the conformance matrix explains the failures of other engines.
+
+Each makes a small table by hand, without the kit and its adapters, calls the engine, and says what it answered. The
+answers are kept in tests/interop/conformance/explanations.json, beside the sentence; test_interop_confirmations.py
+repeats them.
+
+    python -m tests.interop.confirmations deltalake    # or polars, delta-spark: what the engine answers now
+    python -m tests.interop.confirmations polars --keep  # and keep it
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+EXPLANATIONS = Path(__file__).with_name("conformance") / "explanations.json"
+HOUR_MS = 3_600_000
+T = 1_700_000_000_000  # 2023-11-14T22:13:20Z
+ICT = "delta.enableInCommitTimestamps"
+PAIR = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
+Line = dict[str, Any]
+
+
+# --------------------------------------------------------------------------------------------- tables by hand
+
+
+def parquet(root: Path, name: str, rows: pa.Table) -> Line:
+    """A data file, and its add action."""
+    file = root / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file)
+    return {
+        "add": {
+            "path": name,
+            "partitionValues": {},
+            "size": file.stat().st_size,
+            "modificationTime": T,
+            "dataChange": True,
+        }
+    }
+
+
+def schema_text(**types: str) -> str:
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def head(
+    schema: str, configuration: Mapping[str, str] = {}, partitions: Sequence[str] = (), **protocol: Any
+) -> list[Line]:
+    """The protocol and the metaData of version 0."""
+    return [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2, **protocol}},
+        {
+            "metaData": {
+                "id": "11111111-2222-3333-4444-555555555555",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema,
+                "partitionColumns": list(partitions),
+                "configuration": dict(configuration),
+                "createdTime": T,
+            }
+        },
+    ]
+
+
+def commit(root: Path, version: int, lines: Sequence[Line], time_ms: int | None = None) -> Path:
+    """A commit; ``time_ms``: the modification time of its file."""
+    file = root / "_delta_log" / f"{version:020d}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if time_ms is not None:
+        os.utime(file, (time_ms / 1000, time_ms / 1000))
+    return file
+
+
+def numbered(
+    root: Path,
+    times_ms: Sequence[int],
+    icts: Sequence[Any] = (),
+    configuration: Mapping[str, str] = {},
+    info: Callable[[int], Line | None] = lambda version: {},
+    **protocol: Any,
+) -> Path:
+    """Version n adds the row n. ``times_ms``: of the commit files; ``icts``: in-commit timestamps."""
+    for version, time_ms in enumerate(times_ms):
+        body = info(version)
+        lines: list[Line] = []
+        if body is not None:
+            own = {"inCommitTimestamp": icts[version]} if icts else {}
+            lines.append({"commitInfo": {**own, "timestamp": time_ms, "operation": "WRITE", **body}})
+        lines += head(schema_text(id="long"), configuration, **protocol) if version == 0 else []
+        lines.append(parquet(root, f"{version}.parquet", pa.table({"id": pa.array([version], pa.int64())})))
+        commit(root, version, lines, time_ms)
+    return root
+
+
+TIMED: dict[str, Any] = {"minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}
+
+
+def three(root: Path) -> Path:
+    return numbered(root, [T, T + HOUR_MS, T + 2 * HOUR_MS])
+
+
+def contradicting(root: Path, **pair: str) -> Path:
+    """In-commit timestamps an hour apart; all files were copied a day later, a second apart."""
+    day = T + 24 * HOUR_MS
+    configuration = {ICT: "true", **pair}
+    icts = [T, T + HOUR_MS, T + 2 * HOUR_MS]
+    return numbered(root, [day, day + 1000, day + 2000], icts, configuration, **TIMED)
+
+
+def without_commits(root: Path) -> Path:
+    """A checkpoint of version 1; the commits 0 and 1 are gone."""
+    import deltalake
+
+    numbered(root, [T, T + HOUR_MS])
+    deltalake.DeltaTable(str(root)).create_checkpoint()
+    commit(root, 2, [{"commitInfo": {"timestamp": T + 2 * HOUR_MS, "operation": "WRITE"}},
+                     parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))])  # fmt: skip
+    for version in (0, 1):
+        (root / "_delta_log" / f"{version:020d}.json").unlink()
+    return root
+
+
+def hinted(root: Path) -> Path:
+    """_last_checkpoint names a checkpoint of version 2 that does not exist; all commits are there."""
+    three(root)
+    (root / "_delta_log" / "_last_checkpoint").write_text('{"version":2,"size":5}')
+    return root
+
+
+def partitioned(root: Path, *files: tuple[str, str]) -> Path:
+    """Files by path and value of the text column p."""
+    lines = [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}]
+    lines += head(schema_text(id="long", p="string"), partitions=["p"])
+    for number, (name, value) in enumerate(files):
+        add = parquet(root, name, pa.table({"id": pa.array([number], pa.int64())}))
+        add["add"]["partitionValues"] = {"p": value}
+        lines.append(add)
+    commit(root, 0, lines)
+    return root
+
+
+def broken(root: Path, shorter: int) -> Path:
+    """The data file of version 0 is no Parquet file, and has so many bytes less than the log says."""
+    numbered(root, [T])
+    (root / "0.parquet").write_bytes(b"x" * ((root / "0.parquet").stat().st_size - shorter))
+    return root
+
+
+def said(call: Callable[..., Any], *arguments: Any) -> str:
+    """What a call gives, or how it fails."""
+    try:
+        return str(call(*arguments))
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        message = str(getattr(error, "java_exception", error))
+        text = re.sub(r"(?:file:)?/\S*/table\b/?", "TABLE/", message.strip().split("\n")[0])
+        text = re.sub(r"\x1b\[\d+m|Id\(\d+\)(?:, )?", "", text)
+        return f"{type(error).__name__}: {text[:140]}"
+
+
+def iso(ms: int) -> str:
+    at = datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def sorted_ids(rows: Any) -> list[Any]:
+    return sorted(pa.table(rows).column("id").to_pylist(), key=str)
+
+
+# ------------------------------------------------------------------------------------------------- deltalake
+
+
+class Deltalake:
+    """By the pattern of cases of a sentence, its first word."""
+
+    def version_at(self, root: Path, ms: int) -> int:
+        import deltalake
+
+        table = deltalake.DeltaTable(str(root))
+        table.load_as_version(iso(ms))
+        return int(table.version())
+
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        import deltalake
+
+        table = deltalake.DeltaTable(str(root), version=version)
+        return pa.table(deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
+
+    def clamped(self, root: Path) -> str:
+        three(root)
+        before, after = (said(self.version_at, root, ms) for ms in (T - 1, T + 9 * HOUR_MS))
+        return f"an hour apart: version {before} for 1 ms before the first, version {after} for hours after the last"
+
+    def equal_times(self, root: Path) -> str:
+        numbered(root / "a", [T, T, T])
+        numbered(root / "b", [T + 2 * HOUR_MS, T + HOUR_MS, T])
+        equal = said(lambda: self.version_at(root / "a", T))
+        back = said(lambda: self.version_at(root / "b", T + 2 * HOUR_MS))
+        return f"version {equal} at the time of three equal files, version {back} at the largest of three that run back"
+
+    def history_of_writers(self, root: Path) -> str:
+        import deltalake
+
+        numbered(root, [T, T + HOUR_MS], info=lambda version: {"timestamp": 7 + version})
+        times = {each["version"]: each.get("timestamp") for each in deltalake.DeltaTable(str(root)).history()}
+        return f"commitInfo.timestamp 7 and 8, other file times: the history has {dict(sorted(times.items()))}"
+
+    def history_without_info(self, root: Path) -> str:
+        import deltalake
+
+        icts = [T, T + HOUR_MS, T + 2 * HOUR_MS]
+        numbered(root, icts, icts, {ICT: "true"}, lambda v: None if v == 1 else {"operation": f"V{v}"}, **TIMED)
+        found = {each["version"]: each.get("operation") for each in deltalake.DeltaTable(str(root)).history()}
+        return f"versions 0 to 2, the middle one without commitInfo: the history has {dict(sorted(found.items()))}"
+
+    def checkpoint_only(self, root: Path) -> str:
+        without_commits(root)
+        by_number = said(lambda: sorted_ids(self.rows(root, 1)))
+        by_time = said(lambda: self.version_at(root, T + 3 * HOUR_MS))
+        return f"version 1 has {by_number}; at the time of version 2: {by_time}"
+
+    def pair(self, root: Path) -> str:
+        contradicting(root, **{PAIR[0]: "77", PAIR[1]: "5"})
+        found = said(lambda: self.version_at(root, T + 24 * HOUR_MS + 500))
+        return f"a pair that names version 77 after the latest, 2; file times alone say version 0: {found}"
+
+    def file_times(self, root: Path) -> str:
+        contradicting(root)
+        found = said(lambda: self.version_at(root, T + 24 * HOUR_MS + 500))
+        return f"in-commit timestamps say version 2, file times version 0: {found}"
+
+    def empty_text(self, root: Path) -> str:
+        partitioned(root, ("a.parquet", ""))
+        return said(lambda: self.rows(root).to_pylist())
+
+    def removed_with_vector(self, root: Path) -> str:
+        import deltalake
+
+        from deltalog import DeltaTable
+
+        properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+        rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+        table = DeltaTable.create(root, rows.schema, data=rows, properties=properties)
+        table.delete("id = 2")
+        before = table.version
+        # The file is removed as it is, with its vector, and no change file is written.
+        lines = [json.loads(line) for line in (root / "_delta_log" / f"{before:020d}.json").read_text().splitlines()]
+        add = next(line["add"] for line in lines if "add" in line)
+        remove = {"path": add["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,
+                  "partitionValues": {}, "size": add["size"], "deletionVector": add["deletionVector"]}  # fmt: skip
+        commit(root, before + 1, [{"commitInfo": {"timestamp": T, "operation": "DELETE"}}, {"remove": remove}])
+        feed = deltalake.DeltaTable(str(root)).load_cdf(starting_version=before + 1)
+        return "rows 1 and 3 were left: the feed of their removal has " + said(lambda: sorted_ids(feed.read_all()))
+
+    def append_after_remove(self, root: Path) -> str:
+        import deltalake
+
+        three(root)
+        opened = deltalake.DeltaTable(str(root))
+        remove = {"path": "0.parquet", "deletionTimestamp": T, "dataChange": True}
+        commit(root, 3, [{"commitInfo": {"timestamp": T, "operation": "DELETE"}}, {"remove": remove}])
+        rows = pa.table({"id": pa.array([9], pa.int64())})
+        return said(lambda: deltalake.write_deltalake(opened, rows, mode="append"))
+
+    def hint(self, root: Path) -> str:
+        return said(lambda: sorted_ids(self.rows(hinted(root))))
+
+    def ids_only(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
+        stored = pa.schema([pa.field("other", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+        add = parquet(root, "0.parquet", pa.table({"other": [7]}, stored))
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return "the file has 7 under another name and the right field id: " + said(lambda: self.rows(root).to_pylist())
+
+    CASES: Mapping[str, str] = {
+        "travel-time-before-first": "clamped",
+        "travel-time-equal": "equal_times",
+        "travel-time-history-back": "history_of_writers",
+        "ict-damage-*-history": "history_without_info",
+        "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",
+        "ict-pair-*": "pair",
+        "ict-*": "file_times",
+        "read-partition-empty-text": "empty_text",
+        "feed-vector-removed": "removed_with_vector",
+        "conflict-append-remove": "append_after_remove",
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-id-only": "ids_only",
+    }
+
+
+# ---------------------------------------------------------------------------------------------------- polars
+
+
+class Polars(Deltalake):
+    def rows(self, root: Path, version: Any = None) -> pa.Table:
+        import polars
+
+        return polars.read_delta(str(root), version=version).to_arrow()
+
+    def version_at(self, root: Path, ms: int) -> int:
+        """Version n has the rows 0 to n."""
+        return self.rows(root, datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)).num_rows - 1
+
+    def _listed(self, root: Path) -> list[Any]:
+        return self.rows(root).to_pylist()
+
+    def directories(self, root: Path) -> str:
+        partitioned(root / "a", ("x.parquet", "x"))
+        partitioned(root / "b", ("p=y/x.parquet", "x"))
+        one, other = (said(self._listed, root / name) for name in "ab")
+        return f"the value is x: {one} for a file outside of directories, {other} in p=y"
+
+    def partly(self, root: Path) -> str:
+        partitioned(root, ("p=x/x.parquet", "x"), ("y.parquet", "y"))
+        return said(lambda: self.rows(root).to_pylist())
+
+    def damaged(self, root: Path) -> str:
+        whole, short = (said(self._listed, broken(root / str(shorter), shorter)) for shorter in (0, 100))
+        return f"of the size in the log: {whole}; 100 bytes shorter: {short}"
+
+    CASES: Mapping[str, str] = {
+        "read-partition-*": "directories",
+        "write-append-partition*": "partly",
+        "read-damaged-file": "damaged",
+        "checkpoint-hint-missing": "hint",
+        "travel-time-before-first": "clamped",
+        "travel-time-equal": "equal_times",
+        "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",
+        "ict-pair-*": "pair",
+        "ict-*": "file_times",
+    }
+
+
+# ----------------------------------------------------------------------------------------------- delta-spark
+
+
+class DeltaSpark:
+    """In a session that has delta-spark."""
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+
+    def rows(self, root: Path, **options: Any) -> list[Any]:
+        return sorted(row["id"] for row in self.spark.read.format("delta").options(**options).load(str(root)).collect())
+
+    def configuration(self, root: Path) -> dict[str, str]:
+        files = sorted((root / "_delta_log").glob("*.json"))
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        found: dict[str, str] = [line["metaData"] for line in lines if "metaData" in line][-1]["configuration"]
+        return {key: value for key, value in sorted(found.items()) if "nCommitTimestamp" in key}
+
+    def checkpoint_only(self, root: Path) -> str:
+        without_commits(root)
+        return f"the latest version has {self.rows(root)}; version 1: {said(lambda: self.rows(root, versionAsOf=1))}"
+
+    def half_pair(self, root: Path) -> str:
+        sql = f"CREATE TABLE delta.`{root}` (id LONG) USING delta TBLPROPERTIES ('{ICT}' = 'true', '{PAIR[0]}' = '7')"
+        return said(lambda: (self.spark.sql(sql), self.configuration(root))[1])
+
+    def disabled(self, root: Path) -> str:
+        three(root)
+        for value in ("true", "false"):
+            self.spark.sql(f"ALTER TABLE delta.`{root}` SET TBLPROPERTIES ('{ICT}' = '{value}')")
+        return "the properties that are left: " + ", ".join(self.configuration(root))
+
+    def short_name(self, root: Path) -> str:
+        numbered(root, [T, T + HOUR_MS])
+        add = parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))
+        (root / "_delta_log" / "2.json").write_text(json.dumps(add) + "\n")
+        return f"versions 0 and 1 have the rows 0 and 1: {said(lambda: self.rows(root))}"
+
+    def empty_text(self, root: Path) -> str:
+        partitioned(root, ("a.parquet", ""))
+        frame = self.spark.read.format("delta").load(str(root))
+        return said(lambda: [row.asDict() for row in frame.collect()])
+
+    def no_feature(self, root: Path) -> str:
+        numbered(root, [T, T + HOUR_MS], [T, T + HOUR_MS], {ICT: "true"}, minWriterVersion=7, writerFeatures=[])
+        return said(lambda: self.rows(root))
+
+    def _property_only(self, root: Path) -> Path:
+        day = T + 24 * HOUR_MS
+        return numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "true"})
+
+    def property_reads(self, root: Path) -> str:
+        self._property_only(root)
+        frame = self.spark.sql(f"DESCRIBE HISTORY delta.`{root}`").selectExpr("version", "unix_millis(timestamp) AS ms")
+        found = {row["version"]: row["ms"] - T for row in frame.collect()}
+        return f"ms since the first in-commit timestamp, of files that are a day younger: {dict(sorted(found.items()))}"
+
+    def property_writes(self, root: Path) -> str:
+        configuration = {ICT: "true"}
+        numbered(root, [T], configuration=configuration)
+        return said(lambda: self.spark.sql(f"INSERT INTO delta.`{root}` VALUES (5L)").count())
+
+    def text(self, root: Path) -> str:
+        numbered(root, [T, T + HOUR_MS], [T, str(T + HOUR_MS) + "x"], {ICT: "true"}, **TIMED)
+        return said(lambda: self.rows(root))
+
+    CASES: Mapping[str, str] = {
+        "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",
+        "ict-create-half-pair": "half_pair",
+        "ict-disable-no-pair": "disabled",
+        "read-stray-short-name": "short_name",
+        "read-partition-empty-text": "empty_text",
+        "ict-active-no-feature": "no_feature",
+        "ict-active-no-features": "property_reads",
+        "ict-write-property-only": "property_writes",
+        "ict-damage-text-*-rows": "text",
+    }
+
+
+def confirm(engine: Any, place: Path) -> dict[str, str]:
+    """What an engine answers, by the first pattern of the sentence's cases."""
+    return {
+        pattern: getattr(engine, method)(_made(place / f"{number}-{method}" / "table"))
+        for number, (pattern, method) in enumerate(engine.CASES.items())
+    }
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+def engine_of(name: str) -> Any:
+    """An engine, delta-spark in a session of the tests."""
+    if name != "delta-spark":
+        return {"deltalake": Deltalake, "polars": Polars}[name]()
+    from tests.support.spark import delta_session
+
+    return DeltaSpark(delta_session())
+
+
+def main(name: str, keep: bool) -> None:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        found = confirm(engine_of(name), Path(place))
+    for pattern, answer in found.items():
+        print(f"{pattern}: {answer}")
+    if keep:
+        kept = json.loads(EXPLANATIONS.read_text(encoding="utf-8"))
+        for entry in kept[name]:
+            entry["confirmed"] = found[entry["cases"].split()[0]]
+        EXPLANATIONS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.interop.confirmations")
+    parser.add_argument("engine", choices=["deltalake", "polars", "delta-spark"])
+    parser.add_argument("--keep", action="store_true", help="keep the answers in explanations.json")
+    given = parser.parse_args()
+    main(given.engine, given.keep)
