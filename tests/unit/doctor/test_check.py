@@ -29,7 +29,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_there_are_enough_damages() -> None:
-    assert len(DAMAGES) >= 220 and len({each.name for each in DAMAGES}) == len(DAMAGES)
+    assert len(DAMAGES) >= 250 and len({each.name for each in DAMAGES}) == len(DAMAGES)
     assert {rule for each in DAMAGES for rule in each.rules} <= set(RULES)
 
 

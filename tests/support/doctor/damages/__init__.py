@@ -7,6 +7,7 @@ from tests.support.doctor.damages.checkpoints import CHECKPOINTS
 from tests.support.doctor.damages.commits import COMMITS
 from tests.support.doctor.damages.derived import DERIVED
 from tests.support.doctor.damages.files import FILES
+from tests.support.doctor.damages.more import MORE
 from tests.support.doctor.damages.protocols import PROTOCOLS
 from tests.support.doctor.damages.schemas import SCHEMAS
 from tests.support.doctor.damages.statistics import STATISTICS
@@ -25,4 +26,5 @@ DAMAGES: list[Damage] = [
     *SCHEMAS,
     *PROTOCOLS,
     *WRITERS,
+    *MORE,
 ]
