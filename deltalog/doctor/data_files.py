@@ -8,7 +8,7 @@ Spec: PROTOCOL.md#consistency-between-table-metadata-and-data-files, #per-file-s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -63,6 +63,7 @@ class DataExamination:
     rules: Rules
     version: int
     counts: Counts = field(default_factory=Counts)
+    _ahead: dict[str, tuple[bytes, str | None]] = field(default_factory=dict)
 
     def examine(self, add: AddFile, footer: bool, rows: bool) -> Iterator[Finding]:
         """One live file. ``footer``: read it; ``rows``: read them, too."""
@@ -132,9 +133,7 @@ class DataExamination:
 
     def _footer(self, add: AddFile, store: LogStore, path: str) -> Iterator[tuple[str, str]]:
         try:
-            with contextlib.closing(store.open_input(path)) as source:
-                data = footer_of(source)
-            how = GUARD.fatal(data)
+            data, how = self._ahead.pop(add.path) if add.path in self._ahead else self._read_footer(store, path)
             if how is not None:
                 yield "data-file-unreadable", f"Its footer ends the process that reads it, by {how}"
                 return
@@ -146,6 +145,25 @@ class DataExamination:
                 yield from self._statistics(add, footer, {each.name.lower(): each.type for each in stored})
         except _READ_ERRORS as error:
             yield "data-file-unreadable", str(error)
+
+    @staticmethod
+    def _read_footer(store: LogStore, path: str) -> tuple[bytes, str | None]:
+        with contextlib.closing(store.open_input(path)) as source:
+            data = footer_of(source)
+        return data, GUARD.fatal([data])[0]
+
+    def read_ahead(self, adds: Iterable[AddFile]) -> None:
+        """Read the footers of files that are examined next, and see which end the process that reads them. What
+        cannot be read is left to ``examine``. Memory: the footers."""
+        self._ahead.clear()
+        found: dict[str, bytes] = {}
+        for add in adds:
+            with contextlib.suppress(*_READ_ERRORS):
+                store, path = self.files.find(add.path)
+                with contextlib.closing(store.open_input(path)) as source:
+                    found[add.path] = footer_of(source)
+        ends = GUARD.fatal(list(found.values()))
+        self._ahead.update({path: (data, how) for (path, data), how in zip(found.items(), ends, strict=True)})
 
     def _types(self, stored: list[pa.Field]) -> Iterator[tuple[str, str]]:
         mode = mapping_of(self.rules.metadata)

@@ -2,7 +2,7 @@
 
 Arrow's C++ code checks a column chunk only when it is read, and some of these checks end the process instead of
 raising an error. One process serves all checks of this one; it is started with the first footer, takes about 0.1 ms for
-each, and ends with this process.
+each, and ends with this process. Footers are sent many at a time, so that neither process waits for the other.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from typing import IO, Any
 
 # A longer footer is not sent: reading it is left to this process, as the data file's reader does.
@@ -62,27 +63,36 @@ class FooterGuard:
         self._errors: IO[bytes] | None = None
         self._is_possible = bool(sys.executable)
 
-    def fatal(self, footer: bytes) -> str | None:
-        """How the process ends that reads a footer, as ``footer_of`` gives it; None if it does not end, or if no
-        other process can be started."""
-        if len(footer) > _MOST_BYTES:
-            return None
+    def fatal(self, footers: Sequence[bytes]) -> list[str | None]:
+        """How the process ends that reads each footer, as ``footer_of`` gives it; None if it does not end, or if no
+        other process can be started. At most 1,000 footers, whose answers the pipe between the processes holds."""
+        found: list[str | None] = []
         with self._lock:
-            if self._process is None and not self._start():
-                return None
-            assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
-            timer = threading.Timer(_SECONDS, self._process.kill)
-            timer.daemon = True
-            timer.start()
-            try:
-                self._process.stdin.write(struct.pack("<I", len(footer)) + footer)
-                self._process.stdin.flush()
-                answer = self._process.stdout.read(1)
-            except OSError:
-                answer = b""
-            finally:
-                timer.cancel()
-            return None if answer else self._end()
+            while len(found) < len(footers):
+                if self._process is None and not self._start():
+                    return [*found, *[None] * (len(footers) - len(found))]
+                good = self._good(footers[len(found) :])
+                found += [None] * good
+                if len(found) < len(footers):
+                    found.append(self._end())
+        return found
+
+    def _good(self, footers: Sequence[bytes]) -> int:
+        """How many footers the process reads before it ends; all, if it does not end."""
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        timer = threading.Timer(_SECONDS, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            with contextlib.suppress(OSError):
+                for footer in footers:
+                    sent = footer if len(footer) <= _MOST_BYTES else b""
+                    process.stdin.write(struct.pack("<I", len(sent)) + sent)
+                process.stdin.flush()
+            return len(process.stdout.read(len(footers)))
+        finally:
+            timer.cancel()
 
     def _start(self) -> bool:
         if not self._is_possible:

@@ -51,7 +51,7 @@ def fatal() -> bytes:
     try:
         for seed in range(20_000):
             found = damaged(data, seed)
-            if guard.fatal(footer_of(io.BytesIO(found))) is not None:
+            if guard.fatal([footer_of(io.BytesIO(found))]) != [None]:
                 return found
     finally:
         guard.close()
@@ -82,7 +82,8 @@ def test_it_is_a_finding_and_the_check_goes_on(fatal: bytes, tmp_path: Path, dee
 
 def test_a_healthy_footer_ends_nothing_and_neither_does_one_after_a_fatal_one(fatal: bytes) -> None:
     guard = FooterGuard()
-    answers = [guard.fatal(footer_of(io.BytesIO(data))) for data in (parquet(), fatal, parquet(), fatal, parquet())]
+    files = (parquet(), fatal, parquet(), fatal, parquet())
+    answers = guard.fatal([footer_of(io.BytesIO(data)) for data in files])
     guard.close()
     assert [answer is None for answer in answers] == [True, False, True, False, True]
 
@@ -91,7 +92,7 @@ def test_threads_share_one_process(fatal: bytes) -> None:
     guard, found = FooterGuard(), dict[int, str | None]()
 
     def ask(number: int) -> None:
-        found[number] = guard.fatal(footer_of(io.BytesIO(fatal if number % 3 == 0 else parquet())))
+        [found[number]] = guard.fatal([footer_of(io.BytesIO(fatal if number % 3 == 0 else parquet()))])
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(9)]
     for each in threads:
@@ -105,7 +106,7 @@ def test_threads_share_one_process(fatal: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" * 3, b"x" * 100, b"PAR1" + b"\xff" * 4 + b"PAR1"])
 def test_what_is_no_parquet_file_is_left_to_its_reader(data: bytes) -> None:
     guard = FooterGuard()
-    assert guard.fatal(footer_of(io.BytesIO(data))) is None
+    assert guard.fatal([footer_of(io.BytesIO(data))]) == [None]
     guard.close()
     with pytest.raises((OSError, ValueError)):
         pq.ParquetFile(pa.BufferReader(footer_of(io.BytesIO(data))))
