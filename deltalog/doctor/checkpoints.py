@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalog.doctor.checksums import CheckpointSize
 from deltalog.doctor.commit_lines import TYPES, Actions, examine_bytes
 from deltalog.doctor.features import has
-from deltalog.doctor.file_entries import Rules, examine_add, rules_of, statistics
+from deltalog.doctor.file_entries import Rules, examine_add, num_records_of, rules_of
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.live_files import LiveFiles, digest_of, vector_id
 from deltalog.doctor.parsed_statistics import examine_parsed
@@ -279,8 +279,8 @@ class CheckpointExamination:
         elif live.vectors.get(add.path) != vector_id(add.deletion_vector) or entry.digest != digest_of(add):
             text = f"{add.path} has another size, time, partition values, deletion vector or row id."
             yield found("checkpoint-file-differs", text, version, self._path)
-        elif add.stats and entry.records >= 0 and statistics(add).num_records not in (None, entry.records):
-            text = f"{add.path} has {statistics(add).num_records} rows, and its add action {entry.records}."
+        elif add.stats and entry.records >= 0 and num_records_of(add) not in (None, entry.records):
+            text = f"{add.path} has {num_records_of(add)} rows, and its add action {entry.records}."
             yield found("checkpoint-stats-differ", text, version, self._path)
 
     def _has_own_files(self) -> bool:

@@ -197,6 +197,24 @@ def _directories(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------- statistics
 
 
+class _NumRecords(msgspec.Struct):
+    numRecords: Any = None
+
+
+_num_records = msgspec.json.Decoder(_NumRecords)
+
+
+def num_records_of(add: AddFile) -> int | None:
+    """``numRecords`` of an add action, without the other statistics; None where it is missing or wrong."""
+    if not add.stats:
+        return None
+    try:
+        number = _num_records.decode(add.stats).numRecords
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
+
+
 def statistics(add: AddFile) -> Statistics:
     """The statistics of an add action; empty where they cannot be read."""
     if not add.stats:

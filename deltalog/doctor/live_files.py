@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deltalog.doctor.commit_lines import Actions
-from deltalog.doctor.file_entries import Rules, identity, statistics
+from deltalog.doctor.file_entries import Rules, identity, num_records_of
 from deltalog.doctor.findings import Finding, found
 from deltalog.log.table_totals import DELETED_BINS, SIZE_BINS
 from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
@@ -77,7 +77,7 @@ class LiveFiles:
             self.drop(add.path)
         vector = add.deletion_vector
         deleted = -1 if vector is None else vector.cardinality
-        records = statistics(add).num_records
+        records = num_records_of(add)
         entry = Entry(
             add.size, deleted, -1 if records is None or records >= 2**63 else records,
             -1 if add.base_row_id is None else add.base_row_id,
