@@ -143,3 +143,31 @@ def test_tables_of_many_features_have_no_error(delta: DeltaSpark, tmp_path: Path
     report = check(path, deep=True)
     assert report.ok, str(report)
     assert report.examined.checkpoints > 0 and report.examined.rows > 1000
+
+
+@pytest.mark.long
+def test_identity_columns_and_iceberg_compatibility_have_no_finding(delta: DeltaSpark, tmp_path: Path) -> None:
+    """What delta-spark generates, and what it writes for Iceberg, keeps to the rules."""
+    path = tmp_path / "identity"
+    delta.sql(
+        f"CREATE TABLE delta.`{path}` (id LONG GENERATED ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY -3), "
+        "name STRING) USING delta"
+    )
+    for name in "abc":
+        delta.sql(f"INSERT INTO delta.`{path}` (name) SELECT concat('{name}', id) FROM range(20)")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id % 2 = 0")
+    assert_healthy(path)
+    for number, more in ((1, ""), (2, ", tags ARRAY<LONG>, more MAP<STRING, ARRAY<INT>>, s STRUCT<a: ARRAY<INT>>")):
+        other = tmp_path / f"iceberg-{number}"
+        delta.sql(
+            f"CREATE TABLE delta.`{other}` (id LONG, day DATE, at TIMESTAMP{more}) USING delta PARTITIONED BY (day) "
+            f"TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.enableIcebergCompatV{number}' = 'true', "
+            "'delta.enableDeletionVectors' = 'false')"
+        )
+        values = "" if number == 1 else ", array(1L), map('k', array(1)), named_struct('a', array(1))"
+        delta.sql(
+            f"INSERT INTO delta.`{other}` SELECT id, DATE '2026-01-01', TIMESTAMP '2026-01-01 10:00:00'{values} "
+            "FROM range(10)"
+        )
+        delta.sql(f"DELETE FROM delta.`{other}` WHERE id = 3")
+        assert_healthy(other)
