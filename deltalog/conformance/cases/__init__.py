@@ -24,7 +24,7 @@ from deltalog.conformance.cases import (
     writing,
 )
 
-SUITE_VERSION = "1.0"
+SUITE_VERSION = "1.1"
 _MODULES = (
     reading_types,
     reading,

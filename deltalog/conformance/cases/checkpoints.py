@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ def cases() -> Iterator[Case]:
     yield from _hints()
     yield from _v2()
     yield from _compaction()
+    yield from _parts()
     yield from _written()
 
 
@@ -112,6 +113,36 @@ def _read() -> Iterator[Case]:
 
     about = "A damaged checkpoint without the commits before it is refused"
     yield _case("damaged-alone", about, damaged_alone, Refused(Rows(ids(4))), rule="checkpoint-unreadable")
+
+
+def _parts() -> Iterator[Case]:
+    """Multi-part checkpoints, which writers no longer make and readers must read."""
+
+    def split(own: Timeline, version: int, without: tuple[int, ...], dropped: Iterable[int]) -> Build:
+        def build(table: TableBuilder) -> None:
+            own(table)
+            table.split_checkpoint(version, 3, without)
+            table.drop_commits(*dropped)
+
+        return build
+
+    section = "problems-with-multi-part-checkpoints"
+    rows = (
+        ("parts", "A checkpoint in three parts, and no commit before it", (3,), (), range(4), "multi-part-checkpoint"),
+        ("parts-incomplete", "Two of three parts of a checkpoint are there, and all commits", (3,), (2,), (), None),
+        (
+            "parts-incomplete-older",
+            "Two of three parts of a checkpoint are there, and an older checkpoint",
+            (1, 3),
+            (1,),
+            (0, 1),
+            None,
+        ),
+    )
+    for name, about, checkpoints, without, dropped, rule in rows:
+        build = split(FIVE.but(checkpoints=checkpoints), 3, without, dropped)
+        rule = rule or "multi-part-checkpoint-incomplete"
+        yield _case(name, about, build, Rows(ids(4)), section=section, rule=rule)
 
 
 def _hints() -> Iterator[Case]:
