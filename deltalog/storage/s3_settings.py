@@ -1,4 +1,6 @@
-"""Whether requests to S3 can do without a client of botocore, and then where they go and how: by the options and the environment.
+"""Whether requests to S3 can do without a client of botocore, and then where they go and how.
+
+The options and the environment decide it.
 
 Whatever has a setting that is not known here is left to s3fs and botocore, so that each setting means what it means to
 them.
