@@ -27,9 +27,10 @@ from deltalog.operations.data_files import conformed
 from deltalog.operations.input_streams import as_reader, read_once
 from deltalog.operations.merge_clauses import Clause, CompiledClause, Compiler, check_clauses, entries
 from deltalog.operations.merge_condition import MergeCondition, PreparedSource, is_bindable, side_by_side
+from deltalog.operations.merge_evolution import columns_to_merge
 from deltalog.operations.table_rules import TableRules
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
-from deltalog.protocol import features, row_tracking
+from deltalog.protocol import features, row_tracking, widening
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.protocol.schema_enforcement import check_unique_names
@@ -48,6 +49,7 @@ class Merge:
     source_alias: str
     target_alias: str
     clauses: Sequence[Clause]
+    evolves: bool = False
 
 
 def merge(
@@ -59,7 +61,7 @@ def merge(
         return skipped(transaction)
     plan = _Plan.of(transaction, asked)
     found = plan.found(transaction)
-    if found.is_empty and txn is None:
+    if found.is_empty and txn is None and transaction.metadata_changes.changed_metadata is None:
         return skipped(transaction)
     metrics = plan.stage(transaction, found)
     if txn is not None:
@@ -112,7 +114,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A merge, compiled. ``removes``: existing rows may be changed or deleted."""
+    """A merge, compiled. ``schema``: of the table after it; ``target`` has that before it."""
 
     source: PreparedSource
     target: Relation
@@ -123,6 +125,7 @@ class _Plan:
     inserting: Sequence[CompiledClause]
     rules: TableRules
     commit_versions: str | None
+    schema: StructType
 
     @classmethod
     def of(cls, transaction: Transaction, asked: Merge) -> _Plan:
@@ -139,12 +142,16 @@ class _Plan:
         rows = _read_source(asked.source)
         target = Relation(asked.target_alias, transaction.schema)
         source = Relation(asked.source_alias, StructType.from_arrow(rows.schema))
+        if asked.evolves:
+            widens = widening.automatic(transaction.metadata.configuration)
+            transaction.merge_schema(columns_to_merge(asked.clauses, target, source.schema, widens))
         now, rules = transaction.row_writer.now(), transaction.row_writer.rules()
         predicate = as_predicate(asked.predicate)
         if predicate is None:
             raise CallError("A merge needs a predicate, such as 'target.id = source.id'.")
         condition = MergeCondition.of(predicate, target, source, now)
-        compiled = list(enumerate(map(Compiler(target, source, rules, now), asked.clauses)))
+        compiler = Compiler(target, source, rules, now, transaction.schema, asked.evolves)
+        compiled = list(enumerate(map(compiler, asked.clauses)))
         columns = row_tracking.kept_columns(transaction.metadata.configuration, transaction.reader.store.url)
         return cls(
             PreparedSource.of(source.flat_table(rows), condition),
@@ -156,6 +163,7 @@ class _Plan:
             [each for _, each in compiled if each.clause.group == "not matched"],
             rules,
             next((column.name for column in columns if not column.counted), None),
+            transaction.schema,
         )
 
     # ------------------------------------------------------------------------------------------- finding
@@ -219,7 +227,7 @@ class _Plan:
             rows = itertools.chain(moved, self._updated_rows(snapshot, found))
             adds += transaction.row_writer.write_updates(rows, num_updated + num_moved, self.rules)
         if found.num_inserted:
-            inserted, written = transaction.row_writer.write(self._inserted_rows(found, transaction.schema))
+            inserted, written = transaction.row_writer.write(self._inserted_rows(found))
             if written != found.num_inserted:
                 raise RowCountError(
                     f"{snapshot.url}: {found.num_inserted} rows of the source must be inserted, and {written} were "
@@ -230,17 +238,15 @@ class _Plan:
             adds += inserted
         rewrite.stage_new_files(transaction, adds, effect)
         if rewrite.has_change_data_feed(transaction) and not found.deletion.is_empty:
-            rewrite.stage_changes(transaction, self._changes(snapshot, found, transaction.schema), effect)
+            rewrite.stage_changes(transaction, self._changes(snapshot, found), effect)
         return self._metrics(found, effect)
 
     def _updated_rows(self, snapshot: Snapshot, found: _Found) -> Iterator[pa.RecordBatch]:
         old = rewrite.matching_rows(snapshot, found.parts_of(found.updated), with_ids=True)
-        for _, new in self._updates(old, found, snapshot.schema):
+        for _, new in self._updates(old, found):
             yield from new.to_batches()
 
-    def _updates(
-        self, batches: Iterator[pa.RecordBatch], found: _Found, schema: StructType
-    ) -> Iterator[tuple[pa.Table, pa.Table]]:
+    def _updates(self, batches: Iterator[pa.RecordBatch], found: _Found) -> Iterator[tuple[pa.Table, pa.Table]]:
         """Old rows and what they become, with the columns of row tracking where the old ones have them."""
         at = 0
         clauses = dict((*self.matched, *self.by_source))
@@ -251,17 +257,20 @@ class _Plan:
             for number in sorted(pc.unique(numbers).to_pylist()):
                 mask = pc.equal(numbers, number)
                 old = rows.filter(mask)
-                yield old, self._new_rows(clauses[number], old, combined(chosen.column("source")).filter(mask), schema)
+                yield old, self._new_rows(clauses[number], old, combined(chosen.column("source")).filter(mask))
 
-    def _new_rows(self, clause: CompiledClause, old: pa.Table, source: Any, schema: StructType) -> pa.Table:
-        others = old.schema.names[len(schema.names) :]
-        own = old.select(schema.names)
+    def _new_rows(self, clause: CompiledClause, old: pa.Table, source: Any) -> pa.Table:
+        names = self.target.schema.names
+        others = old.schema.names[len(names) :]
+        own = old.select(names)
         flat = self.target.flat_table(own)
+        if self.schema != self.target.schema:
+            own = conformed(own, self.schema)
         if clause.clause.group == "matched":
             beside = self.source.rows.take(source)
             for name in beside.schema.names:
                 flat = flat.append_column(name, beside.column(name))
-        new = clause.updated(own, flat, schema, self.rules)
+        new = clause.updated(own, flat, self.schema, self.rules)
         for name in others:
             values = old.column(name)
             if name == self.commit_versions:  # that of the new file
@@ -269,20 +278,20 @@ class _Plan:
             new = new.append_column(name, values)
         return new
 
-    def _inserted_rows(self, found: _Found, schema: StructType) -> Iterator[pa.RecordBatch]:
+    def _inserted_rows(self, found: _Found) -> Iterator[pa.RecordBatch]:
         for clause, numbers in found.inserts:
             for start in range(0, len(numbers), _INSERT_ROWS):
                 flat = self.source.rows.take(numbers.slice(start, _INSERT_ROWS))
-                yield from clause.inserted(flat, schema, self.rules).to_batches()
+                yield from clause.inserted(flat, self.schema, self.rules).to_batches()
 
-    def _changes(self, snapshot: Snapshot, found: _Found, schema: StructType) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _changes(self, snapshot: Snapshot, found: _Found) -> Iterator[tuple[str, pa.RecordBatch]]:
         old_rows = rewrite.matching_rows(snapshot, found.parts_of(found.updated))
-        for old, new in self._updates(old_rows, found, schema):
+        for old, new in self._updates(old_rows, found):
             yield from (("update_preimage", batch) for batch in old.to_batches())
             yield from (("update_postimage", batch) for batch in new.to_batches())
         for batch in rewrite.matching_rows(snapshot, found.parts_of(found.deleted)):
             yield "delete", batch
-        yield from (("insert", batch) for batch in self._inserted_rows(found, schema))
+        yield from (("insert", batch) for batch in self._inserted_rows(found))
 
     def _metrics(self, found: _Found, effect: Mapping[str, int]) -> dict[str, int]:
         counts = {"update": {"matched": 0, "not matched by source": 0}}

@@ -32,6 +32,7 @@ class TableMerger:
     ``when_not_matched_by_source_update`` and ``…_delete`` the table. With ``_all``, each column of the table gets that
     of the source with the same name, up to case; other columns of the source are ignored, and a column of the table
     that the source lacks must be in ``except_cols``, unless it is generated or has a default.
+    ``with_schema_evolution`` changes both.
     """
 
     def __init__(
@@ -86,6 +87,19 @@ class TableMerger:
     def when_not_matched_by_source_delete(self, predicate: Predicate | str | None = None) -> TableMerger:
         """Delete rows of the table that no row of the source matches. As ``when_not_matched_by_source_update``."""
         return self._with("not matched by source", "delete", predicate)
+
+    def with_schema_evolution(self) -> TableMerger:
+        """Add the columns that only the source has to the table, also fields of structs, nullable and at the end.
+
+        ``when_matched_update_all`` and ``when_not_matched_insert_all`` add all of them but their ``except_cols``; other
+        clauses for rows of the source those that they give a value, under the name that they have in the source.
+        Columns and fields that the source lacks keep their values in rows that are updated, and are null or get their
+        default in new ones. Types stay, and values are cast to them; with ``delta.enableTypeWidening`` a column that
+        a clause sets becomes as wide as the source's. The columns are added also where no row changes. Conditions and
+        values cannot use a column of the table that the merge adds.
+        """
+        self._merge = replace(self._merge, evolves=True)
+        return self
 
     def execute(self) -> CommitResult:
         """Make the commit. Several rows of the source that match one row are a CallError, unless the only clause for

@@ -6,12 +6,14 @@ Spec: PROTOCOL.md#generated-columns, #default-columns.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from deltalog.arrow_arrays import combined
 from deltalog.errors import CallError
 from deltalog.expressions.assign import Assignment, assigned, check_once, find_assigned, parsed_value
 from deltalog.expressions.bind import find_fields
@@ -19,13 +21,13 @@ from deltalog.expressions.bound import Bound, columns_of
 from deltalog.expressions.relations import Relation, Relations
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
-from deltalog.expressions.tree import Expression, Name, Predicate
+from deltalog.expressions.tree import And, Expression, IsNull, Name, Predicate
 from deltalog.expressions.tree import Literal as LiteralTree
 from deltalog.operations.data_files import conformed
 from deltalog.operations.merge_condition import bound_condition
 from deltalog.operations.table_rules import TableRules
 from deltalog.protocol.column_paths import parse_path, path_text
-from deltalog.protocol.schema import VOID, ArrayType, MapType, StructField, StructType
+from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructField, StructType
 from deltalog.protocol.schema_enforcement import check_writable
 
 Group = Literal["matched", "not matched", "not matched by source"]
@@ -70,12 +72,14 @@ def check_clauses(clauses: Sequence[Clause]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CompiledClause:
-    """A clause over rows with flat names. ``recomputed``: generated columns that it does not assign."""
+    """A clause over rows with flat names. ``recomputed``: generated columns that it does not assign. ``absent``: by
+    the path of a struct of which fields are assigned, whether it is null on both sides, and then stays null."""
 
     clause: Clause
     condition: Bound | None
     assignments: Sequence[Assignment]
     recomputed: Sequence[str]
+    absent: Sequence[Assignment] = ()
 
     @property
     def columns(self) -> set[str]:
@@ -86,6 +90,10 @@ class CompiledClause:
         """New rows of the table. ``old``: the rows as they were; ``flat``: the same, and those of the source beside
         them, under flat names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
         new = assigned(old, self.assignments, flat).drop_columns(list(self.recomputed))
+        for each in self.absent:
+            index = new.schema.get_field_index(each.path[0])
+            values = _nulled(combined(new.column(index)), each.path[1:], each.of(flat))
+            new = new.set_column(index, new.schema.field(index), values)
         return conformed(new, schema, rules)
 
     def inserted(self, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
@@ -96,12 +104,15 @@ class CompiledClause:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """Compiles the clauses of one merge. ``rules``: of the table. ``now``: the value of CURRENT_TIMESTAMP."""
+    """Compiles the clauses of one merge. ``rules``: of the table. ``now``: the value of CURRENT_TIMESTAMP. ``schema``:
+    of the table after the merge. ``evolves``: columns that the source lacks keep their values, or get none."""
 
     target: Relation
     source: Relation
     rules: TableRules
     now: datetime.datetime
+    schema: StructType
+    evolves: bool = False
 
     def __call__(self, clause: Clause) -> CompiledClause:
         """Raises CallError for what is not supported, or names columns that are not there."""
@@ -116,7 +127,8 @@ class Compiler:
         check_once(found)
         own = {each.path[0] for each in found}
         generated = [check.generates for check in self.rules.checks if check.generates and check.generates not in own]
-        return CompiledClause(clause, condition, found, generated)
+        absent = self._absent() if clause.updates is None and clause.action == "update" and self.evolves else ()
+        return CompiledClause(clause, condition, found, generated, absent)
 
     def _relations(self, group: Group) -> Relations:
         if group == "matched":
@@ -130,7 +142,7 @@ class Compiler:
             raise CallError(f"There is no column to {clause.action}: updates is empty.")
         found = []
         for key, value in updates.items():
-            path, column = find_assigned(self._unqualified(key), self.target.schema)
+            path, column = find_assigned(self._unqualified(key), self.schema)
             if clause.action == "insert" and len(path) > 1:
                 raise CallError(f"{path_text(path)} is a field of a column, and inserts give values to whole columns.")
             tree, text = parsed_value(path, value)
@@ -138,12 +150,7 @@ class Compiler:
         return found
 
     def _unqualified(self, key: Any) -> Any:
-        """The name of a column without the alias of the target."""
-        if not isinstance(key, str):
-            return key
-        path = parse_path(key)
-        is_qualified = len(path) > 1 and path[0].lower() == self.target.alias.lower()
-        return path_text(path[1:]) if is_qualified and self.target.schema.find(path[1]) is not None else key
+        return without_alias(key, self.target.alias, self.schema) if isinstance(key, str) else key
 
     def _all(self, clause: Clause) -> list[Assignment]:
         """Every column of the target that the source has, up to case."""
@@ -151,28 +158,50 @@ class Compiler:
         unknown = [
             name
             for name in clause.except_cols
-            if self.target.schema.find(name) is None and self.source.schema.find(name) is None
+            if self.schema.find(name) is None and self.source.schema.find(name) is None
         ]
         if unknown:
             raise CallError(f"except_cols has {unknown[0]!r}, which is a column of neither source nor target.")
         relations, found, missing = Relations((self.source,)), list[Assignment](), list[str]()
-        for column in self.target.schema.fields:
+        for column in self.schema.fields:
             if column.name.lower() in left_out:
                 continue
             given = self.source.schema.find(column.name)
             if given is None:
-                if column.name not in self.rules.fillings:
+                if column.name not in self.rules.fillings and not self.evolves:
                     missing.append(column.name)
                 continue
-            name = Name((self.source.flat(given.name),), True)
-            found.append(self._assignment((column.name,), column, name, column.name, relations))
+            by_fields = self.evolves and clause.action == "update"
+            name = (self.source.flat(given.name),)
+            for path, field, tree in _leaves((column.name,), column, name, given.data_type, by_fields):
+                found.append(self._assignment(path, field, tree, path_text(path), relations))
         if missing:
             raise CallError(
                 f"The source has no column {', '.join(missing)}, which when_{clause.group.replace(' ', '_')}_"
-                f"{clause.action}_all needs. Name it in except_cols, or give the columns with their values."
+                f"{clause.action}_all needs. Name it in except_cols, give the columns with their values, or call "
+                "with_schema_evolution()."
             )
         if not found:
-            raise CallError(f"There is no column to {clause.action}: except_cols has all of them.")
+            raise CallError(f"There is no column to {clause.action}: except_cols has all of them, or the source none.")
+        return found
+
+    def _absent(self) -> list[Assignment]:
+        """Whether a struct of which fields are assigned is null on both sides, for each; inner ones first."""
+        relations = Relations((self.target, self.source))
+        pairs = [
+            pair
+            for column in self.schema.fields
+            if (given := self.source.schema.find(column.name)) is not None
+            for pair in _split(((column.name,), column.data_type), ((given.name,), given.data_type))
+        ]
+        found = []
+        for own, other in sorted(pairs, key=lambda pair: -len(pair[0])):
+            names = [
+                Name((self.target.flat(own[0]), *own[1:]), True),
+                Name((self.source.flat(other[0]), *other[1:]), True),
+            ]
+            tree = And(*(IsNull(name) for name in names))
+            found.append(Assignment.of_tree(own, tree, path_text(own), relations.schema, self.now, None))
         return found
 
     def _assignment(
@@ -200,6 +229,59 @@ class Compiler:
         check_writable(
             StructType((StructField(name, column.data_type),)), StructType((StructField(name, given.data_type),))
         )
+
+
+def without_alias(key: str, alias: str, *schemas: StructType) -> str:
+    """The name of a column of one of the schemas, without the alias of the target."""
+    path = parse_path(key)
+    is_qualified = len(path) > 1 and path[0].lower() == alias.lower()
+    return path_text(path[1:]) if is_qualified and any(each.find(path[1]) is not None for each in schemas) else key
+
+
+def _leaves(
+    path: tuple[str, ...], column: StructField, name: tuple[str, ...], given: DataType, by_fields: bool
+) -> Iterator[tuple[tuple[str, ...], StructField, Name]]:
+    """What is assigned where a column gets the source's, ``name``: the column, or those fields of it that the source
+    has, where it lacks some and the others must keep their values."""
+    own = column.data_type
+    if not (by_fields and isinstance(own, StructType) and isinstance(given, StructType) and _lacks(given, own)):
+        yield path, column, Name(name, True)
+        return
+    for field in own.fields:
+        other = given.find(field.name)
+        if other is not None:
+            yield from _leaves((*path, field.name), field, (*name, other.name), other.data_type, True)
+
+
+def _split(
+    own: tuple[tuple[str, ...], DataType], given: tuple[tuple[str, ...], DataType]
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The structs, and those of the source, of which ``_leaves`` assigns fields."""
+    (path, kind), (name, other) = own, given
+    if isinstance(kind, StructType) and isinstance(other, StructType) and _lacks(other, kind):
+        yield path, name
+        for field in kind.fields:
+            inner = other.find(field.name)
+            if inner is not None:
+                yield from _split(((*path, field.name), field.data_type), ((*name, inner.name), inner.data_type))
+
+
+def _nulled(values: Any, path: Sequence[str], absent: Any) -> Any:
+    """A struct, or one in it, made null where ``absent`` says so; the structs around it are not null."""
+    children, fields = values.flatten(), list(values.type.fields)
+    if not path:
+        return pa.StructArray.from_arrays(children, fields=fields, mask=pc.or_(values.is_null(), absent))
+    index = values.type.get_field_index(path[0])
+    children[index] = _nulled(children[index], path[1:], absent)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
+
+
+def _lacks(given: DataType, own: DataType) -> bool:
+    """Whether a struct lacks a field of another one, also below structs."""
+    if not (isinstance(given, StructType) and isinstance(own, StructType)):
+        return False
+    found = [(given.find(field.name), field) for field in own.fields]
+    return any(other is None or _lacks(other.data_type, field.data_type) for other, field in found)
 
 
 def entries(clauses: Iterable[Clause], group: Group) -> list[dict[str, str]]:

@@ -52,7 +52,7 @@ from deltalog.protocol.actions import (
     plain,
 )
 from deltalog.protocol.codec import CommitActions, canonical_json, json_text
-from deltalog.protocol.properties import ENABLE_TYPE_WIDENING, ISOLATION_LEVEL
+from deltalog.protocol.properties import ISOLATION_LEVEL
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import merge_schemas
 from deltalog.read.data_skipping import in_partitions
@@ -334,8 +334,7 @@ class Transaction:
         A column without a type (void) gets that of the data. With ``delta.enableTypeWidening`` a column becomes as wide
         as the data's, where a whole number stays one. Raises SchemaMismatchError for other types that do not fit.
         """
-        widens = ENABLE_TYPE_WIDENING.read(self.metadata.configuration)
-        merged = merge_schemas(self.schema, data, widening.is_widening_of_its_kind if widens else None)
+        merged = merge_schemas(self.schema, data, widening.automatic(self.metadata.configuration))
         if merged != self.schema:
             self.set_schema(widening.recorded(self.schema, merged))
 

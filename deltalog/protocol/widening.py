@@ -6,11 +6,12 @@ Spec: PROTOCOL.md#type-widening, #type-change-metadata, #writer-requirements-for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from deltalog.errors import SchemaMismatchError
+from deltalog.protocol.properties import ENABLE_TYPE_WIDENING
 from deltalog.protocol.schema import (
     ArrayType,
     DataType,
@@ -99,6 +100,11 @@ def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
         return False
     is_whole = str(narrow) in _DIGITS
     return not is_whole or str(wide) in _DIGITS
+
+
+def automatic(configuration: Mapping[str, str]) -> Callable[[DataType, DataType], bool] | None:
+    """Which types of columns become those of data that is written with its schema merged; None: of no column."""
+    return is_widening_of_its_kind if ENABLE_TYPE_WIDENING.read(configuration) else None
 
 
 def widened(before: DataType, after: DataType, name: str) -> DataType:
