@@ -108,10 +108,13 @@ class TableMerger:
         Files that the conditions on the table alone, or the values of the source's keys, exclude are neither read nor
         part of conflicts. Rows are changed and deleted as by ``update`` and ``delete``, and keep their ids; change
         files have every change. When nothing changes, no commit is made and ``skipped`` is true, unless ``txn`` is
-        given. Memory: the source whole; of the table 64 MiB at a time with its pairs of rows that have equal keys, and
-        20 bytes for each row that changes. Without an equality between the sides all pairs are compared. Cost: the
+        given. Memory: the source up to 128 MiB, and while it is read twice that; of the table 64 MiB at a time with
+        its pairs of rows that have equal keys; 22 bytes for each row that changes. A larger source, and more than
+        32 MiB of keys with the columns of the table that decide, go to temporary files (TMPDIR), and are joined by
+        the hash of their keys. Without an equality between the sides all pairs are compared; of a source that does
+        not fit in memory at most 262,144 rows may then match. Cost: the
         columns of the conditions of each file that may match, all columns of the rows that change, and 1 PUT for each
-        new file; then the commit. Raises as ``update``.
+        new file; then the commit. Raises as ``update``, and StoreError where the temporary directory is full.
         """
         with self._handle.transaction_for(self._merge.source, self._expected_version) as transaction:
             return merge(transaction, self._merge, self._user_metadata, self._txn)

@@ -18,6 +18,7 @@ from deltalog.errors import CallError
 from deltalog.expressions.assign import Assignment, assigned, check_once, find_assigned, parsed_value
 from deltalog.expressions.bind import find_fields
 from deltalog.expressions.bound import Bound, columns_of
+from deltalog.expressions.compile import CompiledExpression
 from deltalog.expressions.relations import Relation, Relations
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
@@ -85,6 +86,12 @@ class CompiledClause:
     def columns(self) -> set[str]:
         """The flat names of the columns in its condition."""
         return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
+
+    def source_columns(self, names: Sequence[str]) -> list[str]:
+        """Those of the columns, flat names of the source, that the new values are computed from."""
+        values = [each.value for each in self.assignments]
+        used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
+        return [name for name in names if name in used]
 
     def updated(self, old: pa.Table, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
         """New rows of the table. ``old``: the rows as they were; ``flat``: the same, and those of the source beside

@@ -25,24 +25,13 @@ from deltalog.expressions.functions.types import BINARY, BOOLEAN, DATE, INTEGRAL
 from deltalog.expressions.relations import Relation, Relations, conjuncts, flat_columns, joined, restored
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import And, Comparison, Expression, In, Literal, Name
+from deltalog.operations.chunked_rows import ChunkedRows
+from deltalog.operations.merge_keys import Key, KeyValues, key_columns, zero_of
 from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import DataType, DecimalType
 
 _MAX_PAIRS = 1 << 18  # that a condition is evaluated on at once
-_MAX_VALUES = 1 << 16  # of a key, by which files are skipped; with more, by the least and the greatest
 _OWN = (STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOLEAN, BINARY)
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """An equality between the sides, and the Arrow type in which it is decided. ``column``: the tree of the target's
-    side, over the target; ``null_safe``: of ``<=>``."""
-
-    target: CompiledExpression
-    source: CompiledExpression
-    kind: Any
-    null_safe: bool
-    column: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,41 +81,47 @@ class MergeCondition:
             found |= set() if bound is None else {column.path[0] for column in columns_of(bound)}
         return found
 
-    def on_target(self, source: PreparedSource) -> Expression | None:
-        """A condition on the target alone that is true for every row that may match; None where nothing is known."""
+    def on_target(self, values: Sequence[KeyValues]) -> Expression | None:
+        """A condition on the target alone that is true for every row that may match; None where nothing is known.
+        ``values``: of each key, in the source."""
         schema = self.target.schema
         parts = [each for each in self.target_parts if is_bindable(each, schema)]
-        for number, key in enumerate(self.keys):
-            part = _values_of_key(key, source.keys.column(f"k{number}"), schema)
+        for key, found in zip(self.keys, values, strict=True):
+            part = _values_of_key(key, found, schema)
             if part is not None and is_bindable(part, schema):
                 parts.append(part)
         return joined(parts)
 
-    def pairs(self, rows: pa.Table, source: PreparedSource) -> Iterator[tuple[Any, Any]]:
+    def target_keys(self, rows: pa.Table) -> dict[str, Any]:
+        """The key columns of rows of the target (flat names). Raises CallError for a row without a value."""
+        return key_columns(self.keys, [key.target for key in self.keys], rows)
+
+    def pairs(self, rows: pa.Table, source: ChunkedRows, keys: pa.Table) -> Iterator[tuple[Any, Any]]:
         """Pairs of row numbers, of the target's rows (flat names) and of the source's, for which the condition is true;
-        each array in the order of the target's rows. Memory: the pairs with equal keys. Raises CallError."""
-        for some, others in self._candidates(rows, source):
+        each array in the order of the target's rows. ``keys``: of the rows of the source that may match these. Memory:
+        the pairs with equal keys. Raises CallError."""
+        for some, others in self._candidates(rows, keys):
             if self.of_pairs is None:
                 yield some, others
                 continue
             names = {column.path[0] for column in columns_of(self.of_pairs)}
-            both = side_by_side(rows, some, source.rows, others, names)
+            both = side_by_side(rows, some, source, others, names)
             true = pc.fill_null(matches(self.of_pairs, both), FALSE)
             yield some.filter(true), others.filter(true)
 
-    def _candidates(self, rows: pa.Table, source: PreparedSource) -> Iterator[tuple[Any, Any]]:
+    def _candidates(self, rows: pa.Table, keys: pa.Table) -> Iterator[tuple[Any, Any]]:
         numbers = row_numbers(rows.num_rows)
         if self.of_target is not None:
             true = pc.fill_null(matches(self.of_target, rows), FALSE)
             numbers, kept = numbers.filter(true), rows.filter(true)
         else:
             kept = rows
-        if not len(numbers) or not source.keys.num_rows:
+        if not len(numbers) or not keys.num_rows:
             return
         if self.keys:
-            yield from self._with_equal_keys(kept, numbers, source)
+            yield from self._with_equal_keys(kept, numbers, keys)
             return
-        others = combined(source.keys.column("s"))
+        others = combined(keys.column("s"))
         step = max(1, _MAX_PAIRS // len(others))
         for start in range(0, len(numbers), step):
             some = numbers.slice(start, step)
@@ -135,56 +130,15 @@ class MergeCondition:
                 left = pc.take(some, _repeated(len(some), len(beside)))
                 yield left, pa.concat_arrays([beside] * len(some))
 
-    def _with_equal_keys(self, rows: pa.Table, numbers: Any, source: PreparedSource) -> Iterator[tuple[Any, Any]]:
-        columns = key_columns(self.keys, [key.target for key in self.keys], rows)
+    def _with_equal_keys(self, rows: pa.Table, numbers: Any, keys: pa.Table) -> Iterator[tuple[Any, Any]]:
+        columns = self.target_keys(rows)
         names = list(columns)
         left = pa.table({**columns, "t": numbers})
-        found = left.join(source.keys.select([*names, "s"]), names, join_type="inner").select(["t", "s"])
+        found = left.join(keys.select([*names, "s"]), names, join_type="inner").select(["t", "s"])
         found = found.sort_by([("t", "ascending"), ("s", "ascending")])
         for start in range(0, found.num_rows, _MAX_PAIRS):
             part = found.slice(start, _MAX_PAIRS)
             yield combined(part.column("t")), combined(part.column("s"))
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedSource:
-    """The rows of the source, under flat names. ``keys``: the key columns of those that may match, and ``s``, their
-    numbers."""
-
-    rows: pa.Table
-    keys: pa.Table
-
-    @classmethod
-    def of(cls, rows: pa.Table, condition: MergeCondition) -> PreparedSource:
-        """Memory: the keys, beside the rows. Raises CallError for a row that the condition has no value for."""
-        numbers = row_numbers(rows.num_rows)
-        if condition.of_source is not None:
-            true = pc.fill_null(matches(condition.of_source, rows), FALSE)
-            numbers, rows_that_may = numbers.filter(true), rows.filter(true)
-        else:
-            rows_that_may = rows
-        columns = key_columns(condition.keys, [key.source for key in condition.keys], rows_that_may)
-        return cls(rows, pa.table({**columns, "s": numbers}))
-
-
-def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:
-    """The values of the keys as columns that Arrow joins as Spark does: nulls are equal to nothing, but by ``<=>``;
-    NaN is equal to itself, and -0.0 to 0.0."""
-    found: dict[str, Any] = {}
-    for number, (key, side) in enumerate(zip(keys, sides, strict=True)):
-        try:
-            values = side.evaluate(rows)
-            values = values if values.type == key.kind else values.cast(key.kind, safe=not _is_float(key.kind))
-        except (pa.ArrowInvalid, OverflowError) as error:
-            raise CallError(f"The condition {side.text} has no value for a row: {error}.") from None
-        if _is_float(key.kind):
-            values = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), key.kind), pc.add(values, 0.0))
-            values = values.cast(key.kind, safe=False)
-        if key.null_safe:
-            found[f"n{number}"] = pc.is_null(values)
-            values = pc.fill_null(values, _zero(key.kind))
-        found[f"k{number}"] = values
-    return found
 
 
 def bound_condition(tree: Expression, relations: Relations, now: datetime.datetime) -> Bound:
@@ -195,10 +149,10 @@ def bound_condition(tree: Expression, relations: Relations, now: datetime.dateti
         raise CallError("The condition is nested too deeply. For many values of a column, use IN or isin.") from None
 
 
-def side_by_side(rows: pa.Table, some: Any, others: pa.Table, beside: Any, names: set[str]) -> pa.Table:
+def side_by_side(rows: pa.Table, some: Any, others: ChunkedRows, beside: Any, names: set[str]) -> pa.Table:
     """Rows ``some`` of one table beside rows ``beside`` of another, of the columns ``names``."""
     left = rows.select([name for name in rows.schema.names if name in names]).take(some)
-    right = others.select([name for name in others.schema.names if name in names]).take(beside)
+    right = others.take(beside, [name for name in others.rows.schema.names if name in names])
     columns = [*left.columns, *right.columns]
     if not columns:
         return pa.table({"": pa.nulls(len(some))})
@@ -227,7 +181,7 @@ def _key(
     binders = [Binder(relations.schema, now), Binder(relations.schema, now)]
     nodes = [binder.node(tree) for binder, tree in zip(binders, (left, right), strict=True)]
     one, other, kind = equality(part.operator, *nodes)
-    if pa.types.is_null(kind) or (part.operator == "<=>" and _zero(kind) is None):
+    if pa.types.is_null(kind) or (part.operator == "<=>" and zero_of(kind) is None):
         return None
     text = shown(part)
     compiled = [
@@ -235,20 +189,6 @@ def _key(
         for binder, node in zip(binders, (one, other), strict=True)
     ]
     return Key(compiled[0], compiled[1], kind, part.operator == "<=>", restored(left, target))
-
-
-def _is_float(kind: Any) -> bool:
-    return bool(pa.types.is_floating(kind))
-
-
-def _zero(kind: Any) -> Any:
-    """A value that stands for null beside a column that says so; None for types without one."""
-    try:
-        if kind in (pa.string(), pa.binary()):
-            return pa.scalar("" if kind == pa.string() else b"", kind)
-        return pa.array([0], pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind)[0]
-    except pa.ArrowException:
-        return None
 
 
 def _repeated(count: int, times: int) -> Any:
@@ -266,7 +206,7 @@ def is_bindable(tree: Expression, schema: Any) -> bool:
     return True
 
 
-def _values_of_key(key: Key, values: Any, schema: Any) -> Expression | None:
+def _values_of_key(key: Key, values: KeyValues, schema: Any) -> Expression | None:
     """What a key says of a column of the target: its value is one of the source's. ``values``: those of the source."""
     name = key.column
     if not isinstance(name, Name) or len(name.path) > 1:
@@ -274,16 +214,15 @@ def _values_of_key(key: Key, values: Any, schema: Any) -> Expression | None:
     column = schema.field(name.path[0])
     if char_length([column]) is not None or not _are_alike(column.data_type, key.source.data_type):
         return None
-    if key.null_safe:
+    if key.null_safe or not (values.is_complete or len(values.found)):
         return None
-    found = combined(values).drop_null().unique()
     try:
-        if len(found) <= _MAX_VALUES:
-            return In(name, tuple(found.to_pylist()))
-        ends = pc.min_max(found).as_py()
+        found = values.found.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError):
         return None
-    return And(Comparison(">=", name, Literal(ends["min"])), Comparison("<=", name, Literal(ends["max"])))
+    if values.is_complete:
+        return In(name, tuple(found))
+    return And(Comparison(">=", name, Literal(found[0])), Comparison("<=", name, Literal(found[1])))
 
 
 def _are_alike(target: DataType, source: DataType) -> bool:

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from deltalog.operations import merge as merge_module
 from deltalog.operations import merge_builder as builder_module
 from deltalog.operations import merge_condition as condition_module
+from deltalog.operations import merge_scan as scan_module
+from deltalog.operations import merge_source as source_module
 from deltalog.operations import writes
 from deltalog.operations.merge_clauses import CompiledClause
 from deltalog.operations.row_writer import RowWriter
@@ -22,6 +24,8 @@ from tests.support.simulation.row_simulation import run_row_schedule
 # Of modules whose inside is looked into, which mypy need not follow.
 merge: Any = merge_module
 condition: Any = condition_module
+scan: Any = scan_module
+source_rows: Any = source_module
 merge_builder: Any = builder_module
 MERGES = {"append": 2, "merge": 4}
 
@@ -49,8 +53,8 @@ def _uncounted(patch: Patch) -> None:
 
 def _found(patch: Patch, change: Any) -> None:
     """``change`` makes of what a merge has found what it stages."""
-    real = merge._Scan.found
-    patch.setattr(merge._Scan, "found", lambda self, *given: change(real(self, *given)))
+    real = scan.Scan.found
+    patch.setattr(scan.Scan, "found", lambda self, *given: change(real(self, *given)))
 
 
 # ---------------------------------------------------------------------------------------------- what was read
@@ -72,7 +76,7 @@ def inserts_without_having_read_the_keys(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES, writers=3)
 def reads_by_the_keys_though_rows_without_a_source_count(patch: Patch) -> None:
-    patch.setattr(merge._Plan, "_where", lambda self: self.condition.on_target(self.source))
+    patch.setattr(merge._Plan, "_where", lambda self: self.sides.condition.on_target(self.sides.source.values))
 
 
 @mutant("R1", kinds=MERGES)
@@ -80,7 +84,7 @@ def excludes_files_by_the_least_key_alone(patch: Patch) -> None:
     real = condition._values_of_key
 
     def values(key: Any, values: Any, schema: Any) -> Any:
-        return real(key, values.slice(0, 1), schema)
+        return real(key, dataclasses.replace(values, found=values.found.slice(0, 1)), schema)
 
     patch.setattr(condition, "_values_of_key", values)
 
@@ -90,35 +94,35 @@ def excludes_files_by_the_least_key_alone(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def takes_any_of_several_rows_of_the_source(patch: Patch) -> None:
-    patch.setattr(merge._Plan, "_may_match_several", property(lambda self: True))
+    patch.setattr(scan.Sides, "may_match_several", property(lambda self: True))
 
 
 @mutant("R1", kinds=MERGES)
 def lets_a_later_clause_decide_again(patch: Patch) -> None:
-    real = merge._Scan._decided
+    real = scan.Scan._decided
 
     def decided(self: Any, block: Any, rows: Any, sources: Any, clauses: Any) -> Any:
         return real(self, block, rows, sources, list(reversed(clauses)))
 
-    patch.setattr(merge._Scan, "_decided", decided)
+    patch.setattr(scan.Scan, "_decided", decided)
 
 
 @mutant("R1", kinds=MERGES)
 def inserts_rows_of_the_source_that_only_some_blocks_lack(patch: Patch) -> None:
     """Forgets the matches of earlier blocks; a block is one batch here."""
-    real = merge._Scan._matches
+    real = scan.Scan._matches
 
-    def matches(self: Any, block: Any) -> Any:
-        self.used = None
-        return real(self, block)
+    def matches(self: Any, *given: Any) -> Any:
+        self.used = scan.BitMap64()
+        return real(self, *given)
 
-    patch.setattr(merge._Scan, "_matches", matches)
-    patch.setattr(merge, "_BLOCK_ROWS", 1)
+    patch.setattr(scan.Scan, "_matches", matches)
+    patch.setattr(scan, "_BLOCK_ROWS", 1)
 
 
 @mutant("R1", kinds=MERGES)
 def takes_a_condition_without_a_verdict_for_true(patch: Patch) -> None:
-    patch.setattr(merge, "FALSE", pa.scalar(True))
+    patch.setattr(scan, "FALSE", pa.scalar(True))
 
 
 @mutant("R1", kinds=MERGES)
@@ -129,12 +133,13 @@ def matches_null_keys(patch: Patch) -> None:
         return real([dataclasses.replace(key, null_safe=True) for key in keys], sides, rows)
 
     patch.setattr(condition, "key_columns", columns)
+    patch.setattr(source_rows, "key_columns", columns)
     patch.setattr(condition, "_values_of_key", lambda *given: None)
 
 
 @mutant("R1", kinds=MERGES)
 def leaves_rows_alone_that_no_row_of_the_source_matches(patch: Patch) -> None:
-    _planned(patch, by_source=lambda plan: [])
+    _planned(patch, sides=lambda plan: dataclasses.replace(plan.sides, by_source=[]))
 
 
 # --------------------------------------------------------------------------------------------- what is staged
@@ -219,4 +224,4 @@ def does_not_record_a_merge_that_found_nothing_to_do(patch: Patch) -> None:
 
 @mutant("R6", kinds=MERGES)
 def refuses_rows_that_several_could_match_whatever_the_clauses(patch: Patch) -> None:
-    patch.setattr(merge._Plan, "_may_match_several", property(lambda self: False))
+    patch.setattr(scan.Sides, "may_match_several", property(lambda self: False))

@@ -381,12 +381,13 @@ def test_wrong_calls(make: Any, message: str) -> None:
 
 def test_large_keys_are_joined_by_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     from deltalog.operations import merge as merge_module
-    from deltalog.operations import merge_condition
+    from deltalog.operations import merge_condition, merge_keys, merge_scan
 
-    monkeypatch.setattr(merge_condition, "_MAX_VALUES", 2)
+    monkeypatch.setattr(merge_keys, "_MAX_VALUES", 2)
     monkeypatch.setattr(merge_condition, "_MAX_PAIRS", 3)
-    monkeypatch.setattr(merge_module, "_BLOCK_ROWS", 2)
-    monkeypatch.setattr(merge_module, "_INSERT_ROWS", 2)
+    monkeypatch.setattr(merge_scan, "_BLOCK_ROWS", 2)
+    monkeypatch.setattr(merge_scan, "INSERT_ROWS", 2)
+    monkeypatch.setattr(merge_module, "INSERT_ROWS", 2)
     files = [[(10 * n + i, "a", i) for i in range(5)] for n in range(5)]
     source = data(*((i, "s", 1000 + i) for i in range(11, 30)))
     for on in (ON, "target.id >= source.id AND target.id <= source.id"):

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltalog import CallError, DeltaTable
+from deltalog.operations import merge as merge_module
+from deltalog.operations import merge_scan, merge_source
 from tests.support.core import environment, info, memory
 
 SCHEMA = pa.schema([("x", pa.int64()), ("k", pa.int64()), ("p", pa.string()), ("f", pa.float64())])
@@ -91,6 +93,15 @@ class Case:
     change: Callable[[Row, Row], Row] | None
     condition: tuple[str, Holds] | None = None
 
+    @property
+    def adds(self) -> bool:
+        """Whether it gives a value to ``w``, which only the source has."""
+        return "_all" in self.method or any(name in self.arguments.get("updates", ()) for name in ("w", "t.W"))
+
+    @property
+    def needs(self) -> bool:
+        return self.adds and "_all" not in self.method
+
     def holds(self, target: Row, source: Row) -> bool:
         return self.condition is None or self.condition[1](target, source) is True
 
@@ -105,13 +116,17 @@ ACTIONS: Mapping[str, Sequence[Case]] = {
         Case("matched", "when_matched_update", updates(p="s.p", k="t.k + 1"),
              lambda t, s: {**t, "p": s["p"], "k": plus(t["k"], 1)}),
         Case("matched", "when_matched_update_all", {"except_cols": ["X"]},
-             lambda t, s: {**t, **{c: s[c] for c in "kpf"}}),
+             lambda t, s: {**t, **{c: s[c] for c in "kpfw" if c in s}}),
+        Case("matched", "when_matched_update", updates(w="s.w + 1", f="s.f"),
+             lambda t, s: {**t, "w": s["w"] + 1, "f": s["f"]}),
         Case("matched", "when_matched_delete", {}, None),
     ),
     "not matched": (
         Case("not matched", "when_not_matched_insert_all", {}, lambda t, s: s),
         Case("not matched", "when_not_matched_insert", updates(x="x", p="'c'", k="s.k + 1"),
              lambda t, s: {"x": s["x"], "k": plus(s["k"], 1), "p": "c", "f": None}),
+        Case("not matched", "when_not_matched_insert", {"updates": {"x": "s.x", "t.W": "s.w"}},
+             lambda t, s: {"x": s["x"], "w": s["w"]}),
     ),
     "not matched by source": (
         Case("not matched by source", "when_not_matched_by_source_update", {"updates": {"t.f": "f + 1", "p": "'b'"}},
@@ -169,7 +184,8 @@ def modelled(target: Sequence[Row], source: Sequence[Row], on: Holds, cases: Seq
 
 
 def frozen(row: Row) -> tuple[Any, ...]:
-    return tuple("nan" if row[name] != row[name] else row[name] for name in SCHEMA.names)
+    values = [row.get(name) for name in (*SCHEMA.names, "w")]
+    return tuple("nan" if value != value else value for value in values)
 
 
 def counted(found: Any) -> Counter[Any]:
@@ -188,10 +204,33 @@ PROPERTIES = ("delta.enableDeletionVectors", "delta.enableChangeDataFeed", "delt
     switches=st.tuples(st.booleans(), st.booleans(), st.booleans()),
     partitioned=st.booleans(),
     holes=st.booleans(),
+    spilled=st.booleans(),
+    evolves=st.booleans(),
 )
 def test_merges_are_those_of_a_model(
     target: list[list[Row]], source: list[Row], on: tuple[str, Holds], cases: list[Case],
-    switches: tuple[bool, bool, bool], partitioned: bool, holes: bool,
+    switches: tuple[bool, bool, bool], partitioned: bool, holes: bool, spilled: bool, evolves: bool,
+) -> None:  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        if spilled:
+            spill_everything(patch)
+        check_merge(target, source, on, cases, switches, partitioned, holes, evolves)
+
+
+def spill_everything(patch: pytest.MonkeyPatch) -> None:
+    """Sources and keys go to temporary files, in several pieces; the target is joined in small blocks."""
+    for module, limits in (
+        (merge_source, {"SPILL_BYTES": 0, "KEY_BYTES": 0, "_CHUNK_BYTES": 0, "_CHUNK_ROWS": 2, "_MOST_PARTITIONS": 4}),
+        (merge_scan, {"_BLOCK_ROWS": 3, "INSERT_ROWS": 2}),
+        (merge_module, {"INSERT_ROWS": 2}),
+    ):
+        for name, value in limits.items():
+            patch.setattr(module, name, value)
+
+
+def check_merge(
+    target: list[list[Row]], source: list[Row], on: tuple[str, Holds], cases: list[Case],
+    switches: tuple[bool, bool, bool], partitioned: bool, holes: bool, evolves: bool,
 ) -> None:  # fmt: skip
     chosen = {name: "true" for name, is_on in zip(PROPERTIES, switches, strict=True) if is_on}
     _, feed, ids = switches
@@ -206,7 +245,14 @@ def test_merges_are_those_of_a_model(
     names = [*SCHEMA.names, *(["_metadata.row_id", "_metadata.row_commit_version"] if ids else [])]
     before = table.snapshot().scan(names).to_arrow().to_pylist()
     version = table.version
-    merger = table.merge(pa.Table.from_pylist(source, schema=SOURCE), on[0], "s", "t")
+    schema = SOURCE
+    if evolves:
+        source, schema = [{**row, "w": 2 * row["x"]} for row in source], SOURCE.append(pa.field("w", pa.int64()))
+    else:
+        cases = [case for case in cases if not case.needs] or [ACTIONS["not matched"][0]]
+    merger = table.merge(pa.Table.from_pylist(source, schema=schema), on[0], "s", "t")
+    if evolves:
+        merger.with_schema_evolution()
     for case in cases:
         condition = None if case.condition is None else case.condition[0]
         getattr(merger, case.method)(predicate=condition, **case.arguments)
@@ -217,7 +263,10 @@ def test_merges_are_those_of_a_model(
         assert table.version == version
         return
     result = merger.execute()
-    assert result.skipped == (not expected)
+    added = ["w"] if evolves and any(case.adds for case in cases) else []
+    assert result.skipped == (not expected and not added)
+    assert list(table.snapshot().schema.names) == [*SCHEMA.names, *added]
+    names = [*names, *added]
     after = table.snapshot().scan(names).to_arrow().to_pylist()
     new = counted(map(frozen, before))
     new -= counted(frozen(row) for kind, row in expected if kind in ("delete", "update_preimage"))

@@ -1,0 +1,85 @@
+"""The keys of a merge: equalities between its sides, as columns that Arrow joins. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.errors import CallError
+from deltalog.expressions.compile import CompiledExpression
+from deltalog.expressions.tree import Expression
+
+_MAX_VALUES = 1 << 16  # of a key, by which files are skipped; with more, by the least and the greatest
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An equality between the sides, and the Arrow type in which it is decided. ``column``: the tree of the target's
+    side, over the target; ``null_safe``: of ``<=>``."""
+
+    target: CompiledExpression
+    source: CompiledExpression
+    kind: Any
+    null_safe: bool
+    column: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """The values of a key in the source. ``is_complete``: all of them, each once; else the least and the greatest, or
+    nothing for a type without an order."""
+
+    found: Any
+    is_complete: bool = True
+
+    def with_more(self, values: Any) -> KeyValues:
+        """With those of other rows; nulls do not count."""
+        if self.is_complete:
+            values = pc.unique(pa.concat_arrays([self.found, values.drop_null()]))
+            if len(values) <= _MAX_VALUES:
+                return KeyValues(values)
+        elif not len(self.found):
+            return self
+        try:
+            ends = pc.min_max(values if self.is_complete else pa.concat_arrays([self.found, values]))
+        except pa.ArrowException:
+            return KeyValues(values.slice(0, 0), False)
+        return KeyValues(pa.concat_arrays([pa.repeat(ends[end], 1) for end in ("min", "max")]), False)
+
+
+def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:
+    """The values of the keys as columns that Arrow joins as Spark does: nulls are equal to nothing, but by ``<=>``;
+    NaN is equal to itself, and -0.0 to 0.0."""
+    found: dict[str, Any] = {}
+    for number, (key, side) in enumerate(zip(keys, sides, strict=True)):
+        try:
+            values = side.evaluate(rows)
+            values = values if values.type == key.kind else values.cast(key.kind, safe=not _is_float(key.kind))
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise CallError(f"The condition {side.text} has no value for a row: {error}.") from None
+        if _is_float(key.kind):
+            values = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), key.kind), pc.add(values, 0.0))
+            values = values.cast(key.kind, safe=False)
+        if key.null_safe:
+            found[f"n{number}"] = pc.is_null(values)
+            values = pc.fill_null(values, zero_of(key.kind))
+        found[f"k{number}"] = values
+    return found
+
+
+def _is_float(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind))
+
+
+def zero_of(kind: Any) -> Any:
+    """A value that stands for null beside a column that says so; None for types without one."""
+    try:
+        if kind in (pa.string(), pa.binary()):
+            return pa.scalar("" if kind == pa.string() else b"", kind)
+        return pa.array([0], pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind)[0]
+    except pa.ArrowException:
+        return None

@@ -1,0 +1,307 @@
+"""What a merge changes: the rows of the target joined to those of the source, block by block, or partition by partition
+where the source has more keys than memory has room for.
+
+Spec: PROTOCOL.md#deletion-vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from deltalog.arrow_arrays import FALSE, combined, row_numbers
+from deltalog.errors import CallError
+from deltalog.expressions.evaluate import matches
+from deltalog.expressions.relations import Relation
+from deltalog.operations import rewrite
+from deltalog.operations.chunked_rows import partition_numbers
+from deltalog.operations.merge_clauses import CompiledClause
+from deltalog.operations.merge_condition import MergeCondition, side_by_side
+from deltalog.operations.merge_source import PreparedSource
+from deltalog.operations.spilled_rows import Partitions
+
+_BLOCK_ROWS, _BLOCK_BYTES = 1 << 20, 64 << 20  # of the target, that are joined at once
+INSERT_ROWS = 1 << 16
+_PLACE = {"file": pa.int32(), "position": pa.uint64()}  # of a row of the target
+_OUTCOMES = pa.schema([*_PLACE.items(), ("clause", pa.int16()), ("source", pa.int64())])
+_CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows that change. ``updated`` and ``deleted``: the matches of files with such rows. ``changed``: a row for
+    each that is updated, in the order of files and positions: the number of its clause, and the number of its row of
+    the source. ``inserts``: for each clause that inserts the rows of the source."""
+
+    deletion: rewrite.Deletion
+    updated: Sequence[rewrite.FileMatch]
+    deleted: Sequence[rewrite.FileMatch]
+    changed: pa.Table
+    counts: Mapping[int, int]
+    inserts: Sequence[tuple[CompiledClause, BitMap64]]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row changes."""
+        return self.deletion.is_empty and not self.num_inserted
+
+    @property
+    def num_inserted(self) -> int:
+        """The number of rows that are inserted."""
+        return sum(len(rows) for _, rows in self.inserts)
+
+    def parts_of(self, matches: Sequence[rewrite.FileMatch]) -> rewrite.Deletion:
+        """These rows as those of a deletion, to be read."""
+        whole = self.deletion.whole.slice(0, 0)
+        return rewrite.Deletion(whole, whole, matches, None, self.deletion.by_vectors, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides of a merge, when their rows match, and the clauses with their numbers."""
+
+    source: PreparedSource
+    target: Relation
+    condition: MergeCondition
+    matched: Sequence[tuple[int, CompiledClause]]
+    by_source: Sequence[tuple[int, CompiledClause]]
+    inserting: Sequence[CompiledClause]
+
+    @property
+    def may_match_several(self) -> bool:
+        """Whether a row of the target may have several rows of the source: none of their values is used."""
+        if not self.matched:
+            return True
+        only = self.matched[0][1]
+        return len(self.matched) == 1 and only.clause.action == "delete" and only.condition is None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the target that decide what becomes of a row."""
+        used = self.condition.columns.union(*(each.columns for _, each in (*self.matched, *self.by_source)))
+        names = [name for name in self.target.schema.names if self.target.flat(name) in used]
+        return names or self.target.schema.names[:1]
+
+
+@dataclass(slots=True)
+class Scan:
+    """Joins the target to the source, and keeps what is to change. Memory: a block of the target with its pairs, the
+    keys of the source or one partition of them, and for each row that changes 22 bytes."""
+
+    sides: Sides
+    batches: list[rewrite.ScannedBatch] = field(default_factory=list)
+    held_rows: int = 0
+    held_bytes: int = 0
+    read: dict[int, rewrite.ScannedBatch] = field(default_factory=dict)  # the last batch of each file
+    outcomes: list[pa.Table] = field(default_factory=lambda: [_OUTCOMES.empty_table()])
+    spilled: Partitions | None = None
+    used: BitMap64 = field(default_factory=BitMap64)  # numbers of the source's rows that match
+
+    def add(self, batches: Iterable[rewrite.ScannedBatch]) -> None:
+        """Take the rows of the target: all batches of all files, in their order."""
+        for batch in batches:
+            self.read[batch.number] = batch.without_rows()
+            if batch.rows.num_rows:
+                self.batches.append(batch)
+                self.held_rows += batch.rows.num_rows
+                self.held_bytes += batch.rows.nbytes
+            if self.held_rows >= _BLOCK_ROWS or self.held_bytes >= _BLOCK_BYTES:
+                self._take_block()
+        self._take_block()
+        if self.spilled is not None:
+            for number in range(self.spilled.count):
+                self._join_partition(self.spilled, number)
+
+    def _take_block(self) -> None:
+        batches, self.batches, self.held_rows, self.held_bytes = self.batches, [], 0, 0
+        if not batches:
+            return
+        block = self.sides.target.flat_table(pa.Table.from_batches([each.rows for each in batches]))
+        files = [pa.repeat(pa.scalar(each.number, pa.int32()), each.rows.num_rows) for each in batches]
+        places = pa.table(
+            {"file": pa.chunked_array(files), "position": pa.chunked_array([each.positions for each in batches])}
+        )
+        keys = self.sides.source.keys
+        if isinstance(keys, pa.Table):
+            self._join(block, places, keys)
+            return
+        numbers = partition_numbers(self.sides.condition.target_keys(block), keys.count)
+        for name in _PLACE:
+            block = block.append_column(name, places.column(name))
+        self.spilled = self.spilled or Partitions(block.schema, keys.count)
+        self.spilled.add(block, numbers)
+
+    def _join_partition(self, spilled: Partitions, number: int) -> None:
+        keys = self.sides.source.keys_of(number)
+        held, held_rows, held_bytes = list[pa.RecordBatch](), 0, 0
+
+        def join() -> None:
+            rows = pa.Table.from_batches(held, schema=spilled.schema)
+            self._join(rows.drop_columns(list(_PLACE)), rows.select(list(_PLACE)), keys)
+
+        for batch in spilled.read(number):
+            held.append(batch)
+            held_rows, held_bytes = held_rows + batch.num_rows, held_bytes + batch.nbytes
+            if held_rows >= _BLOCK_ROWS or held_bytes >= _BLOCK_BYTES:
+                join()
+                held, held_rows, held_bytes = [], 0, 0
+        if held:
+            join()
+
+    def _join(self, block: pa.Table, places: pa.Table, keys: pa.Table) -> None:
+        """``places``: of the block's rows in their files. ``keys``: of all rows of the source that may match them."""
+        rows, sources = self._matches(block, keys)
+        found = self._outcomes(block, rows, sources)
+        if found.num_rows:
+            where = places.take(found.column("row"))
+            columns = [*where.columns, found.column("clause"), found.column("source")]
+            self.outcomes.append(pa.Table.from_arrays(columns, schema=_OUTCOMES).combine_chunks())
+
+    def _matches(self, block: pa.Table, keys: pa.Table) -> tuple[Any, Any]:
+        """Rows of the block that match, each once, and for each the row of the source."""
+        sides = self.sides
+        rows, sources = [pa.array([], pa.int64())], [pa.array([], pa.int64())]
+        for some, others in sides.condition.pairs(block, sides.source.rows, keys):
+            rows.append(some)
+            sources.append(others)
+            if sides.inserting:
+                self.used |= rewrite.bitmap(others)
+        row, source = pa.concat_arrays(rows), pa.concat_arrays(sources)
+        if not sides.matched and not sides.by_source:
+            return row.slice(0, 0), source.slice(0, 0)
+        unique = pc.unique(row)
+        if len(unique) == len(row):
+            return row, source
+        if not sides.may_match_several:
+            raise _ambiguous(block, row)
+        return unique, source.take(pc.index_in(unique, value_set=row))
+
+    def _outcomes(self, block: pa.Table, rows: Any, sources: Any) -> pa.Table:
+        """What becomes of rows of the block, in their order."""
+        sides = self.sides
+        tables = [_CHOSEN.empty_table()]
+        tables += self._decided(block, rows, sources, sides.matched)
+        if sides.by_source:
+            everything = row_numbers(block.num_rows)
+            others = everything.filter(pc.invert(pc.is_in(everything, value_set=rows)))
+            tables += self._decided(block, others, pa.nulls(len(others), pa.int64()), sides.by_source)
+        return pa.concat_tables(tables).sort_by("row")
+
+    def _decided(
+        self, block: pa.Table, rows: Any, sources: Any, clauses: Sequence[tuple[int, CompiledClause]]
+    ) -> Iterator[pa.Table]:
+        """The first clause that applies to each row; a condition is evaluated for those that are left."""
+        for number, clause in clauses:
+            if not len(rows):
+                return
+            chosen, beside = rows, sources
+            if clause.condition is not None:
+                if clause.clause.group == "matched":
+                    both = side_by_side(block, rows, self.sides.source.rows, sources, clause.columns)
+                else:
+                    both = block.take(rows)
+                taken = pc.fill_null(matches(clause.condition, both), FALSE)
+                chosen, beside = rows.filter(taken), sources.filter(taken)
+                rows, sources = rows.filter(pc.invert(taken)), sources.filter(pc.invert(taken))
+            else:
+                rows, sources = rows.slice(0, 0), sources.slice(0, 0)
+            columns = [chosen, pa.repeat(pa.scalar(number, pa.int16()), len(chosen)), beside]
+            yield pa.Table.from_arrays(columns, schema=_CHOSEN)
+
+    # -------------------------------------------------------------------------------------------- result
+
+    def found(self, by_vectors: bool, files: pa.Table) -> Found:
+        """The rows that change. ``files``: those that were read."""
+        sides = self.sides
+        deletes = pa.array(
+            [n for n, each in (*sides.matched, *sides.by_source) if each.clause.action == "delete"], pa.int16()
+        )
+        every, updated, deleted = list[rewrite.FileMatch](), list[rewrite.FileMatch](), list[rewrite.FileMatch]()
+        changed = [_OUTCOMES.empty_table().select(["clause", "source"])]
+        counts: dict[int, int] = {}
+        whole, partly = list[int](), list[int]()
+        for number, found in self._by_file():
+            is_delete = pc.is_in(found["clause"], value_set=deletes)
+            old, gone = found.filter(pc.invert(is_delete)), found.filter(is_delete)
+            match = self._match(number, found)
+            every.append(match)
+            (partly if match.kept else whole).append(number)
+            if old.num_rows:
+                changed.append(old.select(["clause", "source"]))
+                updated.append(self._match(number, old))
+            if gone.num_rows:
+                deleted.append(self._match(number, gone))
+            for each in found["clause"].value_counts():
+                clause = each["values"].as_py()
+                counts[clause] = counts.get(clause, 0) + each["counts"].as_py()
+        deletion = rewrite.Deletion(
+            files.take(pa.array(whole, pa.int64())),
+            files.take(pa.array(partly, pa.int64())),
+            [each for each in every if each.kept],
+            sum(len(each.matched) for each in every),
+            by_vectors,
+            False,
+        )
+        return Found(deletion, updated, deleted, pa.concat_tables(changed), counts, self._inserts())
+
+    def _by_file(self) -> Iterator[tuple[int, pa.Table]]:
+        """The outcomes in the rows of each file, in the order of their positions."""
+        outcomes, self.outcomes = pa.concat_tables(self.outcomes).combine_chunks(), []
+        if self.spilled is not None:  # else the blocks came in this order
+            outcomes = outcomes.sort_by([("file", "ascending"), ("position", "ascending")])
+        runs = pc.run_end_encode(combined(outcomes.column("file")))
+        start = 0
+        for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield number, outcomes.slice(start, end - start)
+            start = end
+
+    def _match(self, number: int, found: pa.Table) -> rewrite.FileMatch:
+        read = self.read[number]
+        return rewrite.FileMatch(read.file, read.end, read.deleted, rewrite.bitmap(found["position"]))
+
+    def _inserts(self) -> list[tuple[CompiledClause, BitMap64]]:
+        """For each clause that inserts, the rows of the source that match none and that it is the first to apply to."""
+        rows = self.sides.source.rows.rows
+        found = [(clause, BitMap64()) for clause in self.sides.inserting]
+        for start in range(0, rows.num_rows if found else 0, INSERT_ROWS):
+            numbers = in_range(start, min(rows.num_rows, start + INSERT_ROWS)) - self.used
+            for clause, taken in found:
+                if clause.condition is None:
+                    taken |= numbers
+                    break
+                left = numbers_of(numbers)
+                some = rows.slice(start, INSERT_ROWS).take(pc.subtract(left, start))
+                holds = pc.fill_null(matches(clause.condition, some), FALSE)
+                chosen = rewrite.bitmap(left.filter(holds))
+                taken |= chosen
+                numbers -= chosen
+        return found
+
+
+def in_range(start: int, end: int) -> BitMap64:
+    """The numbers from ``start`` up to ``end``, which is not one of them."""
+    numbers = BitMap64()
+    numbers.add_range(start, end)
+    return numbers
+
+
+def numbers_of(rows: BitMap64) -> Any:
+    """The numbers of rows as an Arrow array."""
+    return pa.array(rows.to_array(), pa.uint64()).view(pa.int64())
+
+
+def _ambiguous(block: pa.Table, rows: Any) -> CallError:
+    counted = rows.value_counts()
+    several = counted.filter(pc.greater(counted.field("counts"), 1))
+    row, count = several[0]["values"].as_py(), several[0]["counts"].as_py()
+    example = {name.split(".", 1)[1]: block.column(name)[row].as_py() for name in block.schema.names}
+    return CallError(
+        f"{count} rows of the source match one row of the table, for example that with {example}, and it could be "
+        "changed in several ways. Nothing was committed. Keep one row of the source for each key before the merge, or "
+        "make the predicate match only one."
+    )
