@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import combined, row_numbers
+from deltalog.arrow_arrays import combined, int64s, row_numbers
 from deltalog.errors import (
     SchemaMismatchError,
 )
@@ -33,6 +34,8 @@ from deltalog.storage.base import LogStore, keep_cleanup_errors
 
 TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20
+COPIES_BYTES = 64 << 20
+_MOST_RUNS, _RUN_ROWS = 256, 1000
 CHANGES_DIRECTORY = "_change_data"
 
 
@@ -46,6 +49,7 @@ class WriteLayout:
     ``extra_columns``: columns of the files that are not in the table, such as the row ids of moved rows; they come
     last and have no statistics. ``as_changes``: files are change files. ``checksum``: the hash recorded for each.
     ``is_new``: the rows are not in the table yet, so that a null struct must not have a NOT NULL field.
+    ``buffer_bytes``: of rows of a partitioned table that wait for others of their partition.
     """
 
     schema: StructType
@@ -58,6 +62,7 @@ class WriteLayout:
     as_changes: bool = False
     checksum: Checksum | None = None
     is_new: bool = False
+    buffer_bytes: int = BUFFER_BYTES
 
     @classmethod
     def of(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
@@ -107,7 +112,7 @@ def write_rows(
 ) -> tuple[list[AddFile], int]:
     """Write a stream into new files, durable when this returns. Returns the add actions and the number of rows.
 
-    On any error the files written so far are removed, best effort. Memory: about BUFFER_BYTES. Raises
+    On any error the files written so far are removed, best effort. Memory: about twice ``buffer_bytes``. Raises
     SchemaMismatchError when the rows do not fit the schema. Cost: 1 PUT for each file.
     """
     adds: list[AddFile] = []
@@ -146,8 +151,8 @@ def change_file(add: AddFile) -> AddCDCFile:
 
 
 def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.Table]:
-    """Tables of the table's schema, of TARGET_BYTES (partitioned: BUFFER_BYTES) in memory or less."""
-    limit = BUFFER_BYTES if layout.partition_columns else TARGET_BYTES
+    """Tables of the table's schema, of TARGET_BYTES (partitioned: ``buffer_bytes``) in memory or less."""
+    limit = layout.buffer_bytes if layout.partition_columns else TARGET_BYTES
     held: list[pa.Table] = []
     held_bytes = 0
     for batch in as_batches(reader):
@@ -234,30 +239,58 @@ def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[st
         yield {}, table
         return
     names = list(layout.partition_columns)
+    data = table.drop_columns(names)
     logged = [column_mapping.physical_name(layout.schema.field(n), layout.mapping) for n in names]
-    # Arrow parses a name such as ".x" as a path, so the columns are grouped under numbers.
-    keys = [str(number) for number in range(len(names))]
     columns = [table.column(name) for name in names]
-    indexed = pa.table([*columns, row_numbers(table.num_rows)], names=[*keys, "row"])
-    groups = indexed.group_by(keys, use_threads=False).aggregate([("row", "list")])
+    ends = _ends_of_runs(columns)
+    if ends is None:
+        # Arrow parses a name such as ".x" as a path, so the columns are grouped under numbers.
+        keys = [str(number) for number in range(len(names))]
+        indexed = pa.table([*columns, row_numbers(table.num_rows)], names=[*keys, "row"])
+        groups = indexed.group_by(keys, use_threads=False).aggregate([("row", "list")])
+        firsts, row_lists = groups.select(keys), groups.column("row_list")
+    else:
+        firsts = pa.table([column.take(int64s([end - 1 for end in ends])) for column in columns], names=names)
+        keys = names
     merged: dict[tuple[str | None, ...], list[Any]] = {}
     try:
-        found = groups.select(keys).to_pylist()
+        found = firsts.to_pylist()
     except (OverflowError, ValueError) as error:
         raise SchemaMismatchError(
             f"A value of the partition columns {', '.join(names)} lies outside the years 1 to 9999: {error}."
         ) from None
-    row_lists = groups.column("row_list")
     for number, group in enumerate(found):
         texts = tuple(
             partitions.serialize(group[key], layout.schema.field(name).data_type)
             for key, name in zip(keys, names, strict=True)
         )
-        merged.setdefault(texts, []).append(row_lists[number].values)
-    data = table.drop_columns(names)
-    for texts, rows in merged.items():
-        part = data if len(found) == 1 else data.take(pa.concat_arrays(rows))
+        if ends is None:
+            rows = row_lists[number].values
+        else:
+            start = ends[number - 1] if number else 0
+            rows = data.slice(start, ends[number] - start)
+        merged.setdefault(texts, []).append(rows)
+    for texts, parts in merged.items():
+        if len(found) == 1:
+            part = data
+        else:
+            part = data.take(pa.concat_arrays(parts)) if ends is None else pa.concat_tables(parts)
         yield dict(zip(logged, texts, strict=True)), part
+
+
+def _ends_of_runs(columns: Sequence[Any]) -> list[int] | None:
+    """Where rows with equal values that follow each other end, as they do where partitions come one after another; None
+    where these runs are short, and rows are better collected one by one."""
+    ends = set[int]()
+    for column in columns:
+        try:
+            runs = pc.run_end_encode(combined(column)).run_ends
+        except pa.ArrowException:
+            return None
+        if len(runs) > _MOST_RUNS or len(runs) * _RUN_ROWS > len(column):
+            return None
+        ends.update(runs.to_pylist())
+    return sorted(ends)
 
 
 def _write_file(

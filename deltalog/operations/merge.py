@@ -156,11 +156,10 @@ class _Plan:
             effect = dict.fromkeys(rewrite.METRICS, 0)
         else:
             effect = rewrite.stage_removal(transaction, found.deletion)
-        moved = () if found.deletion.by_vectors else rewrite.kept_rows(snapshot, found.deletion.matches)
         num_updated, num_moved = found.changed.num_rows, found.deletion.num_moved_rows
         adds = []
         if num_updated or num_moved:
-            rows = itertools.chain(moved, self._updated_rows(snapshot, found))
+            rows = self._written_rows(snapshot, found)
             adds += transaction.row_writer.write_updates(rows, num_updated + num_moved, self.rules)
         if found.num_inserted:
             inserted, written = transaction.row_writer.write(self._inserted_rows(found))
@@ -177,14 +176,28 @@ class _Plan:
             rewrite.stage_changes(transaction, self._changes(snapshot, found), effect)
         return self._metrics(found, effect)
 
-    def _updated_rows(self, snapshot: Snapshot, found: Found) -> Iterator[pa.RecordBatch]:
-        old = rewrite.matching_rows(snapshot, found.parts_of(found.updated), with_ids=True)
-        for _, new in self._updates(old, found):
-            yield from new.to_batches()
-
-    def _updates(self, batches: Iterator[pa.RecordBatch], found: Found) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Old rows and what they become, with the columns of row tracking where the old ones have them."""
+    def _written_rows(self, snapshot: Snapshot, found: Found) -> Iterator[pa.RecordBatch]:
+        """The rows that are moved and those with new values, partition by partition of the old files."""
+        moved = () if found.deletion.by_vectors else found.deletion.matches
+        parts = [(rewrite.partition_of(each.file), False, each) for each in moved]
+        parts += [(rewrite.partition_of(each.file), True, each) for each in found.updated]
+        parts.sort(key=lambda part: part[:2])
         at = 0
+        for (_, is_updated), group in itertools.groupby(parts, key=lambda part: part[:2]):
+            matches = [match for *_, match in group]
+            if not is_updated:
+                yield from rewrite.kept_rows(snapshot, matches)
+                continue
+            old = rewrite.matching_rows(snapshot, found.parts_of(matches), with_ids=True)
+            for _, new in self._updates(old, found, at):
+                yield from new.to_batches()
+            at += sum(len(match.matched) for match in matches)
+
+    def _updates(
+        self, batches: Iterator[pa.RecordBatch], found: Found, at: int = 0
+    ) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Old rows and what they become, with the columns of row tracking where the old ones have them.
+        ``at``: the place of the first one in ``found.changed``."""
         clauses = dict((*self.sides.matched, *self.sides.by_source))
         for batch in batches:
             rows, chosen = pa.Table.from_batches([batch]), found.changed.slice(at, batch.num_rows)

@@ -35,8 +35,8 @@ _CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.
 @dataclass(frozen=True, slots=True)
 class Found:
     """The rows that change. ``updated`` and ``deleted``: the matches of files with such rows. ``changed``: a row for
-    each that is updated, in the order of files and positions: the number of its clause, and the number of its row of
-    the source. ``inserts``: for each clause that inserts the rows of the source."""
+    each that is updated, in the order of ``updated``, which is that of partitions, and of positions: the number of its
+    clause, and that of its row of the source. ``inserts``: for each clause that inserts the rows of the source."""
 
     deletion: rewrite.Deletion
     updated: Sequence[rewrite.FileMatch]
@@ -225,7 +225,8 @@ class Scan:
         changed = [_OUTCOMES.empty_table().select(["clause", "source"])]
         counts: dict[int, int] = {}
         whole, partly = list[int](), list[int]()
-        for number, found in self._by_file():
+        by_partition = sorted(self._by_file(), key=lambda each: rewrite.partition_of(self.read[each[0]].file))
+        for number, found in by_partition:
             is_delete = pc.is_in(found["clause"], value_set=deletes)
             old, gone = found.filter(pc.invert(is_delete)), found.filter(is_delete)
             match = self._match(number, found)

@@ -371,10 +371,14 @@ def _bitmap(numbers: Any) -> BitMap64:
 def kept_rows(snapshot: Snapshot, matches: Iterable[FileMatch]) -> Iterator[pa.RecordBatch]:
     """The rows that stay live in files of which others match, with their row ids where the table has them."""
     layout = _layout(snapshot, snapshot.schema, _kept_columns(snapshot))
-    # Ordered by partition, so that fewer new files are written.
-    ordered = sorted(matches, key=lambda each: sorted((k, v or "") for k, v in each.file.partition_values.items()))
+    ordered = sorted(matches, key=lambda each: partition_of(each.file))  # so that fewer new files are written
     requests = ((_without_vector(each.file), layout, each.kept) for each in ordered)
     return read_files(snapshot.reader.files, requests, OpenFile.batches)
+
+
+def partition_of(file: AddFile) -> list[tuple[str, str]]:
+    """A key by which files of one partition are sorted together."""
+    return sorted((name, value or "") for name, value in file.partition_values.items())
 
 
 def matching_rows(snapshot: Snapshot, deletion: Deletion, *, with_ids: bool = False) -> Iterator[pa.RecordBatch]:

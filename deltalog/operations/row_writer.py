@@ -18,6 +18,7 @@ from deltalog.errors import RowCountError
 from deltalog.log.reader import LogReader
 from deltalog.operations.added_files import Examine, check_files, check_rows, describe_files
 from deltalog.operations.data_files import (
+    COPIES_BYTES,
     WriteLayout,
     change_file,
     discard,
@@ -135,11 +136,11 @@ class RowWriter:
         return adds
 
     def layout_of_copies(self) -> WriteLayout:
-        """How existing rows that are moved are written: with the columns that keep their ids. Raises CorruptTableError,
-        InvalidPropertyError. Cost: none."""
+        """How existing rows that are moved are written: with the columns that keep their ids, and in little memory,
+        since they come partition by partition. Raises CorruptTableError, InvalidPropertyError. Cost: none."""
         kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
         extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
-        return replace(self._layout(), extra_columns=extra)
+        return replace(self._layout(), extra_columns=extra, buffer_bytes=COPIES_BYTES)
 
     def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
         """Write change files: pairs of a change type (insert, delete, update_preimage, update_postimage) and a batch

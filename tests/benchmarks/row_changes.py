@@ -120,10 +120,15 @@ class Peak:
 def _child(system: str, operation: str, path: str, rows: int) -> None:
     run = call(system, operation, path, source(operation, rows) if "merge" in operation else SCHEMA.empty_table())
     with Peak() as peak:
-        started = time.perf_counter()
+        started, cpu_before = time.perf_counter(), time.process_time()
         run()
-        seconds = time.perf_counter() - started
-    found = {"seconds": seconds, "peak_mib": peak.most_mib - peak.before_mib, "answer": answer(path)}
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_before
+    found = {
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        "peak_mib": peak.most_mib - peak.before_mib,
+        "answer": answer(path),
+    }
     print(json.dumps(found))
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,3 +124,17 @@ def test_nothing_is_written_for_a_transaction_that_has_ended(ended: str, transac
     for part in ("row_writer", "staged", "metadata_changes"):
         with pytest.raises(CallError, match="has ended"):
             getattr(transaction, part)
+
+
+def test_rows_that_come_partition_by_partition_are_split_as_others() -> None:
+    schema = pa.schema([("p", pa.string()), ("q", pa.int64()), ("n", pa.int64())])
+    parts = [("a", 1), (None, 1), ("b", None), ("a", 1), ("a", 2)]
+    listed: list[dict[str, Any]] = [
+        {"p": p, "q": q, "n": 2000 * at + n} for at, (p, q) in enumerate(parts) for n in range(2000)
+    ]
+    for rows in (listed, listed[::2] + listed[1::2], sorted(listed, key=lambda row: row["n"] % 7)):
+        table = DeltaTable.create(memory(), schema, partition_by=["p", "q"], environment=environment())
+        table.append(pa.Table.from_pylist(rows, schema=schema))
+        assert table.snapshot().files().num_rows == 4
+        found = table.snapshot().scan().to_arrow().to_pylist()
+        assert sorted(found, key=lambda row: row["n"]) == listed
