@@ -23,3 +23,54 @@ class CommitResult:
     def skipped(self) -> bool:
         """Whether no commit was made, because the table already has the requested state."""
         return self.attempts == 0
+
+    @property
+    def num_deleted_rows(self) -> int | None:
+        """The rows that were deleted, by a delete, a merge or an overwrite."""
+        return self._number("numDeletedRows", "numTargetRowsDeleted")
+
+    @property
+    def num_updated_rows(self) -> int | None:
+        """The rows that got new values."""
+        return self._number("numUpdatedRows", "numTargetRowsUpdated")
+
+    @property
+    def num_inserted_rows(self) -> int | None:
+        """The rows that a merge inserted."""
+        return self._number("numTargetRowsInserted")
+
+    @property
+    def num_copied_rows(self) -> int | None:
+        """The rows that were moved unchanged into new files."""
+        return self._number("numCopiedRows", "numTargetRowsCopied")
+
+    @property
+    def num_source_rows(self) -> int | None:
+        """The rows of a merge's source."""
+        return self._number("numSourceRows")
+
+    @property
+    def num_output_rows(self) -> int | None:
+        """The rows that were written into new files."""
+        return self._number("numOutputRows")
+
+    @property
+    def num_added_files(self) -> int | None:
+        """The data files that were added."""
+        return self._number("numAddedFiles", "numTargetFilesAdded", "numFiles")
+
+    @property
+    def num_removed_files(self) -> int | None:
+        """The data files that were removed."""
+        return self._number("numRemovedFiles", "numTargetFilesRemoved")
+
+    @property
+    def num_deletion_vectors_added(self) -> int | None:
+        """The files that got a deletion vector, or a larger one."""
+        return self._number("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
+
+    def _number(self, *names: str) -> int | None:
+        if self.skipped:
+            return 0
+        found = next((self.operation_metrics[name] for name in names if name in self.operation_metrics), None)
+        return None if found is None else int(found)

@@ -40,6 +40,7 @@ from deltalog.read.stream_offsets import StreamRules
 from deltalog.read.table_stream import TableStream
 from deltalog.row_verbs import RowVerbs
 from deltalog.storage.registry import Location, open_store
+from deltalog.table_html import table_html
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -88,6 +89,10 @@ class DeltaTable(RowVerbs, CopyVerbs):
 
     def __repr__(self) -> str:
         return f"DeltaTable(url={self.url!r}, version={self.version})"
+
+    def _repr_html_(self) -> str:
+        latest = self._handle.latest
+        return table_html(self.url, latest.version, latest.schema, latest.partition_columns)
 
     # ------------------------------------------------------------------------------------ open and create
 

@@ -132,9 +132,9 @@ def test_rows_that_come_partition_by_partition_are_split_as_others() -> None:
     listed: list[dict[str, Any]] = [
         {"p": p, "q": q, "n": 2000 * at + n} for at, (p, q) in enumerate(parts) for n in range(2000)
     ]
-    for rows in (listed, listed[::2] + listed[1::2], sorted(listed, key=lambda row: row["n"] % 7)):
+    for given in (listed, listed[::2] + listed[1::2], sorted(listed, key=lambda row: row["n"] % 7)):
         table = DeltaTable.create(memory(), schema, partition_by=["p", "q"], environment=environment())
-        table.append(pa.Table.from_pylist(rows, schema=schema))
+        table.append(pa.Table.from_pylist(given, schema=schema))
         assert table.snapshot().files().num_rows == 4
         found = table.snapshot().scan().to_arrow().to_pylist()
         assert sorted(found, key=lambda row: row["n"]) == listed
