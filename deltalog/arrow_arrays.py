@@ -30,6 +30,11 @@ def row_numbers(count: int) -> pa.Int64Array:
     return pc.indices_nonzero(pa.repeat(TRUE, count)).view(pa.int64())
 
 
+def uint64s(numbers: array[int]) -> pa.UInt64Array:
+    """Whole numbers of eight bytes without a sign, such as the positions of a bitmap, in the same memory."""
+    return pa.Array.from_buffers(pa.uint64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
 def float64s(values: Sequence[float | None]) -> pa.DoubleArray:
     """Numbers; None becomes null. Raises TypeError."""
     return _numbers(pa.float64(), "d", 0.0, values)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from deltalog.arrow_arrays import FALSE, combined, row_numbers
+from deltalog.arrow_arrays import FALSE, combined, row_numbers, uint64s
 from deltalog.errors import CallError
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.relations import Relation
@@ -293,7 +293,7 @@ def in_range(start: int, end: int) -> BitMap64:
 
 def numbers_of(rows: BitMap64) -> Any:
     """The numbers of rows as an Arrow array."""
-    return pa.array(rows.to_array(), pa.uint64()).view(pa.int64())
+    return uint64s(rows.to_array()).view(pa.int64())
 
 
 def _ambiguous(block: pa.Table, rows: Any) -> CallError:

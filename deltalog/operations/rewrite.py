@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from deltalog.arrow_arrays import FALSE, booleans, combined
+from deltalog.arrow_arrays import FALSE, booleans, combined, uint64s
 from deltalog.errors import CallError, ConstraintViolationError, InvalidActionError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import Bound, columns_of
@@ -332,7 +332,7 @@ def scanned(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iter
             live = BitMap64()
             live.add_range(start, end)
             live -= deleted
-            positions = pa.array(live.to_array(), pa.uint64())
+            positions = uint64s(live.to_array())
             rows = (
                 batch
                 if len(live) == batch.num_rows

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltalog.arrow_arrays import scalar
+from deltalog.arrow_arrays import scalar, uint64s
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
 from deltalog.parallel import both, opened_ahead
 from deltalog.parquet import datetime_rebase, variant
@@ -320,7 +320,7 @@ def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) 
     wanted -= deleted
     if len(wanted) == rows:
         return None
-    return pc.subtract(pa.array(wanted.to_array(), pa.uint64()), pa.scalar(start, pa.uint64()))
+    return pc.subtract(uint64s(wanted.to_array()), pa.scalar(start, pa.uint64()))
 
 
 class _Assembly:
