@@ -24,6 +24,11 @@ from deltalog.version import ENGINE_INFO
 _MANY = 1000
 
 
+#: A commit that is in the log, its in-commit timestamp, and the paths of files that were written for it, which no
+#: earlier version names.
+Landed = tuple[CommitActions, int | None, frozenset[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """The commit file for one version, not committed yet.
@@ -41,6 +46,11 @@ class Attempt:
     @property
     def version(self) -> int:
         return self.actions.version
+
+    @property
+    def landed(self) -> Landed:
+        """The commit, once it is in the log."""
+        return self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written)
 
     def as_base(self, followed: Base) -> Base:
         """This version as the base of the next one. ``followed``: the base that this attempt was built on."""

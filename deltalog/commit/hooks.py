@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from deltalog.background import in_background, wait_for
+from deltalog.commit.attempt import Landed
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
@@ -25,7 +26,6 @@ from deltalog.log.checksum import encode_checksum
 from deltalog.log.cleanup import clean_up
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import ENABLE_EXPIRED_LOG_CLEANUP, checkpoint_interval
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
@@ -55,12 +55,12 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class NewVersion:
     """A version that was just committed. ``base``: the version that its transaction began on, None for version 0.
-    ``commits``: those between the two and its own, ascending, each with its in-commit timestamp."""
+    ``commits``: those between the two and its own, ascending."""
 
     snapshot: LogSnapshot
     result: CommitResult
     base: LogSnapshot | None = None
-    commits: Sequence[tuple[CommitActions, int | None]] = ()
+    commits: Sequence[Landed] = ()
 
 
 # Takes the same version on a checkpoint that was written since, to continue from.
@@ -109,8 +109,8 @@ def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: On
     snapshot = version.snapshot
     known = None if version.base is None else _on_checkpoint.get(version.base)
     if known is not None:
-        for commit, ict_ms in version.commits:
-            known = known.after(commit, ict_ms)
+        for commit in version.commits:
+            known = known.after(*commit)
     latest = _run(known or snapshot, version.result, environment)
     if latest is not snapshot:
         _on_checkpoint[snapshot] = latest

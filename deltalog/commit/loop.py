@@ -23,7 +23,7 @@ import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
-from deltalog.commit.attempt import Attempt, build_attempt
+from deltalog.commit.attempt import Attempt, Landed, build_attempt
 from deltalog.commit.base import Base
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
 from deltalog.commit.conflicts import parent_taken, rebase
@@ -65,10 +65,12 @@ class CommittedAttempt:
     attempt: Attempt
 
     @property
-    def commits(self) -> list[tuple[CommitActions, int | None]]:
-        """The winners and the commit itself, each with its in-commit timestamp."""
-        own = (self.attempt.actions, self.attempt.in_commit_timestamp_ms)
-        return [*((winner, winner.in_commit_timestamp_ms) for winner in self.winners), own]
+    def commits(self) -> list[Landed]:
+        """The winners and the commit itself."""
+        return [
+            *((winner, winner.in_commit_timestamp_ms, frozenset[str]()) for winner in self.winners),
+            self.attempt.landed,
+        ]
 
 
 def base_of(snapshot: LogSnapshot, file_time_ms: int | None = None) -> Base:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import empty
+from deltalog.arrow_arrays import empty, strings
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError
 from deltalog.log.checkpoint.reader import FAST, LEAN, ReadParallelism
 from deltalog.log.checkpoint.rows import Wanted
@@ -20,7 +21,7 @@ from deltalog.log.file_tables import FILES, TOMBSTONES
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, State, Tail, live_files, tail
 from deltalog.log.segment import Checkpoint, Segment
-from deltalog.log.table_totals import Totals, totals_after, totals_of
+from deltalog.log.table_totals import Totals, maybe_again, totals_after, totals_of
 from deltalog.parallel import Lazy, in_order, meanwhile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
@@ -229,18 +230,32 @@ class FileCache:
 
     # ------------------------------------------------------------------------------------------- succession
 
-    def after(self, commit: CommitActions, segment: Segment, state: State) -> FileCache:
-        """The cache of the next version, that of ``commit``. Cost: none."""
+    def after(self, commit: CommitActions, segment: Segment, state: State, new: Collection[str] = ()) -> FileCache:
+        """The cache of the next version, that of ``commit``. ``new``: paths that it adds and that were never added
+        before. Cost: none."""
         return FileCache(
             self._reader,
             segment,
             state,
-            totals=totals_after(self.known_totals, commit),
+            totals=totals_after(self.known_totals, commit, new or self._known_new(commit)),
             commits=self._commits_with(commit),
             loaded=self._loaded_after(commit),
             tombstones=self._tombstones,
             unusable=self._unusable,
         )
+
+    def _known_new(self, commit: CommitActions) -> Collection[str]:
+        """Those of the paths that may be added again that are not live, as far as the files in memory say."""
+        loaded = self._loaded
+        wanted = [] if loaded is None else maybe_again(commit)
+        if loaded is None or not wanted:
+            return ()
+        paths = loaded.files["path"]
+        live = set(paths.filter(pc.is_in(paths, value_set=strings(wanted))).to_pylist())
+        for each in loaded.since:
+            live.difference_update(remove.path for remove in each.removes)
+            live.update(add.path for add in each.adds)
+        return set(wanted) - live
 
     def _commits_with(self, commit: CommitActions) -> Commits | None:
         """The commits after the checkpoint with ``commit``, which stay in memory up to FEW_FILES file actions: the next

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from deltalog.errors import InvalidCheckpointError, InvalidEnablementError
@@ -108,15 +108,15 @@ class LogSnapshot:
 
     # ------------------------------------------------------------------------------------------ succession
 
-    def after(self, commit: CommitActions, ict_ms: int | None) -> LogSnapshot:
-        """The next version, from this one and the commit that was just written. Raises ValueError for another version.
-        Cost: none."""
+    def after(self, commit: CommitActions, ict_ms: int | None, new: Collection[str] = ()) -> LogSnapshot:
+        """The next version, from this one and the commit that was just written. ``new``: as in ``FileCache.after``.
+        Raises ValueError for another version. Cost: none."""
         if commit.version != self.version + 1:
             raise ValueError(f"version {commit.version} does not follow {self.version}")
         state = advance(self.state, [commit]).complete(self.url, commit.version)
         commits = (*self.segment.commits, commit.version)
         segment = replace(self.segment, version=commit.version, commits=commits, has_checksum=False)
-        return LogSnapshot(self.reader, segment, state, self.cache.after(commit, segment, state), ict_ms)
+        return LogSnapshot(self.reader, segment, state, self.cache.after(commit, segment, state, new), ict_ms)
 
     def on_checkpoint(self, written: NewCheckpoint) -> LogSnapshot:
         """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there,

@@ -7,7 +7,7 @@ Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it), #
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,11 +152,20 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
     return tuple(counts), tuple(sums)
 
 
-def totals_after(totals: Totals | None, commit: CommitActions) -> Totals | None:
-    """The totals after a commit, without reading files; None where its actions do not determine them."""
-    # A file that is added again without new rows may have been live already, and must count once.
-    again = any(not add.data_change for add in commit.adds)
-    if totals is None or again or any(remove.size is None for remove in commit.removes):
+def maybe_again(commit: CommitActions) -> list[str]:
+    """The paths that the commit adds without new rows and does not remove: a file that is live may be added again, as
+    with other statistics, and must count once."""
+    moved = [add.path for add in commit.adds if not add.data_change]
+    removed = {remove.path for remove in commit.removes} if moved else ()
+    return [path for path in moved if path not in removed]
+
+
+def totals_after(totals: Totals | None, commit: CommitActions, new: Collection[str] = ()) -> Totals | None:
+    """The totals after a commit, without reading files; None where its actions do not determine them. ``new``: paths of
+    files that are known not to have been live before."""
+    if totals is None or any(remove.size is None for remove in commit.removes):
+        return None
+    if any(path not in new for path in maybe_again(commit)):
         return None
     if not commit.adds and not commit.removes:
         return totals

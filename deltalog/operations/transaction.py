@@ -517,7 +517,7 @@ class Transaction:
         """The snapshot of the commit, from the base snapshot and the winners in between. Cost: none."""
         latest = self._metadata_changes.base
         for commit in committed.commits:
-            latest = LogSnapshot.created(self.reader, *commit) if latest is None else latest.after(*commit)
+            latest = LogSnapshot.created(self.reader, *commit[:2]) if latest is None else latest.after(*commit)
         assert latest is not None
         return Snapshot(latest)
 

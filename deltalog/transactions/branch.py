@@ -145,8 +145,7 @@ class Branch:
         """The versions that these attempts became, which are in the table's log now. Cost: none."""
         found, base = list[NewVersion](), self._snapshot.log
         for attempt in attempts:
-            commit = (attempt.actions, attempt.in_commit_timestamp_ms)
-            found.append(NewVersion(base.after(*commit), attempt.result(), base, [commit]))
+            found.append(NewVersion(base.after(*attempt.landed), attempt.result(), base, [attempt.landed]))
             base = found[-1].snapshot
         return found
 

@@ -241,10 +241,7 @@ def files_of_others(path: Path) -> pa.Table:
     return rows.set_column(4, "place", pa.array(["a b/c"] * 5))
 
 
-@feature(
-    "Files put together, rows unchanged", "`Transaction.remove_files(data_change=False)`, `Transaction.add`",
-    checksum=False,
-)  # fmt: skip
+@feature("Files put together, rows unchanged", "`Transaction.remove_files(data_change=False)`, `Transaction.add`")
 def rearranged(path: Path) -> pa.Table:
     table = created(path)
     for start in (0, 3, 6):
@@ -372,10 +369,7 @@ def vectors_in_files(path: Path) -> pa.Table:
 # ------------------------------------------------------------------------------------------- optimized
 
 
-@feature(
-    "Small files combined, deletion vectors purged, rows in Z-order", "`optimize.compact`, `.purge`, `.z_order`",
-    checksum=False,
-)  # fmt: skip
+@feature("Small files combined, deletion vectors purged, rows in Z-order", "`optimize.compact`, `.purge`, `.z_order`")
 def optimized(path: Path) -> pa.Table:
     table = created(path, VECTORS)
     for start in range(0, 40, 10):

@@ -49,8 +49,10 @@ def test_every_version_has_the_same_rows(
     for version in range(table.version + 1):
         rows = plain_rows(table.snapshot(version).scan().to_arrow())
         assert plain_rows(delta.table(path, version)) == rows
+        assert (path / "_delta_log" / f"{version:020d}.crc").exists()
         if mode == "plain":
             assert plain_rows(deltalake.DeltaTable(str(path), version).to_pyarrow_table()) == rows
+    assert delta.checksum_defect(path) is None
     if mode == "everything":
         assert plain_rows(table.changes(0).to_arrow()) == plain_rows(delta.changes(path))
         ids = ["id", "_metadata.row_id", "_metadata.row_commit_version"]

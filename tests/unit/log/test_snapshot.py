@@ -162,6 +162,20 @@ def test_totals_agree_with_the_files_whatever_a_commit_says_again(data_change: b
         assert found.size_bytes == file["size"]
 
 
+def test_what_another_writer_moved_counts_where_the_files_are_in_memory() -> None:
+    """A handle that has the list of files sees whether a file without new rows is a new one."""
+    store = memory()
+    table = DeltaTable.create(store, SCHEMA, environment=environment())
+    for number in range(4):
+        table.append(rows(number))
+    assert table.snapshot().files().num_rows == 4
+    other = DeltaTable.open(store, environment=environment())
+    other.optimize.compact()
+    version = table.append(rows(9)).version
+    assert store.head(checksum_path(version)) is not None
+    assert table.snapshot().num_files == snapshot(store).num_files == snapshot(store).files().num_rows == 2
+
+
 @REPEATED
 def test_totals_agree_when_another_writer_repeats_itself() -> None:
     store = memory()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -106,6 +107,18 @@ def test_parts_add_up_to_the_whole() -> None:
 )
 def test_what_a_commit_does_not_tell_is_not_made_up(commit: CommitActions) -> None:
     assert totals_after(totals_of(files_table([_add(0, 10, None)])), commit) is None
+
+
+def test_files_that_were_never_live_count_also_without_new_rows() -> None:
+    totals = totals_of(files_table([_add(0, 10, None), _add(1, 20, None)]))
+    moved = msgspec.structs.replace(_add(2, 30, None), data_change=False)
+    commit = _commit(1, [moved], [_remove(_add(0, 10, None))])
+    assert totals_after(totals, commit) is None
+    assert totals_after(totals, commit, {"f2"}) == totals_of(files_table([_add(1, 20, None), _add(2, 30, None)]))
+    again = msgspec.structs.replace(_add(0, 10, DeletionVector("u", "x", 1, 3)), data_change=False)
+    assert totals_after(totals, _commit(1, [again], [_remove(_add(0, 10, None))])) == totals_of(
+        files_table([again, _add(1, 20, None)])
+    )
 
 
 @pytest.mark.parametrize("vectors", [True, False])
