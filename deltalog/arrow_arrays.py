@@ -158,12 +158,14 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 def scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value of a type, or null; of whole numbers, text, truth values and dates without ``pyarrow.scalar``, which
-    imports pandas too. Raises pyarrow.ArrowInvalid."""
+    """A value of a type, or null; of numbers, text, truth values and dates without ``pyarrow.scalar``, which imports
+    pandas too. Raises pyarrow.ArrowInvalid."""
     if value is None:
         return pa.nulls(1, kind)[0]
     if type(value) is int and -(2**63) <= value < 2**63 and pa.types.is_integer(kind):
         return int64s([value])[0].cast(kind)
+    if type(value) is float and pa.types.is_floating(kind):
+        return float64s([value])[0].cast(kind)
     if type(value) is str and kind == pa.string():
         return strings([value])[0]
     if type(value) is bool and kind == pa.bool_():

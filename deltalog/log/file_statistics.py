@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltalog.arrow_arrays import array_of, combined, float64s, nulls, strings
+from deltalog.arrow_arrays import ZERO, array_of, combined, float64s, nulls, strings
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.arrow_types import as_micros
@@ -186,7 +186,7 @@ def live_rows_of_each(files: pa.Table) -> pa.Array:
     """The number of rows of each file by its statistics, less those that its deletion vector deletes; null where it has
     no statistics. ``files``: as for ``of_files``, with ``deletion_vector``."""
     cardinality = pc.struct_field(combined(files["deletion_vector"]), "cardinality")
-    return pc.subtract(combined(of_files(files, ())["numRecords"]), pc.fill_null(cardinality, 0).cast(pa.int64()))
+    return pc.subtract(combined(of_files(files, ())["numRecords"]), pc.fill_null(cardinality.cast(pa.int64()), ZERO))
 
 
 def live_rows(files: pa.Table) -> int | None:

@@ -18,6 +18,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arrow_arrays import int64s
 from deltalog.commit_result import CommitResult
 from deltalog.errors import (
     CallError,
@@ -42,7 +43,7 @@ from deltalog.operations.optimize_plan import (
     whole_partitions,
     with_vectors,
 )
-from deltalog.operations.rewritten_bins import BinWriter, Rewritten
+from deltalog.operations.rewritten_bins import BinWriter, Rewrite, Rewritten
 from deltalog.operations.sorted_bins import ZOrder
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import UserMetadata
@@ -59,9 +60,6 @@ COMMIT_BYTES = 16 << 30
 #: Files of a partition up to this size are ordered together.
 SORTED_BYTES = 16 << 30
 _ATTEMPTS = 10
-
-#: Rewrites the files of one bin (schema FILES).
-Rewrite = Callable[[BinWriter, pa.Table], Rewritten]
 
 
 def silent(done: int, of: int) -> None:
@@ -212,7 +210,7 @@ def run(
         files.num_rows,
         len(bins),
         len({each.partition for each in bins}),
-        _sizes(files.take(planned)) if planned else {},
+        _sizes(files.take(int64s(planned))) if planned else {},
         {},
     )
     if options.dry_run or not bins:
@@ -220,7 +218,7 @@ def run(
     totals = _Totals()
     done = 0
     for batch in in_batches(bins, options.max_commit_size or COMMIT_BYTES):
-        _Batch(handle, options, job, [(each, files.take(list(each.numbers))) for each in batch], totals).run(
+        _Batch(handle, options, job, [(each, files.take(int64s(each.numbers))) for each in batch], totals).run(
             lambda rewritten, before=done: options.progress(before + rewritten, len(planned))  # type: ignore[misc]
         )
         done += sum(len(each.numbers) for each in batch)

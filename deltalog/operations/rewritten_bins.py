@@ -5,9 +5,10 @@ Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors, #row-tracking, #p
 
 from __future__ import annotations
 
-import itertools
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -15,21 +16,26 @@ from deltalog.errors import RowCountError
 from deltalog.log.file_statistics import live_rows
 from deltalog.log.file_tables import add_actions, files_table
 from deltalog.operations.data_files import WriteLayout, conformed
-from deltalog.operations.task_files import Groups
+from deltalog.operations.task_files import Groups, storage_of
 from deltalog.operations.transaction import Transaction
 from deltalog.parallel import opened_ahead
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file
 from deltalog.parquet.file_writer import ROW_GROUP_ROWS, GrowingFile
+from deltalog.parquet.small_files import read_small_files
 from deltalog.parquet.stats import nan_columns
 from deltalog.protocol import column_mapping, row_tracking
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
+from deltalog.storage.base import LogStore
 from deltalog.storage.remote import parallel_gets
+from deltalog.storage.table_files import TableFiles
 
 # The rows of a row group in memory.
 GROUP_BYTES = 32 << 20
+#: Rewritten files are read often and written once: half the bytes of snappy, for a third more time to write.
+CODEC = "zstd"
 # Batches of small files are converted together.
 _PIECE_BYTES = 4 << 20
 
@@ -52,10 +58,10 @@ class _NanFoundError(Exception):
 
 @dataclass(frozen=True)
 class BinWriter:
-    """Rewrites files of one version. Threads may share it. ``paths``: all files that it wrote, named as in the log,
-    which the caller owns."""
+    """Rewrites files of one version. Threads may share it. ``files``: where they are. ``paths``: all files that it
+    wrote, named as in the log, which the caller owns."""
 
-    snapshot: Snapshot
+    files: TableFiles
     read: FileLayout
     write: WriteLayout
     new_uuid: Callable[[], str]
@@ -70,7 +76,17 @@ class BinWriter:
         tracking = row_tracking.kept_columns(configuration, snapshot.url)
         write = transaction.row_writer.layout_of_copies()
         read = FileLayout(write.file_columns.columns, (), column_mapping.mode_of(configuration), tracking)
-        return cls(snapshot, read, write, transaction.row_writer.new_uuid, now_ms)
+        return cls(snapshot.reader.files, read, write, transaction.row_writer.new_uuid, now_ms)
+
+    def for_tasks(self) -> BinWriter:
+        """A writer that can be pickled, and then has the options that opened the store, with any secrets in them."""
+        files = TableFiles(storage_of(self.store), self.files.allowed_paths)
+        return replace(self, files=files, new_uuid=_new_uuid, now_ms=_now_ms, paths=[])
+
+    @property
+    def store(self) -> LogStore:
+        """Where new files are written."""
+        return self.files.store
 
     def rewrite(self, files: pa.Table) -> Rewritten:
         """The live rows of files of one partition (schema FILES) in a new file, in their order.
@@ -83,7 +99,7 @@ class BinWriter:
 
         def pieces() -> Iterator[pa.Table]:
             counted.clear()
-            return self.conformed(self.opened(adds, self.read, self.batches_of(counted)))
+            return self.conformed(self.batches(adds, self.read, counted))
 
         written = self.write_rows(pieces, adds[0].partition_values)
         self.check_rows(files, counted, written.rows)
@@ -107,9 +123,9 @@ class BinWriter:
         if not groups.has_more:
             return Rewritten((), 0)
         first = groups.take(ROW_GROUP_ROWS)
-        path = self.write.path(values, self.new_uuid())
-        with self.snapshot.reader.store.open_output(path) as output:
-            grown = GrowingFile(output, first, self.write.file_columns, without_bounds=without)
+        path = self.write.path(values, self.new_uuid(), CODEC)
+        with self.store.open_output(path) as output:
+            grown = GrowingFile(output, first, self.write.file_columns, compression=CODEC, without_bounds=without)
             try:
                 grown.write(first)
                 rows = first.num_rows
@@ -154,29 +170,19 @@ class BinWriter:
         if held:
             yield conformed(pa.Table.from_batches(held).combine_chunks(), schema)
 
-    @staticmethod
-    def batches_of(counted: list[int]) -> Callable[[OpenFile], Iterator[pa.RecordBatch]]:
-        """Reads the batches of an open file, after it has added its number of live rows to ``counted``."""
+    def batches(self, adds: Sequence[AddFile], layout: FileLayout, counted: list[int]) -> Iterator[pa.RecordBatch]:
+        """The rows of files in order; ``counted`` gets the number of live rows of each, by its footer and vector. On a
+        remote store some files are opened ahead; else the caller's threads are all that there are."""
+        found, openers = self.files, parallel_gets(self.store)
+        wanted = [DataFile.of(add) for add in adds]
+        if not openers:
+            return read_small_files(found, wanted, layout, counted.append)
 
-        def read(opened: OpenFile) -> Iterator[pa.RecordBatch]:
+        def read(_: DataFile, opened: OpenFile) -> Iterator[pa.RecordBatch]:
             counted.append(opened.live_rows)
             yield from opened.batches()
 
-        return read
-
-    def opened(
-        self, adds: Sequence[AddFile], layout: FileLayout, read: Callable[[OpenFile], Iterator[pa.RecordBatch]]
-    ) -> Iterator[pa.RecordBatch]:
-        """``read`` of each file in order. On a remote store some files are opened ahead; else the caller's threads are
-        all that there are."""
-        found, openers = self.snapshot.reader.files, parallel_gets(self.snapshot.reader.store)
-
-        def begin(add: AddFile) -> OpenFile:
-            return open_file(found, DataFile.of(add), layout)
-
-        if not openers:
-            return itertools.chain.from_iterable(read(begin(add)) for add in adds)
-        return opened_ahead(adds, begin, lambda _, opened: read(opened), openers, threads=1)
+        return opened_ahead(wanted, lambda file: open_file(found, file, layout), read, openers, threads=1)
 
     def live_rows_by_log(self, adds: Sequence[AddFile]) -> int | None:
         """None where a file has no statistics."""
@@ -188,9 +194,21 @@ class BinWriter:
         for live, source in ((sum(counted), "their footers and deletion vectors"), (live_rows(files), "the log")):
             if live is not None and live != written:
                 raise RowCountError(
-                    f"{self.snapshot.url}: {live} rows of {files.num_rows} files are live, by {source}, and {written} "
+                    f"{self.store.url}: {live} rows of {files.num_rows} files are live, by {source}, and {written} "
                     f"were read and written again. Nothing of these was committed, the first is {files['path'][0]}; "
                     "DeltaTable.check(deep=True) says which file differs from the log.",
                     written=live,
                     found=written,
                 )
+
+
+#: Rewrites the files of one bin (schema FILES).
+Rewrite = Callable[[BinWriter, pa.Table], Rewritten]
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -26,9 +26,9 @@ from deltalog.protocol.actions import AddFile
 from deltalog.protocol.schema import StructType
 
 #: Rows that wait for their range in memory.
-MEMORY_BYTES = 96 << 20
+MEMORY_BYTES = 32 << 20
 #: Rows that are sorted together.
-RANGE_BYTES = 24 << 20
+RANGE_BYTES = 12 << 20
 _SAMPLE_ROWS = 200_000
 _MOST_RANGES = 1023
 _RANGE_BITS = 10
@@ -47,8 +47,8 @@ class ZOrder:
     def __call__(self, writer: BinWriter, files: pa.Table) -> Rewritten:
         """Memory: about MEMORY_BYTES, and twice RANGE_BYTES for each thread. Raises as ``BinWriter.rewrite``. Cost: the
         GETs of the key columns, then of all, 1 PUT for each new file; at most the rows' size in temporary files."""
-        snapshot, adds = writer.snapshot, add_actions(files)
-        paths = column_paths(self.columns, snapshot.schema, snapshot.partition_columns)
+        adds = add_actions(files)
+        paths = column_paths(self.columns, writer.write.schema, writer.write.partition_columns)
         curve, places, rows = self._sampled(writer, adds, paths)
         if not rows:
             writer.check_rows(files, [0], 0)
@@ -73,7 +73,7 @@ class ZOrder:
         self, writer: BinWriter, adds: Sequence[AddFile], paths: Sequence[tuple[str, ...]]
     ) -> tuple[Curve, pa.Array, int]:
         """The order, the places of sampled rows in it, and the number of rows."""
-        schema = writer.snapshot.schema
+        schema = writer.write.schema
         fields = tuple(schema.field(name) for name in dict.fromkeys(path[0] for path in paths))
         layout = FileLayout(StructType(fields), (), writer.read.mapping)
         total = writer.live_rows_by_log(adds)
@@ -83,7 +83,7 @@ class ZOrder:
             counted: list[int] = []
             found: list[list[pa.Array]] = []
             before = 0
-            for batch in writer.opened(some, layout, writer.batches_of(counted)):
+            for batch in writer.batches(some, layout, counted):
                 at = int64s(range(-before % step, batch.num_rows, step))
                 found.append([values_of(batch, path).take(at) for path in paths])
                 before += batch.num_rows
@@ -101,7 +101,7 @@ class ZOrder:
 
     def _routed(self, writer: BinWriter, adds: Sequence[AddFile], ranges: _Ranges) -> list[int]:
         counted: list[int] = []
-        for piece in writer.conformed(writer.opened(adds, writer.read, writer.batches_of(counted))):
+        for piece in writer.conformed(writer.batches(adds, writer.read, counted)):
             ranges.add(piece)
         return counted
 

@@ -58,7 +58,7 @@ def values_of(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> Any:
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int8())
     if pa.types.is_floating(values.type):
-        return pc.if_else(pc.is_nan(values), pa.scalar(float("inf"), values.type), values)
+        return pc.if_else(pc.is_nan(values), scalar(float("inf"), values.type), values)
     return values
 
 

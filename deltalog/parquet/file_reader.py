@@ -57,7 +57,7 @@ _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
 
 # Arrow raises many types of errors for damaged footers and pages.
-_READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError)
+READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError)
 
 _Run = tuple[int, int, list[int]]  # the first row, the number of rows and the row groups of a stretch
 
@@ -177,7 +177,7 @@ class OpenFile:
             with _naming(self._store, self._path):
                 # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
                 parquet = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="us", pre_buffer=self._is_large)
-                self._assemble = _Assembly(parquet, self._file, self.layout)
+                self._assemble = Assembly(parquet, self._file, self.layout)
                 self._runs = _runs(parquet.metadata, self._deleted, self._only)
                 self._parquet = parquet
                 self._announced = self._expect(0, ahead=True)
@@ -267,7 +267,7 @@ class _naming:
             ) from error
         if isinstance(error, InvalidDataFileError) and error.path is None:
             raise _unreadable(self._store, self._path, error) from error
-        if isinstance(error, _READ_ERRORS) and not isinstance(error, DeltaLogError):
+        if isinstance(error, READ_ERRORS) and not isinstance(error, DeltaLogError):
             raise _unreadable(self._store, self._path, error) from error
 
 
@@ -323,7 +323,7 @@ def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) 
     return pc.subtract(uint64s(wanted.to_array()), pa.scalar(start, pa.uint64()))
 
 
-class _Assembly:
+class Assembly:
     """Combines stored columns, partition values and row tracking, for one file."""
 
     def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:

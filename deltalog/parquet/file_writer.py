@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.parquet import stats
+from deltalog.parquet.dictionaries import dictionary_columns
 from deltalog.parquet.file_reader import with_child
 from deltalog.protocol import column_mapping
 from deltalog.protocol.column_mapping import Mode
@@ -117,7 +118,7 @@ class GrowingFile:
             self._sink,
             columns.arrow_schema,
             compression=compression,
-            use_dictionary=not columns.has_shared_paths,
+            use_dictionary=not columns.has_shared_paths and dictionary_columns(first),
             write_statistics=self._with_statistics,
         )
 

@@ -1,0 +1,58 @@
+"""Which columns of a data file are written with dictionaries. Pure.
+
+A dictionary makes a column of few different values small. One of mostly different values becomes larger by it, and
+takes several times as long to write: all values are hashed, and a dictionary of eight-byte numbers has room for 131,072
+of them before the writer gives up.
+
+Spec: PROTOCOL.md leaves the encodings of data files to writers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+# Dictionaries of fewer rows cost nothing to speak of.
+_FEW_ROWS = 4096
+_SAMPLE_ROWS = 1 << 13
+_MOST_DIFFERENT = 0.95
+
+
+def dictionary_columns(rows: pa.Table) -> list[str] | bool:
+    """The Parquet paths of the columns that get a dictionary; True for all. ``rows``: the first ones of the file."""
+    if rows.num_rows < _FEW_ROWS:
+        return True
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    return [name for field, values in zip(rows.schema, sample.columns, strict=True) for name in _chosen(field, values)]
+
+
+def _chosen(field: pa.Field, values: Any) -> Iterator[str]:
+    kind = field.type
+    if pt.is_struct(kind):
+        flat = values.flatten() if isinstance(values, pa.Array) else values.combine_chunks().flatten()
+        for child, part in zip(kind.fields, flat, strict=True):
+            yield from (f"{field.name}.{name}" for name in _chosen(child, part))
+    elif pt.is_nested(kind):
+        yield from (".".join(path) for path in _leaves((field.name,), kind))
+    else:
+        present = len(values) - values.null_count
+        if pc.count_distinct(values).as_py() <= present * _MOST_DIFFERENT:
+            yield field.name
+
+
+def _leaves(path: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[str, ...]]:
+    """The Parquet paths below a list or a map, as Arrow writes them."""
+    if pt.is_map(kind):
+        yield from _leaves((*path, "key_value", kind.key_field.name), kind.key_type)
+        yield from _leaves((*path, "key_value", kind.item_field.name), kind.item_type)
+    elif pt.is_list(kind):
+        yield from _leaves((*path, "list", "element"), kind.value_type)
+    elif pt.is_struct(kind):
+        for child in kind.fields:
+            yield from _leaves((*path, child.name), child.type)
+    else:
+        yield path

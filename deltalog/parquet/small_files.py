@@ -1,0 +1,143 @@
+"""Reads small data files together: those that follow each other and have the same columns become one batch.
+
+Opening a file, and converting its columns, costs far more than decoding a few thousand rows. Here each file is read
+whole, and rows are converted once for all files that are alike.
+
+Spec: as file_reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltalog.errors import DeltaLogError, UnsafePathError
+from deltalog.parquet import datetime_rebase
+from deltalog.parquet.file_reader import MAX_BATCH_ROWS, READ_ERRORS, Assembly, DataFile, FileLayout, open_file
+from deltalog.storage.table_files import TableFiles
+
+#: Files up to this size are read together.
+SMALL_BYTES = 1 << 20
+# Of the files that are read together, as they are stored and as their pages are.
+_STORED_BYTES = 1 << 20
+_PAGES_BYTES = 8 << 20
+_MOST_FILES = 256
+
+
+def read_small_files(
+    files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout, counted: Callable[[int], object]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of files in their order, as ``read_file`` of each, those of small files in common batches. ``counted``
+    is called with the number of live rows of each file, by its footer and vector.
+
+    Memory: about 8 MiB of rows, and the batches of a file that is not small. Raises as ``read_file``. Cost: 1 GET for
+    each small file on a local disk, else as ``read_file``.
+    """
+    for group in _groups(files, wanted, layout):
+        tables = _read_group(files, group, layout) if len(group) > 1 else None
+        if tables is None:
+            for file in group:
+                opened = open_file(files, file, layout)
+                counted(opened.live_rows)
+                yield from opened.batches()
+            continue
+        for rows, batches in tables:
+            for number in rows:
+                counted(number)
+            yield from batches
+
+
+def _groups(files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout) -> Iterator[list[DataFile]]:
+    """Files that are read together; those that cannot be are alone. Values that differ from file to file, as those of
+    partition columns and of row ids, and deleted rows, need each file by itself."""
+    alone = files.store.is_remote or bool(layout.partition_columns or layout.tracking)
+    group: list[DataFile] = []
+    size_bytes = 0
+    for file in wanted:
+        is_small = not alone and file.deletion_vector is None and file.size is not None and file.size <= SMALL_BYTES
+        if group and (not is_small or len(group) == _MOST_FILES or size_bytes + (file.size or 0) > _STORED_BYTES):
+            yield group
+            group, size_bytes = [], 0
+        if is_small:
+            group.append(file)
+            size_bytes += file.size or 0
+        else:
+            yield [file]
+    if group:
+        yield group
+
+
+class _Alike:
+    """Files whose columns and calendars are the same, which the first one determines."""
+
+    def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
+        self._schema = parquet.schema_arrow
+        self._calendars = _calendars(parquet)
+        self._assemble = Assembly(parquet, file, layout)
+        self._names = self._assemble.stored_names
+        # Without names Arrow need not look for them in every file.
+        self._columns = None if len(self._names) == len(self._schema) else self._names
+        self._tables: list[pa.Table] = []
+        self.pages_bytes = 0
+        self.rows: list[int] = []
+
+    def takes(self, parquet: Any, pages_bytes: int) -> bool:
+        """Whether the rows of a file can follow."""
+        return (
+            self.pages_bytes + pages_bytes <= _PAGES_BYTES
+            and parquet.schema_arrow.equals(self._schema)
+            and _calendars(parquet) == self._calendars
+        )
+
+    def add(self, parquet: Any, pages_bytes: int) -> None:
+        """Read the rows of a file."""
+        if self._names:
+            self._tables.append(parquet.read(columns=self._columns, use_threads=False))
+        self.rows.append(parquet.metadata.num_rows)
+        self.pages_bytes += pages_bytes
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """All rows, as the layout has them."""
+        if not self._tables:
+            return [self._assemble(0, rows, None) for rows in self.rows if rows]
+        stored = pa.concat_tables(self._tables).combine_chunks().to_batches()
+        return [self._assemble(0, batch.num_rows, batch) for batch in stored if batch.num_rows]
+
+
+def _read_group(
+    files: TableFiles, group: Sequence[DataFile], layout: FileLayout
+) -> list[tuple[list[int], list[pa.RecordBatch]]] | None:
+    """The rows of each file, and the batches of those that are alike. None if a file cannot be read, is larger in
+    memory than its size says, or lies elsewhere: then each file is read by itself, and the error names it."""
+    found: list[_Alike] = []
+    try:
+        located = [files.find(file.path) for file in group]
+        if any(store is not files.store for store, _ in located):
+            return None
+        # A file that is larger than the log says is cut off, and then read by itself.
+        stored = files.store.get_many([path for _, path in located], max(file.size or 0 for file in group) + 1)
+        for file, data in zip(group, stored, strict=True):
+            parquet = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us", pre_buffer=False)
+            pages_bytes = _pages_bytes(parquet.metadata)
+            if parquet.metadata.num_rows > MAX_BATCH_ROWS or pages_bytes > _PAGES_BYTES:
+                return None
+            if not found or not found[-1].takes(parquet, pages_bytes):
+                found.append(_Alike(parquet, file, layout))
+            found[-1].add(parquet, pages_bytes)
+        return [(each.rows, each.batches()) for each in found]
+    except UnsafePathError:
+        raise
+    except (DeltaLogError, *READ_ERRORS):
+        return None
+
+
+def _pages_bytes(metadata: Any) -> int:
+    size_bytes: int = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    return size_bytes
+
+
+def _calendars(parquet: Any) -> datetime_rebase.Calendars:
+    return datetime_rebase.of_file(parquet.metadata.metadata or {})
