@@ -151,8 +151,20 @@ def sidecar_path(path: str, table_url: str) -> str:
 
 def encode_path(path: str) -> str:
     """A relative path as in ``add.path``: percent-encoded, except ``/`` and ``=``.
-    A colon is encoded, since readers would treat the text before it as a scheme."""
-    return urllib.parse.quote(path, safe="/=@!$&'()*+,;~")
+    A colon is encoded, since readers would treat the text before it as a scheme. Letters outside of ASCII are not, as
+    Java's URI leaves them: a VACUUM of delta-spark compares texts, and would delete a live file whose path has them
+    encoded."""
+    if path.isascii():
+        return urllib.parse.quote(path, safe=_SAFE)
+    return "".join(char if _is_other(char) else urllib.parse.quote(char, safe=_SAFE) for char in path)
+
+
+_SAFE = "/=@!$&'()*+,;~"
+
+
+def _is_other(char: str) -> bool:
+    """Whether a character is one that Java's URI calls "other": beyond ASCII, neither a control nor a space."""
+    return char > "\x9f" and not unicodedata.category(char).startswith("Z") and not "\ud800" <= char <= "\udfff"
 
 
 def absolute_path(store_url: str, path: str) -> str:
@@ -170,8 +182,7 @@ def absolute_path(store_url: str, path: str) -> str:
 
 def _uri_char(match: re.Match[str]) -> str:
     char = match[0]
-    plain = ord(char) >= 0x80 and unicodedata.category(char) not in ("Zs", "Zl", "Zp", "Cc")
-    return char if plain else "".join(f"%{byte:02X}" for byte in char.encode())
+    return char if _is_other(char) else "".join(f"%{byte:02X}" for byte in char.encode())
 
 
 _OF_HADOOP = {"s3": "s3a"}
