@@ -1,4 +1,4 @@
-"""ALTER TABLE, RESTORE and VACUUM in SQL: read, and carried out by the verbs of the table; OPTIMIZE is refused."""
+"""ALTER TABLE, RESTORE, VACUUM and OPTIMIZE in SQL: read, and carried out by the verbs of the table."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spark_ext.delta_table import DeltaTable
 from spark_ext.reader import timestamp_ms
 from spark_ext.sql_context import Context
 from spark_ext.sql_cursor import Cursor
+from spark_ext.statements import unquoted
 from spark_ext.table_builder import type_of
 from spark_ext.types import from_spark
 
@@ -211,9 +212,25 @@ def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def optimize(context: Context, cursor: Cursor) -> DataFrame | None:
-    """Refused with UnsupportedFeatureError; None for a table of Spark."""
+    """``OPTIMIZE t [WHERE condition] [ZORDER BY (a, b)]``. Returns as ``DeltaTable.optimize``; None for a table of
+    Spark."""
     cursor.expect("optimize")
     found = context.target(cursor)
-    if found is not None:
-        found.table.optimize()
-    return None
+    if found is None:
+        return None
+    builder = found.table.optimize()
+    if cursor.accept("where"):
+        builder = builder.where(cursor.expression("the condition of OPTIMIZE", "zorder"))
+    if not cursor.accept("zorder", "by"):
+        cursor.finish()
+        return builder.executeCompaction()
+    names = cursor.names() if cursor.word() == "(" else [cursor.path()]
+    while cursor.accept(","):
+        names.append(cursor.path())
+    cursor.finish()
+    return builder.executeZOrderBy(*map(_column_name, names))
+
+
+def _column_name(written: str) -> str:
+    """A name with dots as the verbs of a table take it."""
+    return written.replace("`", "") if "." in written else unquoted(written)

@@ -16,6 +16,7 @@ import deltalog
 from spark_ext import frames, names, paths, row_verbs, stores
 from spark_ext.assigned import Expression
 from spark_ext.merge_builder import DeltaMergeBuilder, merge_of
+from spark_ext.optimizing import DeltaOptimizeBuilder
 from spark_ext.paths import Location
 from spark_ext.reader import frame, timestamp_ms
 from spark_ext.results import WriteResult
@@ -231,14 +232,10 @@ class DeltaTable:
         self._table.vacuum(retentionHours, dry_run=False, enforce_retention_duration=checks)
         return self._spark.createDataFrame([], "path string")
 
-    def optimize(self) -> NoReturn:
-        """Refused with UnsupportedFeatureError."""
-        raise _refused(
-            "optimize",
-            "executors do not combine files yet",
-            "call deltalog.DeltaTable.open(url).optimize.compact(), or z_order, on the driver; no rows change, and it "
-            "takes little memory",
-        )
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """A builder whose ``executeCompaction`` and ``executeZOrderBy`` rewrite files and keep their rows. Cost: none
+        before these."""
+        return DeltaOptimizeBuilder(self._spark, self._table)
 
     def generate(self, mode: str) -> None:
         """Write manifests for engines that read no log: ``mode`` is ``symlink_format_manifest``. Raises and costs as

@@ -71,7 +71,7 @@ class TaskJob:
         if plan.partition_columns:
             # One file is open at a time in a task, so that its memory does not grow with the number of partitions.
             counted = counted.sortWithinPartitions(*(named(name) for name in plan.partition_columns))
-        with self._explained():
+        with explained_by_task(self._url):
             job = counted.mapInArrow(_task(files.write), _RETURNED)
             returned = cancelled_with_its_caller(spark, job.collect)
         adds = [deltalog.AddFile.from_json(json.loads(row[0])) for row in returned]
@@ -93,34 +93,35 @@ class TaskJob:
                     break
                 time.sleep(_CHECK_EVERY_S)
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Errors of deltalog in tasks as errors of deltalog here."""
-        try:
-            yield
-        except ImportError as error:
+
+@contextlib.contextmanager
+def explained_by_task(url: str) -> Iterator[None]:
+    """Errors of deltalog in tasks that write files of a table as errors of deltalog here."""
+    try:
+        yield
+    except ImportError as error:
+        raise deltalog.UnsupportedFeatureError(
+            f"{url}: Spark's tasks write the files with pyarrow, and PySpark needs pandas for that: "
+            f"pip install pandas pyarrow, here and on the executors. ({error})",
+            features=("writing by tasks",),
+        ) from error
+    except Exception as error:
+        text = str(error)
+        absent = _ABSENT.search(text)
+        if absent is not None:
             raise deltalog.UnsupportedFeatureError(
-                f"{self._url}: Spark's tasks write the files with pyarrow, and PySpark needs pandas for that: "
-                f"pip install pandas pyarrow, here and on the executors. ({error})",
-                features=("writing to object stores",),
+                f"{url}: Spark's tasks write the files with deltalog, and the executors have no module "
+                f"{absent[1]}: pip install 'deltalog[s3]' on each of them, in the version of this process.",
+                features=("writing by tasks",),
             ) from error
-        except Exception as error:
-            text = str(error)
-            absent = _ABSENT.search(text)
-            if absent is not None:
-                raise deltalog.UnsupportedFeatureError(
-                    f"{self._url}: Spark's tasks write the files with deltalog, and the executors have no module "
-                    f"{absent[1]}: pip install 'deltalog[s3]' on each of them, in the version of this process.",
-                    features=("writing to object stores",),
-                ) from error
-            found = _OF_DELTALOG.search(text)
-            if found is None:
-                raise
-            kind = deltalog.SchemaMismatchError if found[1] == "SchemaMismatchError" else deltalog.StoreError
-            message = f"{self._url}: a task could not write its files: {found[2]}. Nothing was committed."
-            if kind is deltalog.StoreError:
-                raise deltalog.StoreError(message, path=self._url) from None
-            raise deltalog.SchemaMismatchError(message) from None
+        found = _OF_DELTALOG.search(text)
+        if found is None:
+            raise
+        kind = deltalog.SchemaMismatchError if found[1] == "SchemaMismatchError" else deltalog.StoreError
+        message = f"{url}: a task could not write its files: {found[2]}. Nothing was committed."
+        if kind is deltalog.StoreError:
+            raise deltalog.StoreError(message, path=url) from None
+        raise deltalog.SchemaMismatchError(message) from None
 
 
 def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

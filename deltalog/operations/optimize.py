@@ -11,7 +11,7 @@ Spec: PROTOCOL.md#add-file-and-remove-file (dataChange), #deletion-vectors, #row
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -31,6 +31,7 @@ from deltalog.expressions.bound import columns_of
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.operations.bin_tasks import BinTasks, RewriteBins, packed, unpacked
 from deltalog.operations.data_files import discard
 from deltalog.operations.optimize_plan import (
     TARGET_BYTES,
@@ -77,6 +78,7 @@ class Options:
     dry_run: bool = False
     user_metadata: UserMetadata = None
     progress: OptimizeProgress = silent
+    rewrite_bins: RewriteBins | None = None
 
     def check(self) -> None:
         """Raises CallError."""
@@ -262,10 +264,7 @@ class _Batch:
         store = self.handle.reader.store
         try:
             made, done = list[Rewritten](), 0
-            rewrite = partial(self.job.rewrite, writer)
-            for (_, files), each in zip(
-                self.bins, mapped((files for _, files in self.bins), rewrite, self.options.threads, 0), strict=True
-            ):
+            for (_, files), each in zip(self.bins, self._rewritten(writer), strict=True):
                 made.append(each)
                 done += files.num_rows
                 progress(done)
@@ -275,6 +274,25 @@ class _Batch:
                 keep_cleanup_errors(error, discard(store, writer.paths))
             raise
         discard(store, [path for path in writer.paths if path not in committed])
+
+    def _rewritten(self, writer: BinWriter) -> Iterator[Rewritten]:
+        """The new files of each bin."""
+        rewrite_bins = self.options.rewrite_bins
+        if rewrite_bins is None:
+            rewrite = partial(self.job.rewrite, writer)
+            yield from mapped((files for _, files in self.bins), rewrite, self.options.threads, 0)
+            return
+        tasks = BinTasks.of(writer, self.job.rewrite)
+        try:
+            texts = rewrite_bins(tasks, [packed(files) for _, files in self.bins])
+            for (_, files), text in zip(self.bins, texts, strict=True):
+                done = unpacked(text)
+                writer.paths.extend(add.path for add in done.adds)
+                writer.check_rows(files, [done.rows], done.rows)
+                yield done
+        except BaseException:
+            tasks.remove_all()
+            raise
 
     def _leave_out_changed(self, latest: Snapshot) -> None:
         """Leave out the bins of which a file is no longer live, or has another deletion vector."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from deltalog.arguments import checked
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import optimize
+from deltalog.operations.bin_tasks import RewriteBins
 from deltalog.operations.optimize import Options
 from deltalog.operations.optimize_plan import OptimizeProgress, OptimizeReport
 from deltalog.operations.table_handle import TableHandle
@@ -26,7 +27,9 @@ class TableOptimizer:
     ``max_concurrent_tasks``: how many new files are written at a time; default the number of processors.
     ``max_commit_size``: how many bytes of files are a commit; default 16 GiB. An interrupted run keeps the commits that
     it made, and a second call does the rest. ``dry_run``: only report what would be rewritten. ``progress``: called
-    with the number of files that are rewritten, and of all to rewrite.
+    with the number of files that are rewritten, and of all to rewrite. ``rewrite_bins``: rewrites the files of each
+    batch elsewhere, as by the tasks of a Spark job; it gets ``BinTasks`` and bytes for each group of files, and returns
+    what ``BinTasks.run`` returned for each.
 
     They raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError where files do not hold the rows
     that the log counts, and as Transaction.commit.
@@ -46,6 +49,7 @@ class TableOptimizer:
         dry_run: bool = False,
         user_metadata: UserMetadata = None,
         progress: OptimizeProgress = optimize.silent,
+        rewrite_bins: RewriteBins | None = None,
     ) -> OptimizeReport:
         """Combine small files of a partition into ones of the target size, in the order in which they were written.
 
@@ -53,7 +57,9 @@ class TableOptimizer:
         vector deletes more than 5 % of the rows. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each
         new file, a commit for each batch. Memory: about 100 MiB for each task.
         """
-        asked = Options(where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress)
+        asked = Options(
+            where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress, rewrite_bins
+        )
         return optimize.compact(self._handle, asked)
 
     def z_order(
@@ -67,6 +73,7 @@ class TableOptimizer:
         dry_run: bool = False,
         user_metadata: UserMetadata = None,
         progress: OptimizeProgress = optimize.silent,
+        rewrite_bins: RewriteBins | None = None,
     ) -> OptimizeReport:
         """Rewrite all files of the chosen partitions with rows that are close in ``columns`` close together, so that
         conditions on any of these leave out most files. Each call rewrites all of them.
@@ -75,7 +82,9 @@ class TableOptimizer:
         or have no statistics, and for a clustered table. Cost: as ``compact``, the key columns read once more, and
         temporary files on the local disk of at most the rows' size. Memory: about 100 MiB, and 100 MiB for each task.
         """
-        asked = Options(where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress)
+        asked = Options(
+            where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress, rewrite_bins
+        )
         return optimize.z_order(self._handle, columns, asked)
 
     def purge(
@@ -88,10 +97,13 @@ class TableOptimizer:
         dry_run: bool = False,
         user_metadata: UserMetadata = None,
         progress: OptimizeProgress = optimize.silent,
+        rewrite_bins: RewriteBins | None = None,
     ) -> OptimizeReport:
         """Rewrite all files that have a deletion vector, without the deleted rows: Spark's REORG … APPLY (PURGE).
 
         The old files are deleted by a vacuum. Cost and memory: as ``compact``.
         """
-        asked = Options(where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress)
+        asked = Options(
+            where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress, rewrite_bins
+        )
         return optimize.purge(self._handle, asked)

@@ -12,6 +12,7 @@ STREAMING = _DOCS / "streaming.md"
 REFERENCE = _DOCS / "spark-reference.md"
 _PIPELINE = _DOCS / "spark.md"
 CHANGING_ROWS = _DOCS / "changing-rows.md"
+MAINTENANCE = _DOCS / "maintenance.md"
 _LAKE, _STORE = '"/tmp/deltalog-spark/lake"', "store = {}"
 
 

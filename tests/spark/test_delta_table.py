@@ -116,7 +116,6 @@ def test_files_that_no_version_needs_are_deleted(spark: Any, table: str) -> None
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (lambda table: table.optimize(), r"optimize\.compact\(\)"),
         (lambda table: table.clone("/other", True, replace=True), "clone to another place"),
     ],
 )

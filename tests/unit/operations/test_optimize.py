@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -458,3 +459,35 @@ def test_a_table_of_a_catalog(tmp_path: Path) -> None:
     report = table.optimize.compact()
     assert len(report.commits) == 1 and read(table) == read(table, report.version)
     assert DeltaTable.open(f"catalog:{tmp_path / 'c.db'}#shop.t").snapshot().num_files == 1
+
+
+def test_bins_are_rewritten_by_what_the_caller_gives(tmp_path: Path) -> None:
+    """As Spark's tasks do: from bytes to text, in another process, here by a pickle of the tasks."""
+    table = create(LocalStore(str(tmp_path)), {**VECTORS, **IDS})
+    table.delete("id IN (3, 4)")
+    before, asked = read(table), list[int]()
+
+    def elsewhere(tasks: Any, bins: Any) -> Any:
+        asked.append(len(bins))
+        copy = pickle.loads(pickle.dumps(tasks))
+        return iter([copy.run(files, f"0000{number}-7") for number, files in enumerate(bins)])
+
+    report = table.optimize.compact(rewrite_bins=elsewhere)
+    assert read(table) == before and asked == [3] and report.rows == 58
+    assert all("-00007-" not in path and "-7-" in path and (tmp_path / path).exists() for path in report.added)
+    table.append(rows(90))
+    assert table.optimize.z_order(["id"], rewrite_bins=elsewhere).rows == 59
+
+
+def test_what_is_rewritten_elsewhere_is_counted_too(tmp_path: Path) -> None:
+    table = create(LocalStore(str(tmp_path)), by=())
+    before = table.version
+
+    def losing(tasks: Any, bins: Any) -> Any:
+        for files in bins:
+            body = json.loads(tasks.run(files, "x"))
+            yield json.dumps({**body, "rows": body["rows"] - 1})
+
+    with pytest.raises(RowCountError):
+        table.optimize.compact(rewrite_bins=losing)
+    assert table.version == before and {path.name for path in tmp_path.glob("*.parquet")} == live(table)

@@ -1,0 +1,78 @@
+"""Bins that are rewritten in other processes, as by the tasks of a Spark job: what a task needs, and what it returns.
+
+A task may be attempted more than once, also at the same time; each attempt writes files of its own names, and those
+that the job returned are committed.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from deltalog.operations.data_files import discard
+from deltalog.operations.rewritten_bins import BinWriter, Rewrite, Rewritten
+from deltalog.protocol.actions import AddFile
+from deltalog.protocol.paths import encode_path
+from deltalog.storage.base import keep_cleanup_errors
+
+
+@dataclass(frozen=True)
+class BinTasks:
+    """The rewriting of the bins of a batch. Can be pickled, and then has the options that opened the store, with any
+    secrets in them. ``job``: an id that the names of the new files begin with, after ``part-``. ``bins``: the files of
+    each bin, as bytes for ``run``."""
+
+    writer: BinWriter
+    rewrite: Rewrite
+    job: str
+
+    @classmethod
+    def of(cls, writer: BinWriter, rewrite: Rewrite) -> BinTasks:
+        """For a batch that ``writer`` would write."""
+        return cls(writer.for_tasks(), rewrite, str(uuid.uuid4()))
+
+    def run(self, files: bytes, attempt: str) -> str:
+        """Rewrite one bin. ``files``: from ``packed``; ``attempt``: of letters, digits and dashes, its own for each
+        attempt. Returns text for ``unpacked``. On any error the files are deleted, best effort. Raises as
+        ``BinWriter.rewrite``. Cost: as there."""
+        writer = replace(self.writer, new_uuid=lambda: f"{self.job}-{attempt}-{uuid.uuid4().hex}", paths=[])
+        try:
+            done = self.rewrite(writer, pa.ipc.open_stream(files).read_all())
+        except BaseException as error:
+            keep_cleanup_errors(error, discard(writer.store, writer.paths))
+            raise
+        unused = {*writer.paths} - {add.path for add in done.adds}
+        discard(writer.store, unused)
+        return json.dumps({"adds": [add.to_json() for add in done.adds], "rows": done.rows})
+
+    def remove_all(self) -> None:
+        """Delete all files of the job that the store finds, best effort. Cost: as ``TaskFiles.remove_all``."""
+        name = f"part-{self.job}-"
+        in_root = not (self.writer.write.partition_columns or self.writer.write.prefix_length)
+        found = self.writer.store.find_names(name if in_root else "", name, most=_MOST_LISTED)
+        discard(self.writer.store, map(encode_path, found))
+
+
+_MOST_LISTED = 100_000
+#: Rewrites bins elsewhere: gets the tasks and what ``BinTasks.run`` takes for each bin, and returns what it returned
+#: for each, in their order.
+RewriteBins = Callable[[BinTasks, Sequence[bytes]], Iterator[str]]
+
+
+def packed(files: pa.Table) -> bytes:
+    """The files of a bin as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, files.schema) as writer:
+        writer.write_table(files)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def unpacked(text: str) -> Rewritten:
+    """What a task has returned."""
+    body = json.loads(text)
+    return Rewritten([AddFile.from_json(add) for add in body["adds"]], body["rows"])

@@ -1,0 +1,139 @@
+"""OPTIMIZE on Spark's executors: deltalog plans which files are rewritten together and commits, the tasks of a job
+rewrite them. The executors need deltalog.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+import deltalog
+from spark_ext.jobs import cancelled_with_its_caller, lost_session_explained
+from spark_ext.task_job import explained_by_task
+
+# The size of new files in delta-spark, which has a larger default.
+_TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
+_BINS = StructType([StructField("number", LongType(), False), StructField("files", BinaryType(), False)])
+_FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
+# delta-spark's result, as far as its numbers have a meaning here.
+_RESULT = (
+    f"path string, metrics struct<numFilesAdded: bigint, numFilesRemoved: bigint, filesAdded: {_FILES}, "
+    f"filesRemoved: {_FILES}, partitionsOptimized: bigint, numBins: bigint, numBatches: bigint, "
+    "totalConsideredFiles: bigint, totalFilesSkipped: bigint, preserveInsertionOrder: boolean, startTimeMs: bigint, "
+    "endTimeMs: bigint, deletionVectorStats: struct<numDeletionVectorsRemoved: bigint, "
+    "numDeletionVectorRowsRemoved: bigint>>"
+)
+
+
+class DeltaOptimizeBuilder:
+    """Which files of a table are rewritten, from ``DeltaTable.optimize``; ``executeCompaction`` or ``executeZOrderBy``
+    rewrites them. No row changes, and readers of changes see none.
+
+    Members: those of delta-spark's class.
+    """
+
+    def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, where: str | None = None) -> None:
+        """Made by ``DeltaTable.optimize``."""
+        self._spark = spark
+        self._table = table
+        self._where = where
+
+    def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
+        """Only partitions for which a condition on partition columns is true. Raises CallError. Cost: none."""
+        if not isinstance(partitionFilter, str) or not partitionFilter.strip():
+            raise deltalog.CallError(f"where is a condition as text, not {partitionFilter!r}.")
+        both = partitionFilter if self._where is None else f"({self._where}) AND ({partitionFilter})"
+        return DeltaOptimizeBuilder(self._spark, self._table, both)
+
+    def executeCompaction(self) -> DataFrame:
+        """Combine small files. Returns a row with the path and the metrics, as delta-spark names them.
+
+        Each task writes one new file. Raises as ``TableOptimizer.compact`` of deltalog, and JobFailedError,
+        StoreError, UnsupportedFeatureError where the executors lack deltalog. Cost: as there, and a job for each batch
+        of 16 GiB.
+        """
+        return self._executed(False, lambda **options: self._table.optimize.compact(self._where, **options))
+
+    def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:
+        """Rewrite all files of the partitions with rows that are close in ``cols`` close together. Returns as
+        ``executeCompaction``. One task orders a partition of the table, of up to 16 GiB, and more tasks a larger one.
+        Raises as ``TableOptimizer.z_order`` of deltalog, and as ``executeCompaction``. Cost: as there, and temporary
+        files on the disks of the executors of at most the rows' size."""
+        given = [name for each in cols for name in ([each] if isinstance(each, str) else each)]
+        return self._executed(True, lambda **options: self._table.optimize.z_order(given, self._where, **options))
+
+    def _executed(self, is_ordered: bool, optimize: Any) -> DataFrame:
+        spark, started_ms = self._spark, _now_ms()
+        size = spark.conf.get(_TARGET_SIZE, None)
+        with lost_session_explained(self._table.url):
+            report = optimize(
+                target_size=None if size is None else _bytes(size),
+                rewrite_bins=lambda tasks, bins: _rewritten(spark, self._table.url, tasks, bins),
+            )
+            return spark.createDataFrame([(report.table, _metrics(report, is_ordered, started_ms))], _RESULT)
+
+
+def _rewritten(spark: SparkSession, url: str, tasks: Any, bins: Sequence[bytes]) -> Iterator[str]:
+    """What the tasks return for each bin, in their order."""
+    frame = spark.createDataFrame([(number, bytearray(files)) for number, files in enumerate(bins)], _BINS)
+    with explained_by_task(url):
+        job = frame.repartitionByRange(len(bins), "number").mapInArrow(_task(tasks.run), "number long, made string")
+        returned = cancelled_with_its_caller(spark, job.collect)
+    made = {row[0]: row[1] for row in returned}
+    return iter([made[number] for number in range(len(bins))])
+
+
+def _task(run: Any) -> Any:
+    """What a task does: it has plain values and what deltalog pickles, so that executors need no spark_ext."""
+
+    def rewrite(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = f"{context.partitionId():05d}-{context.taskAttemptId()}"
+        for batch in batches:
+            made = [run(files.as_py(), attempt) for files in batch.column(1)]
+            yield pyarrow.RecordBatch.from_arrays([batch.column(0), pyarrow.array(made)], ["number", "made"])
+
+    return rewrite
+
+
+def _metrics(report: deltalog.OptimizeReport, is_ordered: bool, started_ms: int) -> tuple[Any, ...]:
+    added, removed = list(report.added.values()), list(report.removed.values())
+    return (
+        len(added),
+        len(removed),
+        _of_files(added),
+        _of_files(removed),
+        report.partitions,
+        report.bins,
+        len(report.commits),
+        report.considered,
+        report.considered - len(removed),
+        not is_ordered,
+        started_ms,
+        _now_ms(),
+        (report.deletion_vectors, None),
+    )
+
+
+def _of_files(sizes: Sequence[int]) -> tuple[Any, ...]:
+    if not sizes:
+        return (None, None, 0.0, 0, 0)
+    return (min(sizes), max(sizes), sum(sizes) / len(sizes), len(sizes), sum(sizes))
+
+
+def _bytes(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) <= 0:
+        raise deltalog.CallError(f"{_TARGET_SIZE} is a number of bytes above 0; got {text!r}.")
+    return int(text)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
