@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arrow_arrays import ZERO, scalar
 from deltalog.errors import CorruptTableError, InvalidDataFileError, UnsafePathError
 from deltalog.log.history import LogHistory
 from deltalog.log.vacuum import NamedFiles, Need
@@ -75,8 +76,8 @@ def _commits(history: LogHistory, after: int) -> Iterator[CommitActions]:
 def _tombstones(history: LogHistory, cutoff_ms: int, names: _Names) -> tuple[set[str], set[str]]:
     """The files of tombstones within the retention, and of earlier ones."""
     tombstones = history.latest.cache.tombstones(-(2**63))
-    times = pc.fill_null(tombstones["deletion_timestamp"], 0)
-    is_unexpired = pc.greater_equal(times, pa.scalar(cutoff_ms, pa.int64()))
+    times = pc.fill_null(tombstones["deletion_timestamp"], ZERO)
+    is_unexpired = pc.greater_equal(times, scalar(cutoff_ms, pa.int64()))
     unexpired = set(names.of_table(tombstones.filter(is_unexpired)))
     try:
         removed = set(names.of_table(tombstones.filter(pc.invert(is_unexpired))))

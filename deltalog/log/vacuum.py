@@ -302,4 +302,4 @@ def _checked_name(path: str) -> str | None:
 
 def _folded(path: str) -> str:
     """Disks may compare names without case, and in any Unicode normalisation: a listing then has another spelling."""
-    return unicodedata.normalize("NFC", path).casefold()
+    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()

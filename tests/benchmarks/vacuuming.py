@@ -1,0 +1,181 @@
+"""Vacuum beside deltalake: ``python -m tests.benchmarks.vacuuming [--files N] [--repeats N] [--quick]``.
+
+A table of so many empty files in 100 partitions, of which a tenth was removed before the retention, and a tenth is
+named by no version. A dry run, and one that deletes, run in a process of their own, with the table opened. Their time
+and their peak memory above that of the process before them are printed. The systems must name, and delete, the same
+number of files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.benchmarks.row_changes import Peak
+
+SYSTEMS = ("deltalog", "deltalake")
+MODES = ("dry run", "deletion")
+_PARTITIONS = 100
+_OLD_S = 10 * 86_400
+_encode = msgspec.json.Encoder().encode
+
+
+def _paths(kind: int, count: int) -> Iterator[str]:
+    for number in range(count):
+        unique = uuid.UUID(int=(kind << 100) + number * 0x9E3779B97F4A7C15 % 2**90)
+        yield f"p={number % _PARTITIONS}/part-{number % 200:05d}-{unique}-c000.snappy.parquet"
+
+
+def counts(files: int) -> dict[int, int]:
+    """The number of files of each kind: live ones, removed ones, and those that no version names."""
+    return {0: files - 2 * (files // 10), 1: files // 10, 2: files // 10}
+
+
+def build(path: Path, files: int) -> None:
+    """A table of so many files below its root."""
+    from deltalog import DeltaTable
+
+    log = path / "_delta_log"
+    log.mkdir(parents=True)
+    old_ms = (time.time_ns() // 1_000_000_000 - _OLD_S) * 1000
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (("id", "long"), ("p", "integer"))
+    ]
+    metadata = {
+        "id": str(uuid.UUID(int=1)), "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["p"],
+        "schemaString": json.dumps({"type": "struct", "fields": fields}), "configuration": {}, "createdTime": old_ms,
+    }  # fmt: skip
+    held = counts(files)
+    _write(log, 0, old_ms, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}])
+    _write(log, 1, old_ms, (_add(each, old_ms) for kind in (0, 1) for each in _paths(kind, held[kind])))
+    DeltaTable.open(path).checkpoint()
+    _write(log, 2, old_ms, (_remove(each, old_ms) for each in _paths(1, held[1])))
+    for number in range(_PARTITIONS):
+        (path / f"p={number}").mkdir()
+    for kind, count in held.items():
+        _make(path, _paths(kind, count))
+
+
+def _write(log: Path, version: int, at_ms: int, actions: Iterable[dict[str, Any]]) -> None:
+    name = log / f"{version:020d}.json"
+    with open(name, "wb") as file:
+        file.write(
+            _encode({"commitInfo": {"timestamp": at_ms, "operation": "WRITE", "operationParameters": {}}}) + b"\n"
+        )
+        file.writelines(_encode(action) + b"\n" for action in actions)
+    os.utime(name, (at_ms / 1000, at_ms / 1000))
+
+
+def _add(path: str, at_ms: int) -> dict[str, Any]:
+    values = {"p": path.partition("/")[0][2:]}
+    body = {"path": path, "partitionValues": values, "size": 0, "modificationTime": at_ms, "dataChange": True}
+    return {
+        "add": {**body, "stats": '{"numRecords":100,"minValues":{"id":1},"maxValues":{"id":9},"nullCount":{"id":0}}'}
+    }
+
+
+def _remove(path: str, at_ms: int) -> dict[str, Any]:
+    return {"remove": {"path": path, "deletionTimestamp": at_ms, "dataChange": True}}
+
+
+def _make(path: Path, names: Iterable[str]) -> None:
+    old = time.time() - _OLD_S
+    for name in names:
+        os.close(os.open(path / name, os.O_CREAT | os.O_WRONLY))
+        os.utime(path / name, (old, old))
+
+
+def _again(path: Path, files: int) -> None:
+    """The table as it was before a deletion."""
+    for commit in sorted((path / "_delta_log").iterdir()):
+        if commit.name[:20].isdigit() and int(commit.name[:20]) > 2:
+            commit.unlink()
+    held = counts(files)
+    for kind in (1, 2):
+        _make(path, _paths(kind, held[kind]))
+
+
+def call(system: str, mode: str, path: str) -> Callable[[], Any]:
+    """The vacuum, ready to run. Returns the paths of the files."""
+    dry = mode == "dry run"
+    if system == "deltalake":
+        import deltalake
+
+        theirs = deltalake.DeltaTable(path)
+        return lambda: theirs.vacuum(dry_run=dry, full=True)
+    from deltalog import DeltaTable
+
+    table = DeltaTable.open(path)
+    return lambda: table.vacuum(dry_run=dry).paths
+
+
+def _child(system: str, mode: str, path: str) -> None:
+    run = call(system, mode, path)
+    with Peak() as peak:
+        started = time.perf_counter()
+        found = run()
+        seconds = time.perf_counter() - started
+    print(json.dumps({"seconds": seconds, "peak_mib": peak.most_mib - peak.before_mib, "files": len(found)}))
+
+
+def measure(system: str, mode: str, path: Path, files: int) -> dict[str, Any]:
+    """One run in a process of its own. Raises AssertionError where other files are there afterwards."""
+    command = [sys.executable, "-m", "tests.benchmarks.vacuuming", "--child", system, mode, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    left = sum(len(os.listdir(path / f"p={number}")) for number in range(_PARTITIONS))
+    held = counts(files)
+    assert result["files"] == held[1] + held[2], (system, mode, result)
+    assert left == (files if mode == "dry run" else held[0]), (system, mode, left)
+    if mode != "dry run":
+        _again(path, files)
+    return result
+
+
+def compare(place: Path, files: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """The medians of each mode and system."""
+    path = place / "vacuumed"
+    build(path, files)
+    for mode in MODES:
+        for system in SYSTEMS:
+            runs = [measure(system, mode, path, files) for _ in range(repeats)]
+            figures = {name: statistics.median(run[name] for run in runs) for name in ("seconds", "peak_mib")}
+            yield {"mode": mode, "system": system, "files": runs[0]["files"], **figures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="2,000 files once: a check, not figures")
+    parser.add_argument("--directory", default=None)
+    parser.add_argument("--child", nargs=3)
+    chosen = parser.parse_args()
+    if chosen.child:
+        _child(*chosen.child)
+        return
+    files, repeats = (2_000, 1) if chosen.quick else (chosen.files, chosen.repeats)
+    with tempfile.TemporaryDirectory(dir=chosen.directory) as place:
+        for each in compare(Path(place), files, repeats):
+            print(
+                f"{each['mode']}, {each['system']}: {each['seconds']:.2f} s, {each['peak_mib']:.0f} MiB, "
+                f"{each['files']:,} of {files:,} files",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
