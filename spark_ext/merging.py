@@ -227,14 +227,14 @@ class _Plan:
         """Find the rows of the table that change. Raises CallError for one that several rows of the source match."""
         changing = [*self.asked.of("matched"), *self.asked.of("not matched by source")]
         by_clause: dict[int, dict[int, BitMap64]] = {}
-        self.rows.removal({})  # refuses an append-only table
+        self.rows.removal({}, adds_only=not changing)  # refuses an append-only table
         if changing and self.rows.entries:
             by_clause = self._outcomes(bool(self.asked.of("not matched by source")))
         every: dict[int, BitMap64] = {}
         for of_files in by_clause.values():
             for number, positions in of_files.items():
                 every[number] = every.get(number, BitMap64()) | positions
-        return _Found(self.rows.removal(every), by_clause)
+        return _Found(self.rows.removal(every, adds_only=not changing), by_clause)
 
     def _outcomes(self, by_source: bool) -> dict[int, dict[int, BitMap64]]:
         target = self.rows.read(self.rows.entries, Beside(positions=True))

@@ -77,9 +77,10 @@ class Rows:
         question."""
         return found_rows.positions(where(self.read(self.entries, Beside(positions=True))), self.entries)
 
-    def removal(self, positions: Mapping[int, BitMap64] | None) -> Removal:
+    def removal(self, positions: Mapping[int, BitMap64] | None, adds_only: bool = False) -> Removal:
         """The removal of rows, ready to be staged. Raises as ``RowRemoval``."""
-        return Removal(self, deltalog.RowRemoval(self.transaction, self.files, positions), positions or {})
+        found = deltalog.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
+        return Removal(self, found, positions or {})
 
 
 @dataclass

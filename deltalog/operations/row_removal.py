@@ -45,10 +45,16 @@ class RowRemoval:
     """
 
     def __init__(
-        self, transaction: Transaction, files: pa.Table, positions: Mapping[int, BitMap64] | None = None
+        self,
+        transaction: Transaction,
+        files: pa.Table,
+        positions: Mapping[int, BitMap64] | None = None,
+        *,
+        adds_only: bool = False,
     ) -> None:
         """``files``: rows of ``Transaction.find_files``. ``positions``: by the number of a file among them, the rows,
-        from 0 in the Parquet file; files without an entry keep all rows. None: all rows of all files.
+        from 0 in the Parquet file; files without an entry keep all rows. None: all rows of all files. ``adds_only``:
+        the transaction adds rows and removes none, as a merge that only inserts; append-only tables take it.
 
         Raises CallError, InvalidActionError for an append-only table, RowCountError for a position that the file does
         not have or whose row is deleted already, InvalidDataFileError. Memory: the positions. Cost: 1 GET for each
@@ -56,7 +62,10 @@ class RowRemoval:
         """
         if not isinstance(transaction, Transaction):
             raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
-        rewrite.check_removable(transaction)
+        if adds_only and (positions is None or any(positions.values())):
+            raise CallError("adds_only is for a transaction that removes no rows, and positions has some.")
+        if not adds_only:
+            rewrite.check_removable(transaction)
         self._transaction = transaction
         self.by_vectors = rewrite.has_vectors(transaction)
         self.has_change_feed = rewrite.has_change_data_feed(transaction)

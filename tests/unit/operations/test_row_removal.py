@@ -131,3 +131,7 @@ def test_an_append_only_table_is_refused(tmp_path: Path) -> None:
     wrong: Any = {}
     with table.transaction() as transaction, pytest.raises(deltalog.InvalidActionError):
         deltalog.RowRemoval(transaction, transaction.find_files(), wrong)
+    with table.transaction() as transaction:
+        assert deltalog.RowRemoval(transaction, transaction.find_files(), {}, adds_only=True).is_empty
+        with pytest.raises(deltalog.CallError, match="removes no rows"):
+            deltalog.RowRemoval(transaction, transaction.find_files(), {0: BitMap64([1])}, adds_only=True)
