@@ -50,7 +50,9 @@ def _history(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """As DESCRIBE HISTORY shows it, where all parameters are text."""
+    """As DESCRIBE HISTORY shows it, where all parameters are text; the keys of properties in one order."""
+    if isinstance(value, str) and value.startswith("{"):
+        return json.dumps(json.loads(value), sort_keys=True)
     return json.dumps(value) if isinstance(value, bool) else value
 
 

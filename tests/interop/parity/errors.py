@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 
+import deltalog
 from deltalog import DeltaLogError
 
 # Error conditions of Spark and delta-spark, Java exceptions without one, and classes of deltalog.
 MEANINGS: dict[str, tuple[str, ...]] = {
-    "table exists": ("DELTA_PATH_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "TableExistsError"),
+    "table exists": (
+        "TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_PATH_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "TableExistsError",
+    ),
     "no such table": (
         "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND",
-        "TableNotFoundError",
+        "TABLE_OR_VIEW_NOT_FOUND", "TableNotFoundError",
     ),
     "columns do not fit": (
-        "CAST_INVALID_INPUT",
+        "CAST_INVALID_INPUT", "COLUMN_ALREADY_EXISTS", "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
+        "DELTA_INSERT_COLUMN_ARITY_MISMATCH", "FIELD_ALREADY_EXISTS",
         "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION", "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA",
         "DELTA_DUPLICATE_COLUMNS_FOUND", "DELTA_EMPTY_DATA", "DELTA_FAILED_TO_MERGE_FIELDS",
         "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", "DELTA_INVALID_PARTITION_COLUMN_TYPE", "DELTA_METADATA_MISMATCH",
@@ -46,6 +50,9 @@ MEANINGS: dict[str, tuple[str, ...]] = {
         "DELTA_CONFLICT_SET_COLUMN",
         "INVALID_WHERE_CONDITION", "MISSING_GROUP_BY", "PARSE_SYNTAX_ERROR",
         "UNSUPPORTED_EXPR_FOR_OPERATOR", "CallError",
+        "AMBIGUOUS_REFERENCE", "DELTA_DUPLICATE_COLUMNS_ON_INSERT", "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", "MERGE_INSERT_VALUE_COUNT_MISMATCH",
+        "MERGE_WITHOUT_WHEN", "NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
     ),
     "append-only": ("DELTA_CANNOT_MODIFY_APPEND_ONLY", "InvalidActionError"),
     "conflict": (
@@ -54,6 +61,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
         "CommitConflictError",
     ),
     "not supported": (
+        "DELTA_OPERATION_NOT_ALLOWED",
         "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT", "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED",
         "DELTA_UNSUPPORTED_FEATURES_FOR_READ", "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", "UnsupportedFeatureError",
     ),
@@ -64,6 +72,9 @@ MEANINGS: dict[str, tuple[str, ...]] = {
 _MEANING = {name: means for means, names in MEANINGS.items() for name in names}
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_.]+)?\]")
 UNKNOWN = "unknown"
+# What a message says that delta-spark does not have.
+_LOST = re.compile(r"Cannot find main error class '([A-Z0-9_]+)'")
+_OWN = re.compile(r"deltalog\.errors\.(\w+)")  # in the text of an error of a Python data source
 _JAVA = re.compile(r"(?:java|org|io)(?:\.\w+)+\.(\w+(?:Exception|Error))")
 
 
@@ -73,6 +84,8 @@ def meaning(error: Exception) -> str:
         names = [each.__name__ for each in type(error).__mro__]
     else:
         text = str(error)
-        names = _CONDITION.findall(text)[::-1] or [*_JAVA.findall(text)[::-1], type(error).__name__]
+        own = [each.__name__ for name in _OWN.findall(text)[::-1] for each in getattr(deltalog, name).__mro__]
+        names = own or _LOST.findall(text) or _CONDITION.findall(text)[::-1]
+        names = names or [*_JAVA.findall(text)[::-1], type(error).__name__]
     known = [_MEANING[name] for name in names if name in _MEANING]
     return known[0] if known else f"{UNKNOWN}: {list(dict.fromkeys(names))}: {str(error)[:300]}"

@@ -60,9 +60,10 @@ def _counts(number: int, same: int) -> str:
 _INTRODUCTION = f"""\
 # The same scenarios in delta-spark and in spark_ext
 
-Each row is a scenario of batch writing and reading that a test runs twice in one session of Spark {SPARK_LINE}: with
+Each row is a scenario that a test runs twice in one session of Spark {SPARK_LINE}: with
 `df.write.format("delta")` and `spark.read.format("delta")` of delta-spark {DELTA_VERSION}, and with
-`spark_ext.write(df)` and `spark_ext.read(spark)`; statements of SQL with `spark.sql` and `spark_ext.sql`.
+`spark_ext.write(df)` and `spark_ext.read(spark)`; statements of SQL with `spark.sql` and `spark_ext.sql`; streams with
+`format("delta")` and `format("deltalog")`, each until it has read all that is there.
 The scenarios follow delta-spark's documentation and the subjects of its tests.
 The test fails if the answers differ from this page, or if a difference has no explanation;
 `python -m tests.interop.parity.page` writes the page.

@@ -27,6 +27,8 @@ AREAS = {
     "concurrent": "Other writers",
     "deletes": "DELETE",
     "updates": "UPDATE",
+    "merges": "MERGE",
+    "inserts": "INSERT, CREATE TABLE and REPLACE TABLE",
 }
 
 # Differences that are the same in all scenarios: the place and delta-spark's and spark_ext's answer; why.
@@ -57,6 +59,10 @@ GENERAL = {
     ),
     r"(?s)history\[\d+\]\.parameters\.(predicate|\w+Predicates) .+ (?!absent).+": (
         "conditions in the history: delta-spark has them as Spark resolved them, spark_ext as they were written."
+    ),
+    r"history\[\d+\]\.parameters\.(clusterBy \[\]|description None) (absent|null)": (
+        "`clusterBy` and `description` of a table that is created without: an empty list and null in delta-spark, "
+        "absent or the text null in spark_ext."
     ),
     r"history\[\d+\]\.parameters\.partitionBy \[\] \[.+\]": (
         "`partitionBy` of a write without `partitionBy(…)`: empty in delta-spark, the table's columns in spark_ext."

@@ -29,9 +29,10 @@ OK = "ok"
 
 @dataclass(frozen=True)
 class Engine:
-    """``name``, and what it makes of a DataFrame and of a session."""
+    """``name``, ``format`` of streams, and what it makes of a DataFrame and of a session."""
 
     name: str
+    format: str
     writer: Callable[[Any], Any]
     reader: Callable[[Any], Any]
     sql: Callable[[Any, str], Any]
@@ -39,11 +40,12 @@ class Engine:
 
 DELTA_SPARK = Engine(
     "delta-spark",
+    "delta",
     lambda df: df.write.format("delta"),
     lambda spark: spark.read.format("delta"),
     lambda spark, statement: spark.sql(statement),
 )
-SPARK_EXT = Engine("spark_ext", spark_ext.write, spark_ext.read, spark_ext.sql)
+SPARK_EXT = Engine("spark_ext", "deltalog", spark_ext.write, spark_ext.read, spark_ext.sql)
 
 
 @dataclass

@@ -1,0 +1,94 @@
+"""INSERT, CREATE TABLE and REPLACE TABLE in SQL."""
+
+from tests.interop.parity.deletes import BY_P, COLUMNS, FEED, PLAIN
+from tests.interop.parity.scenarios import statements
+
+DEFAULTS = (
+    "create table {t} (id bigint, s string default 'none', n int default 1 + 1) using delta "
+    "tblproperties ('delta.feature.allowColumnDefaults' = 'supported')",
+)
+
+RESOLVED = (
+    "delta-spark says that the column cannot be resolved, spark_ext that it does not fit the columns of the table."
+)
+TWICE = "delta-spark says that the column exists already, spark_ext that the statement names it twice."
+DIFFERS = {
+    "INSERT INTO with a column that is not there": RESOLVED,
+    "CREATE TABLE partitioned by a column that is not there": RESOLVED,
+    "INSERT INTO with a column twice": TWICE,
+    "INSERT INTO with text that is no number": "The error of the cast reaches delta-spark's caller by itself.",
+    "MERGE with DEFAULT": "delta-spark does not take DEFAULT in MERGE.",
+    "CREATE TABLE with a default": "The property that adds the feature is in the history of spark_ext alone.",
+    "CREATE OR REPLACE TABLE": "By its path, delta-spark does not replace a table by one with other columns.",
+}
+
+statements(
+    PLAIN,
+    {
+        "INSERT INTO with VALUES": "insert into {t} values (5, 'e', 'z')",
+        "INSERT INTO with a query": "insert into {t} select id + 10, s, p from {t} where id < 3",
+        "INSERT INTO with a CTE": "with q as (select 5L, 'e', 'z') insert into {t} select * from q",
+        "INSERT INTO by position": "insert into {t} select 5L as a, 's' as p, 'p' as s",
+        "INSERT INTO with columns": "insert into {t} (p, id, s) values ('z', 5, 'e')",
+        "INSERT INTO with some columns": "insert into {t} (id) values (5)",
+        "INSERT INTO by name": "insert into {t} by name select 'z' as p, 'e' as s, 5L as id",
+        "INSERT INTO with too few values": "insert into {t} values (5)",
+        "INSERT INTO with too many values": "insert into {t} values (5, 'e', 'z', 1)",
+        "INSERT INTO with a column that is not there": "insert into {t} (id, nope) values (5, 1)",
+        "INSERT INTO with a column twice": "insert into {t} (id, id) values (5, 1)",
+        "INSERT INTO with text that is no number": "insert into {t} values ('x', 'e', 'z')",
+        "INSERT OVERWRITE": "insert overwrite {t} values (5, 'e', 'z')",
+        "INSERT INTO with REPLACE WHERE": "insert into {t} replace where id < 3 values (1, 'e', 'z')",
+        "INSERT INTO with REPLACE WHERE and another row": "insert into {t} replace where id < 3 values (7, 'e', 'z')",
+    },
+)
+statements(
+    BY_P,
+    {
+        "INSERT INTO a partition": "insert into {t} partition (p = 'z') values (5, 'e')",
+        "INSERT INTO partitions by their values": "insert into {t} partition (p) values (5, 'e', 'z')",
+        "INSERT OVERWRITE of a partition": "insert overwrite {t} partition (p = 'x') values (5, 'e')",
+        "INSERT OVERWRITE of all partitions": "insert overwrite {t} values (5, 'e', 'z')",
+        "INSERT INTO with REPLACE WHERE of a partition": "insert into {t} replace where p = 'x' values (5, 'e', 'x')",
+    },
+)
+statements(FEED, {"INSERT OVERWRITE with a change data feed": "insert overwrite {t} values (5, 'e', 'z')"})
+statements(
+    DEFAULTS,
+    {
+        "INSERT INTO with DEFAULT": "insert into {t} values (1, default, default), (2, 'b', default)",
+        "INSERT INTO without columns that have defaults": "insert into {t} (id) values (1)",
+        "UPDATE with DEFAULT": ("insert into {t} values (1, 'a', 7)", "update {t} set s = default, n = default"),
+        "MERGE with DEFAULT": "merge into {t} t using (select 1L as id) s on t.id = s.id when not matched then "
+        "insert (id, s) "
+        "values (s.id, default)",
+    },
+)
+statements(
+    (),
+    {
+        "CREATE TABLE": f"create table {{t}} {COLUMNS} using delta",
+        "CREATE TABLE with comments": "create table {t} (id bigint comment 'key') using delta comment 'a table'",
+        "CREATE TABLE with partitions": f"create table {{t}} {COLUMNS} using delta partitioned by (p)",
+        "CREATE TABLE with properties": f"create table {{t}} {COLUMNS} using delta tblproperties ('own' = 'x', "
+        "'delta.appendOnly' = 'true')",
+        "CREATE TABLE with NOT NULL": "create table {t} (id bigint not null) using delta",
+        "CREATE TABLE with a generated column": "create table {t} (n int, twice int generated always as (n * 2)) "
+        "using delta",
+        "CREATE TABLE with a default": DEFAULTS[0],
+        "CREATE TABLE twice": (PLAIN[0], PLAIN[0]),
+        "CREATE TABLE IF NOT EXISTS twice": (PLAIN[0], "create table if not exists {t} (n int) using delta"),
+        "CREATE OR REPLACE TABLE": (*PLAIN, "create or replace table {t} (n int) using delta"),
+        "REPLACE TABLE where there is none": "replace table {t} (n int) using delta",
+        "CREATE TABLE AS": "create table {t} using delta as select 1L as id, 'a' as s",
+        "CREATE TABLE AS with partitions": "create table {t} using delta partitioned by (p) as select 1L as id, 'x' "
+        "as p",
+        "CREATE OR REPLACE TABLE AS": (*PLAIN, "create or replace table {t} using delta as select 1 as n"),
+        "CREATE TABLE AS where there is one": (PLAIN[0], "create table {t} using delta as select 1 as n"),
+        "CREATE TABLE with an unknown property": "create table {t} (n int) using delta tblproperties ('delta.nope' "
+        "= '1')",
+        "CREATE TABLE partitioned by a column that is not there": "create table {t} (n int) using delta partitioned "
+        "by (m)",
+        "CREATE TABLE with a column twice": "create table {t} (n int, N int) using delta",
+    },
+)
