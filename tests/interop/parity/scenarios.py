@@ -29,6 +29,7 @@ AREAS = {
     "updates": "UPDATE",
     "merges": "MERGE",
     "inserts": "INSERT, CREATE TABLE and REPLACE TABLE",
+    "alters": "ALTER TABLE and RESTORE",
 }
 
 # Differences that are the same in all scenarios: the place and delta-spark's and spark_ext's answer; why.
