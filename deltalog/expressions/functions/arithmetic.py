@@ -10,15 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
-from deltalog.expressions.functions.casts import finite
+from deltalog.expressions.functions.casts import cast, finite
 from deltalog.expressions.functions.coercion import decimal_literal_as_double, widened
-from deltalog.expressions.functions.nodes import Node, any_true, check_type, literal, made
+from deltalog.expressions.functions.nodes import Node, any_true, check_type, constant, literal, made
 from deltalog.expressions.functions.types import (
     BOOLEAN,
     BY_WIDTH,
     DIGITS,
     DOUBLE,
     FLOATING,
+    INTEGER,
     INTEGRAL,
     LONG,
     decimal_of,
@@ -119,14 +120,73 @@ def absolute(name: str, node: Node) -> Node:
     return made(node.data_type, pc.abs_checked if integral else pc.abs, node, can_fail=integral)
 
 
-def rounded(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
+def to_whole(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
+    """FLOOR and CEIL."""
+
     def make(name: str, node: Node) -> Node:
+        kind = node.data_type
+        if isinstance(kind, DecimalType):
+            result = decimal_type(kind.precision - kind.scale + 1, 0)
+            return _with_room(node, kind, result, kernel)
         check_type(name, node, *BY_WIDTH)
-        if node.data_type in INTEGRAL:
+        if kind in INTEGRAL:
             return widened(node, LONG)
         return made(LONG, lambda values: finite(kernel(values)).cast(pa.int64()), node, can_fail=True)
 
     return make
+
+
+def rounded(mode: str) -> Callable[..., Node]:
+    """ROUND and BROUND: by how they round halves. A float is rounded to a whole number only: its digits in decimal are
+    another matter, for which versions of Java differ."""
+
+    def make(name: str, node: Node, scale: Node | None = None) -> Node:
+        kind, places = node.data_type, 0 if scale is None else constant(name, scale, INTEGER)
+        if isinstance(kind, DecimalType):
+            whole = kind.precision - kind.scale + 1
+            kept = min(kind.scale, places)
+            result = decimal_type(whole + kept, kept) if places >= 0 else decimal_type(max(whole, 1 - places), 0)
+            return _with_room(node, kind, result, lambda values: pc.round(values, places, round_mode=mode), -places)
+        check_type(name, node, *BY_WIDTH)
+        if kind in FLOATING:
+            if places != 0:
+                raise refuse(f"The function {name} of {kind} to {places} decimal places")
+            # 0.0 + makes a positive zero of a negative one.
+            return made(kind, lambda values: pc.add(pc.round(values, 0, round_mode=mode), 0.0).cast(values.type), node)
+        if places >= 0:
+            return node
+        return made(kind, lambda values: pc.round(values, places, round_mode=mode), node, can_fail=True)
+
+    return make
+
+
+def _with_room(
+    node: Node, kind: DecimalType, result: DecimalType, kernel: Callable[[Any], Any], whole_digits: int = 0
+) -> Node:
+    """A kernel over decimals whose result can have one digit more, and more than ``whole_digits`` before the point."""
+    digits = max(kind.precision, whole_digits + kind.scale) + 1
+    wider, arrow = pa.decimal256(digits, kind.scale), type_to_arrow(result)
+    return made(result, lambda values: kernel(values.cast(wider)).cast(arrow), node)
+
+
+def square_root(name: str, node: Node) -> Node:
+    """NaN for a number below zero."""
+    return made(DOUBLE, pc.sqrt, _as_double(name, node))
+
+
+def sign(name: str, node: Node) -> Node:
+    """-1.0, 1.0, or a zero or NaN as it is."""
+
+    def run(values: Any) -> Any:
+        return pc.if_else(pc.equal(values, 0.0), values, pc.sign(values))
+
+    return made(DOUBLE, run, _as_double(name, node))
+
+
+def _as_double(name: str, node: Node) -> Node:
+    if not is_number(node.data_type):
+        raise refuse(f"The function {name} of {node.data_type}")
+    return cast(node, DOUBLE)
 
 
 def is_nan(name: str, node: Node) -> Node:

@@ -1,20 +1,21 @@
-"""CASE, COALESCE and NULLIF. Pure."""
+"""CASE, COALESCE, NULLIF, GREATEST and LEAST. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE
+from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS
 from deltalog.expressions.functions.coercion import common, widened
 from deltalog.expressions.functions.comparisons import compare, without_char
 from deltalog.expressions.functions.logic import is_null, negation
 from deltalog.expressions.functions.nodes import Node, Rows, fits, literal, made, run_where, steps_of
-from deltalog.expressions.functions.types import BOOLEAN, VOID, refuse
-from deltalog.protocol.schema import DataType, DecimalType, type_to_arrow
+from deltalog.expressions.functions.types import BOOLEAN, FLOATING, STRING, VOID, refuse
+from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_to_arrow
 
 
 def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
@@ -51,6 +52,30 @@ def null_if(left: Node, right: Node) -> Node:
     """The first value, or null where both are equal."""
     without_char("NULLIF", left, right)
     return case([(compare("=", left, right), literal(None, left.data_type))], left)
+
+
+def extreme(operator: str) -> Callable[..., Node]:
+    """GREATEST (``>``) and LEAST (``<``): of the values that are not null; NaN is the greatest number."""
+
+    def make(name: str, *nodes: Node) -> Node:
+        without_char(name, *nodes)
+        if len({fits(node, STRING) for node in nodes if not fits(node, VOID)}) > 1:
+            raise refuse(f"The function {name} of text and other values")
+        *values, data_type = common(name, *nodes)
+        if not isinstance(data_type, (PrimitiveType, DecimalType)) or str(data_type) in ("void", "variant"):
+            raise refuse(f"The function {name} of {data_type}")
+        is_better = (FLOAT_COMPARISONS if data_type in FLOATING else COMPARISONS)[operator]
+
+        def run(*found: Any) -> Any:
+            best = found[0]
+            for each in found[1:]:
+                better = pc.or_(pc.is_null(best), pc.fill_null(is_better(each, best), False))
+                best = pc.if_else(pc.and_(better, pc.is_valid(each)), each, best)
+            return best
+
+        return made(data_type, run, *(_as_type(value, data_type) for value in values))
+
+    return make
 
 
 def _as_type(node: Node, data_type: DataType) -> Node:

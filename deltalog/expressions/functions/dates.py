@@ -9,9 +9,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast, floored, in_common_years
-from deltalog.expressions.functions.nodes import Node, check_type, constant, made
-from deltalog.expressions.functions.types import DATE, INTEGER, MICROS, STRING, TEMPORAL, TIMESTAMP, refuse
+from deltalog.expressions.functions.coercion import moment, widened
+from deltalog.expressions.functions.nodes import Node, any_true, check_type, constant, made
+from deltalog.expressions.functions.types import (
+    BYTE,
+    DATE,
+    INTEGER,
+    LONG,
+    MICROS,
+    SHORT,
+    STRING,
+    TEMPORAL,
+    TIMESTAMP,
+    refuse,
+)
 from deltalog.protocol.schema import DataType, type_to_arrow
 
 
@@ -26,6 +39,67 @@ def part(kernel: Callable[[Any], Any], *kinds: DataType) -> Callable[..., Node]:
 
 def day_of_week(values: Any) -> Any:
     return pc.day_of_week(values, count_from_zero=False, week_start=7)
+
+
+def weekday(values: Any) -> Any:
+    """From Monday, which is 0."""
+    return pc.day_of_week(values, count_from_zero=True, week_start=1)
+
+
+def _as_date(name: str, node: Node) -> Node:
+    if node.is_literal and isinstance(node.value, str):
+        return moment(node.value, DATE)
+    check_type(name, node, *TEMPORAL)
+    return cast(node, DATE)
+
+
+def shifted(kernel: Callable[[Any, Any], Any]) -> Callable[..., Node]:
+    """DATE_ADD and DATE_SUB: days later or earlier."""
+
+    def make(name: str, node: Node, days: Node) -> Node:
+        check_type(name, days, BYTE, SHORT, INTEGER)
+
+        def run(values: Any, number: Any) -> Any:
+            return kernel(values.cast(pa.int32()), number).cast(pa.date32())
+
+        return made(DATE, run, _as_date(name, node), widened(days, INTEGER), can_fail=True)
+
+    return make
+
+
+def days_between(name: str, end: Node, start: Node) -> Node:
+    """DATEDIFF."""
+
+    def run(one: Any, other: Any) -> Any:
+        return pc.subtract(one.cast(pa.int32()), other.cast(pa.int32()))
+
+    return made(INTEGER, run, _as_date(name, end), _as_date(name, start))
+
+
+def last_day(name: str, node: Node) -> Node:
+    """Of the month."""
+
+    def run(values: Any) -> Any:
+        following = pc.ceil_temporal(values, unit="month", ceil_is_strictly_greater=True)
+        return pc.subtract(following.cast(pa.int32()), scalar(1, pa.int32())).cast(pa.date32())
+
+    return made(DATE, run, _as_date(name, node))
+
+
+def since_epoch(micros: int) -> Callable[..., Node]:
+    """Whole units of a number of microseconds since 1970, rounded down."""
+
+    def make(name: str, node: Node) -> Node:
+        check_type(name, node, TIMESTAMP)
+
+        def run(values: Any) -> Any:
+            number = values.cast(pa.int64())
+            whole = pc.divide(number, micros)  # towards zero
+            return pc.if_else(pc.greater(pc.multiply(whole, micros), number), pc.subtract(whole, 1), whole)
+
+        return made(LONG, run, node)
+
+    return make
 
 
 _UNITS = {
@@ -69,6 +143,44 @@ def trunc(name: str, node: Node, unit: Node) -> Node:
 _PATTERN = re.compile(r"([A-Za-z])\1*|.", re.DOTALL)
 _STRFTIME = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _PLAIN = "-/:._ ,0123456789"
+
+
+def parsed(data_type: DataType) -> Callable[..., Node]:
+    """TO_DATE and TO_TIMESTAMP: a cast, or of texts by a pattern with a fixed number of digits."""
+
+    def make(name: str, node: Node, pattern: Node | None = None) -> Node:
+        if pattern is None:
+            text = node.value if node.is_literal else None
+            return moment(text, data_type) if isinstance(text, str) else cast(node, data_type)
+        check_type(name, node, STRING)
+        regex, iso = _reading(name, constant(name, pattern, STRING))
+        arrow = type_to_arrow(data_type)
+
+        def run(values: Any) -> Any:
+            if any_true(pc.invert(pc.match_substring_regex(values, regex))):
+                raise pa.ArrowInvalid(f"a text is not of the form {pattern.value}")
+            wall = pc.replace_substring_regex(values, regex, iso).cast(MICROS)
+            return in_common_years(wall).cast(arrow)
+
+        return made(data_type, run, node, can_fail=True)
+
+    return make
+
+
+def _reading(name: str, pattern: str) -> tuple[str, str]:
+    """A regular expression for texts of a pattern, and what makes yyyy-MM-dd HH:mm:ss of what it finds."""
+    parts = [match[0] for match in _PATTERN.finditer(pattern)]
+    fields = [part for part in parts if part in _STRFTIME]
+    known = len(set(fields)) == len(fields) and "yyyy" in fields
+    if not known or not all(part in _STRFTIME or part in _PLAIN for part in parts):
+        raise refuse(f"The function {name} with the pattern {pattern!r}")
+    regex = "".join(f"([0-9]{{{len(part)}}})" if part in _STRFTIME else re.escape(part) for part in parts)
+    found = {part: rf"\{number}" for number, part in enumerate(fields, 1)}
+    year, month, day, hour, minute, second = (found.get(part, low) for part, low in _LEAST.items())
+    return rf"\A{regex}\z", f"{year}-{month}-{day} {hour}:{minute}:{second}"
+
+
+_LEAST = {"yyyy": "", "MM": "01", "dd": "01", "HH": "00", "mm": "00", "ss": "00"}
 
 
 def date_format(name: str, node: Node, pattern: Node) -> Node:

@@ -6,13 +6,41 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from deltalog.expressions.functions.arithmetic import absolute, arithmetic, is_nan, rounded
+from deltalog.expressions.functions.arithmetic import absolute, arithmetic, is_nan, rounded, sign, square_root, to_whole
 from deltalog.expressions.functions.casts import cast
-from deltalog.expressions.functions.conditional import coalesce, null_if
-from deltalog.expressions.functions.dates import date_format, date_trunc, day_of_week, part, trunc
+from deltalog.expressions.functions.conditional import case, coalesce, extreme, null_if
+from deltalog.expressions.functions.dates import (
+    date_format,
+    date_trunc,
+    day_of_week,
+    days_between,
+    last_day,
+    parsed,
+    part,
+    shifted,
+    since_epoch,
+    trunc,
+    weekday,
+)
 from deltalog.expressions.functions.logic import is_null, negation
 from deltalog.expressions.functions.nodes import Node
-from deltalog.expressions.functions.text import ascii_only, concat, left, length, right, substring, trim
+from deltalog.expressions.functions.text import (
+    ascii_only,
+    concat,
+    concat_ws,
+    holds,
+    left,
+    length,
+    pad,
+    position,
+    repeat,
+    replaced,
+    reverse,
+    right,
+    substring,
+    title,
+    trim,
+)
 from deltalog.expressions.functions.types import (
     BYTE,
     DATE,
@@ -62,7 +90,16 @@ _FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Node]]] = {
     "date_trunc": (2, 2, date_trunc),
     "trunc": (2, 2, trunc),
     "date_format": (2, 2, date_format),
-    "to_date": _cast_to(DATE),
+    "to_date": (1, 2, parsed(DATE)),
+    "to_timestamp": (1, 2, parsed(TIMESTAMP)),
+    "weekday": (1, 1, part(weekday, *_ALL_PARTS)),
+    "last_day": (1, 1, last_day),
+    **dict.fromkeys(("date_add", "dateadd"), (2, 2, shifted(pc.add_checked))),
+    "date_sub": (2, 2, shifted(pc.subtract_checked)),
+    **dict.fromkeys(("datediff", "date_diff"), (2, 2, days_between)),
+    "unix_seconds": (1, 1, since_epoch(1_000_000)),
+    "unix_millis": (1, 1, since_epoch(1_000)),
+    "unix_micros": (1, 1, since_epoch(1)),
     "upper": (1, 1, ascii_only(pc.utf8_upper)),
     "ucase": (1, 1, ascii_only(pc.utf8_upper)),
     "lower": (1, 1, ascii_only(pc.utf8_lower)),
@@ -75,16 +112,36 @@ _FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Node]]] = {
     "substr": (2, 3, substring),
     "left": (2, 2, left),
     "right": (2, 2, right),
+    "lpad": (2, 3, pad(pc.utf8_lpad)),
+    "rpad": (2, 3, pad(pc.utf8_rpad)),
+    "replace": (2, 3, replaced),
+    "instr": (2, 2, position),
+    **dict.fromkeys(("locate", "position"), (2, 2, lambda name, part, node: position(name, node, part))),
+    "startswith": (2, 2, holds(pc.starts_with)),
+    "endswith": (2, 2, holds(pc.ends_with)),
+    "contains": (2, 2, holds(pc.match_substring)),
+    "reverse": (1, 1, reverse),
+    "repeat": (2, 2, repeat),
+    "initcap": (1, 1, ascii_only(title)),
+    "concat_ws": (1, 100, concat_ws),
     "concat": (1, 100, lambda name, *nodes: concat(*nodes)),
     "abs": (1, 1, absolute),
-    "floor": (1, 1, rounded(pc.floor)),
-    "ceil": (1, 1, rounded(pc.ceil)),
-    "ceiling": (1, 1, rounded(pc.ceil)),
+    "floor": (1, 1, to_whole(pc.floor)),
+    "ceil": (1, 1, to_whole(pc.ceil)),
+    "ceiling": (1, 1, to_whole(pc.ceil)),
+    "round": (1, 2, rounded("half_towards_infinity")),
+    "bround": (1, 2, rounded("half_to_even")),
+    "sqrt": (1, 1, square_root),
+    "sign": (1, 1, sign),
+    "signum": (1, 1, sign),
+    "greatest": (2, 100, extreme(">")),
+    "least": (2, 100, extreme("<")),
     "mod": (2, 2, lambda name, left, right: arithmetic("%", left, right)),
     "pmod": (2, 2, lambda name, left, right: arithmetic("PMOD", left, right)),
     "coalesce": (1, 100, lambda name, *nodes: coalesce(*nodes)),
     "nvl": (2, 2, lambda name, *nodes: coalesce(*nodes)),
     "ifnull": (2, 2, lambda name, *nodes: coalesce(*nodes)),
+    "nvl2": (3, 3, lambda name, node, value, other: case([(negation(is_null(node)), value)], other)),
     "nullif": (2, 2, lambda name, left, right: null_if(left, right)),
     "isnull": (1, 1, lambda name, node: is_null(node)),
     "isnotnull": (1, 1, lambda name, node: negation(is_null(node))),

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arrow_arrays import combined, scalar
 from deltalog.expressions.functions.casts import cast
 from deltalog.expressions.functions.nodes import Node, any_true, check_type, constant, fits, made
-from deltalog.expressions.functions.types import BINARY, INTEGER, STRING
+from deltalog.expressions.functions.types import BINARY, BOOLEAN, INTEGER, STRING, refuse
 
 
 def ascii_only(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
@@ -18,7 +19,7 @@ def ascii_only(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
 
     def run(values: Any) -> Any:
         if any_true(pc.invert(pc.string_is_ascii(values))):
-            raise pa.ArrowInvalid("UPPER and LOWER are supported for ASCII text only")
+            raise pa.ArrowInvalid("UPPER, LOWER and INITCAP are supported for ASCII text only")
         return kernel(values)
 
     def make(name: str, node: Node) -> Node:
@@ -67,6 +68,97 @@ def right(name: str, node: Node, length: Node) -> Node:
     check_type(name, node, STRING)
     size = max(0, constant(name, length, INTEGER))
     return _slice(node, -size, None) if size else _slice(node, 0, 0)
+
+
+def pad(kernel: Callable[..., Any]) -> Callable[..., Node]:
+    """LPAD and RPAD with one character, to a length; longer texts are cut at their end."""
+
+    def make(name: str, node: Node, width: Node, padding: Node | None = None) -> Node:
+        check_type(name, node, STRING)
+        size = max(0, constant(name, width, INTEGER))
+        character = " " if padding is None else constant(name, padding, STRING)
+        if len(character) != 1:
+            raise refuse(f"The function {name} with {len(character)} characters to pad with")
+        cut = _slice(node, 0, size)
+        return made(STRING, lambda values: kernel(values, width=size, padding=character), cut)
+
+    return make
+
+
+def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Node:
+    """Every occurrence of a text."""
+    check_type(name, node, STRING)
+    text, other = constant(name, search, STRING), "" if by is None else constant(name, by, STRING)
+    if not text:
+        return node
+    return made(STRING, lambda values: pc.replace_substring(values, pattern=text, replacement=other), node)
+
+
+def position(name: str, node: Node, search: Node) -> Node:
+    """Where a text first occurs, counted in characters from 1; 0 where it does not."""
+    check_type(name, node, STRING)
+    text = constant(name, search, STRING)
+    if not text:
+        raise refuse(f"The function {name} of an empty text")
+
+    def run(values: Any) -> Any:
+        is_one = isinstance(values, pa.Scalar)
+        parts = pc.split_pattern(pa.repeat(values, 1) if is_one else values, pattern=text, max_splits=1)
+        before = pc.add(pc.utf8_length(pc.list_element(parts, 0)), 1)
+        is_found = pc.greater(pc.list_value_length(parts), 1)
+        found = pc.if_else(is_found, before, scalar(0, before.type)).cast(pa.int32())
+        return found[0] if is_one else found
+
+    return made(INTEGER, run, node)
+
+
+def holds(kernel: Callable[..., Any]) -> Callable[..., Node]:
+    """Whether a literal occurs somewhere, or at an end."""
+
+    def make(name: str, node: Node, search: Node) -> Node:
+        check_type(name, node, STRING)
+        text = constant(name, search, STRING)
+        return made(BOOLEAN, lambda values: kernel(values, pattern=text), node)
+
+    return make
+
+
+def reverse(name: str, node: Node) -> Node:
+    """The characters in the opposite order."""
+    check_type(name, node, STRING)
+    return made(STRING, pc.utf8_reverse, node)
+
+
+def repeat(name: str, node: Node, times: Node) -> Node:
+    """The text repeated; empty for a number below 1."""
+    check_type(name, node, STRING)
+    count = max(0, constant(name, times, INTEGER))
+    return made(STRING, lambda values: pc.binary_repeat(values, count), node)
+
+
+def title(values: Any) -> Any:
+    """Each word between blanks with a capital letter and small ones after it."""
+    is_one = isinstance(values, pa.Scalar)
+    words = pc.split_pattern(pa.repeat(values, 1) if is_one else combined(values), pattern=" ")
+    capital = pa.ListArray.from_arrays(words.offsets, pc.ascii_capitalize(words.values), mask=words.is_null())
+    found = pc.binary_join(capital, " ")
+    return found[0] if is_one else found
+
+
+def concat_ws(name: str, separator: Node, *nodes: Node) -> Node:
+    """Texts with a separator between them, without those that are null; null where the separator is."""
+    check_type(name, separator, STRING)
+    parts = [cast(node, STRING) for node in nodes]
+
+    def run(between: Any, *values: Any) -> Any:
+        # Arrow's null_handling="skip" leaves out rows of which all values are null.
+        text = pa.scalar(None, pa.string())
+        for value in values:
+            longer = pc.binary_join_element_wise(text, value, between, null_handling="emit_null")
+            text = pc.if_else(pc.is_null(text), value, pc.if_else(pc.is_null(value), text, longer))
+        return pc.if_else(pc.is_null(between), between, pc.fill_null(text, ""))
+
+    return made(STRING, run, separator, *parts)
 
 
 def concat(*nodes: Node) -> Node:

@@ -128,6 +128,27 @@ right(s, 2) | right(s, 0) | substring(s, -5, 2) | substring(s, -2, 2)
 concat(s, t) | s || t | s || '-' || t | concat(s) | concat(i, '-', day) | 'a' || (i + 1) | 'n' || i * 2
 concat(s, null) | upper(code) | lower(code) | ucase(code) | length(s) | len(s) | char_length(s) | length(raw)
 trim(s) | ltrim(s) | rtrim(s) | "double" || 'single'
+greatest(i, j) | least(i, big, 3) | greatest(d, e) | least(d, e, 0) | greatest(real, d) | greatest(s, t, code)
+least(p, q) | greatest(day, ts) | greatest(money, rate) | least(money, 3) | greatest(i, null) | greatest(i, 1.5)
+least(raw, raw) | greatest(wall, wall)
+round(i) | round(i, -1) | round(big, -2) | round(tiny, 2) | round(fine) | round(d) | round(real) | round(d, 0)
+round(money) | round(money, 1) | round(money, 5) | round(money, -1) | round(money, -9) | round(rate, 0) | round(1.25, 1)
+bround(fine) | bround(d) | bround(money, 1) | bround(i, -1) | bround(2.5) | floor(money) | ceil(money) | ceil(rate)
+sqrt(d) | sqrt(i) | sqrt(money) | sign(d) | signum(i) | sign(money) | sign(real) | nvl2(i, s, t) | nvl2(i, 1, 2.5)
+lpad(s, 3) | lpad(s, 3, '*') | rpad(s, 3, '€') | rpad(s, 0) | lpad(s, -1, 'x') | rpad(code, 2) | repeat(s, 2)
+repeat(s, 0) | repeat(s, -1) | reverse(s) | initcap(code) | initcap('tHE  qUICK-bROWN fox')
+replace(s, 'a', 'xy') | replace(s, ' ') | replace(s, '', 'x') | replace(s, 'ab', 'b') | replace('aaa', 'aa', 'b')
+instr(s, 'b') | locate('b', s) | instr(s, '€') | position('x', s) | endswith(s, 'b')
+contains(s, 'b_') | contains(s, '') | endswith(s, '')
+concat_ws('-', s, t) | concat_ws('-', i, day) | concat_ws(s, t, code) | concat_ws(',') | concat_ws(s)
+concat_ws('', s, null) | datediff(day, date'2000-01-01') | datediff(ts, day) | date_diff(wall, ts)
+datediff('2024-01-01', day)
+last_day(day) | last_day(ts) | weekday(day) | weekday(ts) | if(year(day) between 2 and 9998, date_add(day, j), day)
+if(year(day) between 2 and 9998, date_sub(day, 3S), day) | if(year(ts) between 2 and 9998, dateadd(ts, tiny), day)
+date_add('2024-02-28', j) | date_sub(date'2024-03-01', 1) | unix_seconds(ts) | unix_millis(ts) | unix_micros(ts)
+to_date(trim(iso), 'yyyy-MM-dd') | to_date(date_format(ts, 'yyyyMMdd'), 'yyyyMMdd') | to_date('05/2024', 'MM/yyyy')
+to_timestamp(date_format(ts, 'dd.MM.yyyy HH:mm:ss'), 'dd.MM.yyyy HH:mm:ss') | to_timestamp('2024', 'yyyy')
+to_timestamp(day) | to_timestamp(wall) | to_timestamp('2024-02-29 10:00:00.5') | to_date('2024-02-29')
 1 | null = null | null <=> null | i = null | null < s | 'text' | true | false | 1 = 1 | 1 + 1 | date'2020-01-01' | null
 """
 
@@ -136,7 +157,9 @@ FAILING = """
 2147483647 + 1 | -2147483648 - 1 | 2147483647 * 2 | 9223372036854775807 + 1 | 100Y + 100Y | 1 / 0 | 1.0D / 0 | 1 % 0
 1 div 0 | pmod(1, 0) | - (-2147483648) | abs(-2147483648) | -9223372036854775808L div -1L
 cast(300 as tinyint) | cast(9999999999 as int) | cast(d as int) | cast('x' as int) | cast('1.5' as int)
-cast('' as bigint) | cast(code as int) | cast(huge as int) | top + 1 | top * top | cast(99999 as decimal(3,1))
+cast('' as bigint) | cast(code as int) | cast(huge as int) | top + 1 | top * top | to_date('x', 'yyyy-MM-dd')
+to_date('2024-02-30', 'yyyy-MM-dd') | to_timestamp('2024-01-01 24:00:00', 'yyyy-MM-dd HH:mm:ss') | round(2147483647, -1)
+to_date(code, 'yyyyMMdd') | round(127Y, -1) | cast(99999 as decimal(3,1))
 """
 
 # What is not taken, and a word that the error has.
@@ -182,6 +205,28 @@ REFUSED = {
     "date_trunc('century', ts)": "century",
     "substring(s, i, 1)": "literal",
     "upper(s, s)": "arguments",
+    "round(d, 2)": "2 decimal places",
+    "round(i, j)": "literal",
+    "power(d, 2)": "power",
+    "exp(d)": "exp",
+    "log(d)": "log",
+    "split(s, ',')": "split",
+    "regexp_replace(s, 'a', 'b')": "regexp_replace",
+    "lpad(s, 3, 'ab')": "2 characters",
+    "replace(s, t, 'x')": "literal",
+    "instr(s, t)": "literal",
+    "instr(s, '')": "empty",
+    "greatest(i)": "arguments",
+    "greatest(s, i)": "text",
+    "greatest(day, '2000-01-01')": "text",
+    "greatest(items, items)": "array",
+    "date_add(day, 1L)": "long",
+    "datediff(s, day)": "string",
+    "to_timestamp(s)": "timestamp",
+    "to_date(s, 'dd MMM yyyy')": "MMM",
+    "to_date(s, 'HH:mm')": "HH:mm",
+    "to_date(s, 'yyyy yyyy')": "yyyy",
+    "sqrt(s)": "string",
     "upper(distinct s)": "DISTINCT",
     "i + ": "parsed",
     "i; j": "",
