@@ -104,7 +104,13 @@ class _Sink(DataSourceStreamWriter):
         transaction.set_transaction(app, batch)
         mode = "Complete" if self._overwrite else "Append"
         parameters = {"outputMode": mode, "queryId": app, "epochId": str(batch)}
-        metrics = {**transaction.staged.metrics(), "numOutputRows": sum(each.row_count for each in staged)}
+        effect = transaction.staged.metrics()
+        metrics = {
+            "numAddedFiles": effect["numFiles"],
+            "numRemovedFiles": effect.get("numRemovedFiles", 0),
+            "numOutputRows": sum(each.row_count for each in staged),
+            "numOutputBytes": effect["numOutputBytes"],
+        }
         transaction.commit("STREAMING UPDATE", parameters, metrics, self._options.user_metadata)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
