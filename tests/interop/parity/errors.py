@@ -19,7 +19,8 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "columns do not fit": (
         "CAST_INVALID_INPUT", "COLUMN_ALREADY_EXISTS", "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
         "DELTA_INSERT_COLUMN_ARITY_MISMATCH", "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
-        "FIELD_ALREADY_EXISTS", "NOT_SUPPORTED_CHANGE_COLUMN",
+        "DELTA_SCHEMA_CHANGED", "DELTA_SCHEMA_CHANGED_WITH_VERSION", "FIELD_ALREADY_EXISTS",
+        "NOT_SUPPORTED_CHANGE_COLUMN",
         "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION", "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA",
         "DELTA_DUPLICATE_COLUMNS_FOUND", "DELTA_EMPTY_DATA", "DELTA_FAILED_TO_MERGE_FIELDS",
         "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", "DELTA_INVALID_PARTITION_COLUMN_TYPE", "DELTA_METADATA_MISMATCH",
@@ -56,7 +57,8 @@ MEANINGS: dict[str, tuple[str, ...]] = {
         "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", "MERGE_INSERT_VALUE_COUNT_MISMATCH",
         "DELTA_CONSTRAINT_ALREADY_EXISTS", "DELTA_CONSTRAINT_DOES_NOT_EXIST", "DELTA_UNSUPPORTED_DROP_COLUMN",
         "DELTA_UNSUPPORTED_RENAME_COLUMN", "UNSUPPORTED_TABLE_CHANGE",
-        "MERGE_WITHOUT_WHEN", "NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
+        "DELTA_SOURCE_IGNORE_DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES",
+        "DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET", "MERGE_WITHOUT_WHEN", "NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
     ),
     "append-only": ("DELTA_CANNOT_MODIFY_APPEND_ONLY", "InvalidActionError"),
     "conflict": (
@@ -65,7 +67,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
         "CommitConflictError",
     ),
     "not supported": (
-        "DELTA_OPERATION_NOT_ALLOWED",
+        "DELTA_OPERATION_NOT_ALLOWED", "DELTA_UNSUPPORTED_OUTPUT_MODE", "Update mode",
         "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT", "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED",
         "DELTA_UNSUPPORTED_FEATURES_FOR_READ", "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", "UnsupportedFeatureError",
     ),
@@ -78,6 +80,7 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_.]+)?\]")
 UNKNOWN = "unknown"
 # What a message says that delta-spark does not have.
 _LOST = re.compile(r"Cannot find main error class '([A-Z0-9_]+)'")
+_MODE = re.compile(r"does not support (Update mode)")  # Spark, for a sink in Python
 _OWN = re.compile(r"deltalog\.errors\.(\w+)")  # in the text of an error of a Python data source
 _JAVA = re.compile(r"(?:java|org|io)(?:\.\w+)+\.(\w+(?:Exception|Error))")
 
@@ -89,7 +92,7 @@ def meaning(error: Exception) -> str:
     else:
         text = str(error)
         own = [each.__name__ for name in _OWN.findall(text)[::-1] for each in getattr(deltalog, name).__mro__]
-        names = own or _LOST.findall(text) or _CONDITION.findall(text)[::-1]
+        names = own or _LOST.findall(text) or _MODE.findall(text) or _CONDITION.findall(text)[::-1]
         names = names or [*_JAVA.findall(text)[::-1], type(error).__name__]
     known = [_MEANING[name] for name in names if name in _MEANING]
     return known[0] if known else f"{UNKNOWN}: {list(dict.fromkeys(names))}: {str(error)[:300]}"

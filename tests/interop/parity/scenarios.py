@@ -30,6 +30,8 @@ AREAS = {
     "merges": "MERGE",
     "inserts": "INSERT, CREATE TABLE and REPLACE TABLE",
     "alters": "ALTER TABLE and RESTORE",
+    "sources": "Streams from a table",
+    "sinks": "Streams into a table",
 }
 
 # Differences that are the same in all scenarios: the place and delta-spark's and spark_ext's answer; why.
