@@ -265,6 +265,8 @@ ONE_IMPORT: dict[str, tuple[str, list[Any]]] = {
                 .whenNotMatchedInsertAll()
                 .execute()
             )
+            # delta-spark's object keeps the columns that the table had when it was made.
+            table = DeltaTable.forPath(spark, "/data/wide")
             answers.append(table.toDF().columns)
             answers.append(sorted(map(tuple, table.toDF().collect())))
             """
