@@ -107,7 +107,7 @@ MORE: list[Damage] = [
         "log-begins-later",
     ),
     case("first commit gone", checkpointed, delete(f"_delta_log/{0:020d}.json"), "cleanup-without-checkpoint"),
-    case("no commitInfo", plain, edit(1, without("commitInfo")), "commit-info-absent"),
+    case("no commitInfo without timestamps", plain, edit(1, without("commitInfo")), "commit-info-absent"),
     case(
         "metadata without configuration",
         plain,
