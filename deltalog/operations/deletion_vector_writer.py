@@ -1,4 +1,7 @@
-"""Writes deletion vectors: into the log where they are small, else into files below the table.
+"""Writes deletion vectors into files below the table.
+
+The log itself could hold small ones. None are written there: delta-spark's VACUUM fails with a MatchError on a table
+that has one (VacuumCommand.getDeletionVectorRelativePathAndSize, 3.1 to 4.4). They are read.
 
 Spec: PROTOCOL.md#deletion-vectors, #deletion-vector-file-storage-format, #deletion-vector-files,
 #writer-requirement-for-deletion-vectors.
@@ -30,17 +33,11 @@ def write_deletion_vectors(
 
     ``prefix_length``: of the random directory of a file, in characters; 0: no directory. ``written`` is called with the
     path of each file before it is written. Raises InvalidActionError for a vector over the cap, StoreError. Cost: 1 PUT
-    for each FILE_BYTES of vectors that are not small enough for the log.
+    for each FILE_BYTES of vectors.
     """
     encoded = [deletion_vectors.encode(positions) for positions in vectors]
     found: dict[int, DeletionVector] = {}
-    large = []
-    for number, data in enumerate(encoded):
-        if len(data) <= deletion_vectors.INLINE_BYTES:
-            found[number] = deletion_vectors.inline(data, len(vectors[number]))
-        else:
-            large.append(number)
-    for numbers in _packed(large, encoded):
+    for numbers in _packed(encoded):
         unique = new_uuid()
         prefix = unique.replace("-", "")[-prefix_length:] if prefix_length else ""
         content, offsets = deletion_vectors.encode_file([encoded[number] for number in numbers])
@@ -53,16 +50,16 @@ def write_deletion_vectors(
     return [found[number] for number in range(len(vectors))]
 
 
-def _packed(numbers: Sequence[int], encoded: Sequence[bytes]) -> Iterator[list[int]]:
-    """The vectors in groups of at most FILE_BYTES; a larger vector is a group by itself."""
+def _packed(encoded: Sequence[bytes]) -> Iterator[list[int]]:
+    """The numbers of the vectors in groups of at most FILE_BYTES; a larger vector is a group by itself."""
     group: list[int] = []
     size = 0
-    for number in numbers:
-        if group and size + len(encoded[number]) > FILE_BYTES:
+    for number, data in enumerate(encoded):
+        if group and size + len(data) > FILE_BYTES:
             yield group
             group, size = [], 0
         group.append(number)
-        size += len(encoded[number])
+        size += len(data)
     if group:
         yield group
 

@@ -21,10 +21,6 @@ _Z85_VALUES = {character: value for value, character in enumerate(_Z85)}
 _UUID_LENGTH = 20
 _FILE_VERSION = b"\x01"
 
-# Up to this size a vector is stored in the log itself: about thirty rows close to each other, at less cost than a
-# request by each reader.
-INLINE_BYTES = 96
-
 
 def relative_path(vector: DeletionVector) -> str:
     """The file below the table root that holds a vector of storage type ``u``."""

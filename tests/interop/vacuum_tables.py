@@ -28,9 +28,7 @@ NAME = "deltalog keeps names that no log can have"
 CASE = "deltalog keeps a name that differs from a needed one by case only"
 TEMPORARY = "deltalog deletes its own temporary files, which delta-spark takes for hidden ones"
 CHECKSUM = "deltalog lists Hadoop's checksums of deleted files, which delta-spark deletes without listing them"
-#: Why delta-spark cannot vacuum a table at all.
-INLINE = "delta-spark 4.4 fails with a MatchError where the log itself holds a deletion vector, as of deltalog"
-REASONS = (YOUNG, LINK, TABLE, NAME, CASE, TEMPORARY, CHECKSUM, INLINE)
+REASONS = (YOUNG, LINK, TABLE, NAME, CASE, TEMPORARY, CHECKSUM)
 
 Builder = Callable[[DeltaSpark, Path], None]
 NO_DIFFERENCES: Mapping[str, str] = {}
@@ -39,13 +37,12 @@ NO_DIFFERENCES: Mapping[str, str] = {}
 @dataclass(frozen=True)
 class Case:
     """``hours``: the retention. ``ours`` and ``theirs``: by pattern of their paths, the files that only one would
-    delete, and why. ``fails``: why delta-spark fails, with a MatchError."""
+    delete, and why."""
 
     build: Builder
     hours: int = 0
     ours: Mapping[str, str] = field(default_factory=dict)
     theirs: Mapping[str, str] = field(default_factory=dict)
-    fails: str | None = None
 
 
 CASES: dict[str, Case] = {}
@@ -55,12 +52,11 @@ def case(
     hours: int = 0,
     ours: Mapping[str, str] = NO_DIFFERENCES,
     theirs: Mapping[str, str] = NO_DIFFERENCES,
-    fails: str | None = None,
 ) -> Callable[[Builder], Builder]:
     """Add a table."""
 
     def register(build: Builder) -> Builder:
-        CASES[build.__name__] = Case(build, hours, ours, theirs, fails)
+        CASES[build.__name__] = Case(build, hours, ours, theirs)
         return build
 
     return register
@@ -132,7 +128,7 @@ def deleted_by_rewriting(delta: DeltaSpark, path: Path) -> None:
     created(path).delete("id IN (3, 20)")
 
 
-@case(fails=INLINE)
+@case()
 def deleted_by_vectors(delta: DeltaSpark, path: Path) -> None:
     table = created(path, VECTORS)
     for number in (3, 4, 20):
@@ -154,7 +150,7 @@ def compacted_and_ordered(delta: DeltaSpark, path: Path) -> None:
     table.optimize.z_order(["id", "amount"])
 
 
-@case(fails=INLINE)
+@case()
 def changes_recorded(delta: DeltaSpark, path: Path) -> None:
     table = created(path, CHANGES, VECTORS)
     table.update({"amount": "0.0"}, "id < 5")
@@ -198,7 +194,7 @@ def checkpointed(delta: DeltaSpark, path: Path) -> None:
     table.overwrite(batch(6))
 
 
-@case(fails=INLINE)
+@case()
 def checkpointed_v2(delta: DeltaSpark, path: Path) -> None:
     table = created(path, V2, VECTORS)
     table.delete("id = 1")

@@ -12,9 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from deltalog import DeltaTable
 from deltalog.log.checkpoint.last_checkpoint import checksum
+from deltalog.protocol import deletion_vectors
 
 Line = dict[str, Any]
 ICT = {"delta.enableInCommitTimestamps": "true"}
@@ -79,7 +81,7 @@ def mapped(path: Path) -> DeltaTable:
 
 
 def with_vectors(path: Path) -> DeltaTable:
-    """Version 4 deletes one row by a deletion vector in the log."""
+    """Version 4 deletes one row by a deletion vector."""
     table = plain(path, **{"delta.enableDeletionVectors": "true"})
     table.delete("id = 2")
     return table
@@ -366,6 +368,13 @@ def clone_pair(path: Path) -> None:
 
 def vector_field(**fields: Any) -> Callable[[Path], None]:
     return edit_action(4, "add", lambda add: add["deletionVector"].update(fields))
+
+
+def inline_vector(**fields: Any) -> Callable[[Path], None]:
+    """The vector of one row in the log itself, as other writers may have it, with other values in these fields."""
+    data = deletion_vectors.encode(BitMap64([1]))
+    inline = {"storageType": "i", "pathOrInlineDv": deletion_vectors.encode_z85(data), "sizeInBytes": len(data)}
+    return edit_action(4, "add", lambda add: add.update(deletionVector={**inline, "cardinality": 1, **fields}))
 
 
 def compaction_edit(change: Callable[[list[Line]], list[Line]]) -> Callable[[Path], None]:

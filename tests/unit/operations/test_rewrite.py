@@ -45,7 +45,7 @@ from deltalog.expressions.tree import (
     StartsWith,
 )
 from deltalog.operations.replacement import Replacement
-from deltalog.protocol import deletion_vectors, row_tracking
+from deltalog.protocol import row_tracking
 from deltalog.testing import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import action, environment, info, lines, memory, objects, overtaken
 
@@ -221,7 +221,8 @@ def test_vectors_add_up_until_the_file_goes() -> None:
             assert json.loads(adds[0]["stats"]) == {**before, "numRecords": 1000, "tightBounds": False}
     assert told == [(1, 0, 0), (1, 1, 1), (1, 1, 1), (0, 0, 1)]
     assert ids(table) == [] and table.snapshot().num_files == 0
-    assert not [path for path in objects(store) if path.endswith(".bin")]  # all of them runs, small enough for the log
+    vectors = [path for path in objects(store) if path.endswith(".bin")]
+    assert len(vectors) == 3 and max(len(store.get(path)) for path in vectors) < 100  # all of them runs
 
 
 def test_large_vectors_share_a_file() -> None:
@@ -734,7 +735,3 @@ def test_exactly_the_rows_for_which_the_condition_is_not_true_are_left(
         assert collections.Counter(map(repr, found)) == collections.Counter(map(repr, left.values()))
         if gone:
             assert changes(table, table.version) == [("delete", i) for i in sorted(gone)]
-
-
-def test_inline_vectors_are_small() -> None:
-    assert deletion_vectors.INLINE_BYTES < 200  # each is in every checkpoint

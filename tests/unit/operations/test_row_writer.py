@@ -94,11 +94,12 @@ def test_copies_are_not_checked_and_new_rows_are(transaction: Transaction) -> No
 
 def test_deletion_vectors(store: MemoryStore, transaction: Transaction) -> None:
     before = data_files(store)
-    (small,) = transaction.row_writer.write_deletion_vectors([BitMap64([1, 5])])
-    assert small.storage_type == "i" and data_files(store) == before
-    (large,) = transaction.row_writer.write_deletion_vectors([BitMap64(range(0, 100_000, 3))])
+    vectors = [BitMap64([1, 5]), BitMap64(range(0, 100_000, 3))]
+    small, large = transaction.row_writer.write_deletion_vectors(vectors)
     path = deletion_vectors.relative_path(large)
-    assert large.storage_type == "u" and data_files(store) == {*before, path}
+    assert path == deletion_vectors.relative_path(small) and data_files(store) == {*before, path}
+    # delta-spark's VACUUM fails on a vector in the log itself.
+    assert (small.storage_type, large.storage_type) == ("u", "u")
     assert transaction.row_writer.written_paths == (path,)
 
 
