@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from deltalog import InvalidActionError
-from deltalog.protocol import deletion_vectors, limits
+from deltalog.protocol import limits
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.deletion_vectors import (
     decode_z85,
@@ -64,7 +64,7 @@ def test_the_name_of_a_file_is_its_uuid(prefix: str) -> None:
 
 def test_stretches_of_rows_are_runs() -> None:
     assert len(encode(BitMap64(range(10_000_000)))) < 3000
-    assert len(encode(BitMap64(range(30)))) <= 96  # bytes
+    assert len(encode(BitMap64(range(30)))) <= 96
 
 
 def test_encoding_leaves_the_bitmap_alone() -> None:
