@@ -215,8 +215,7 @@ class _Decider:
         self._folded = {_folded(path): need for path, need in named.needed.items()}
 
     def decide(self, entry: Entry, is_beside: bool = False) -> str | Need | Stay:
-        """Why a file is deleted, or why it stays. ``is_beside``: it is the
-        checksum of a file that does not stay."""
+        """Why a file is deleted, or why it stays. ``is_beside``: it is the checksum of a file that does not stay."""
         path, rules = entry.path, self._rules
         need = self._named.needed.get(path)
         if need is not None:
@@ -228,8 +227,7 @@ class _Decider:
             return Stay.ODD_NAME
         if self.is_in_other_table(path):
             return Stay.OTHER_TABLE
-        is_temporary = leftover_kind(path) is LeftoverKind.TEMPORARY_FILE
-        if any(map(rules.is_hidden, above)) or (rules.is_hidden(name) and not (is_temporary or is_beside)):
+        if any(map(rules.is_hidden, above)) or (rules.is_hidden(name) and not (is_beside or _is_temporary(path))):
             return Stay.HIDDEN
         if _folded(path) in self._folded:
             return Stay.SPELLED
@@ -278,6 +276,10 @@ def _removable(directories: Sequence[Entry], emptied: Set[str], occupied: set[st
         else:
             occupied.update(_parents(entry.path))
     return found
+
+
+def _is_temporary(path: str) -> bool:
+    return leftover_kind(path) is LeftoverKind.TEMPORARY_FILE
 
 
 def _parents(path: str) -> Iterable[str]:
