@@ -1,4 +1,4 @@
-"""``deltalog convert``, ``clone`` and ``generate``: tables that begin on files which exist; lists for other readers."""
+"""``deltalog convert``, ``clone`` and ``generate``: tables made of existing files, and symlink manifests."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def convert(
         typer.Option(
             "--partition-by",
             metavar="NAME[:TYPE]",
-            help="A column of the directories; with types, all have one: string, integer, long, date, double, "
-            "timestamp, decimal(10,2) … May be repeated. Default: by the directories.",
+            help="A partition column of the directories. All of them have a type, or none: string, integer, long, "
+            "date, double, timestamp, decimal(10,2) … May be repeated. Default: inferred from the directories.",
         ),
     ] = None,
     properties: _Properties = None,
     as_json: Json = False,
 ) -> None:
-    """Make a directory of Parquet files a table, where it is: no file is moved, rewritten or deleted.
+    """Turn a directory of Parquet files into a table in place: no file is moved, rewritten or deleted.
 
-    Directories such as day=2026-11-20 give partition columns. No process may write there meanwhile.
+    Directories such as day=2026-11-20 give partition columns. No process may write to the directory meanwhile.
     """
     from deltalog import DeltaTable
 
@@ -62,14 +62,14 @@ def convert(
         out.document(_made(snapshot))
         return
     by = ", partitioned by " + ", ".join(snapshot.partition_columns) if snapshot.partition_columns else ""
-    out.print(f"{made.url} is a table now, of {_files(snapshot)}{by}.")
+    out.print(f"{made.url} is now a table of {_files(snapshot)}{by}.")
 
 
 def clone(
     table: Table,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The location of the clone.")],
     shallow: Annotated[
-        bool, typer.Option("--shallow", help="Name the files where they are, and copy none of them.")
+        bool, typer.Option("--shallow", help="Copy no file: the clone names those of its source.")
     ] = False,
     version: AtVersion = None,
     timestamp: AtTime = None,
@@ -77,9 +77,9 @@ def clone(
     properties: _Properties = None,
     as_json: Json = False,
 ) -> None:
-    """Make a version of a table a table of its own, with copies of its files.
+    """Clone a version of a table, with copies of its files.
 
-    A shallow clone needs the files of its source for as long as it names them, which a vacuum there does not know of.
+    A shallow clone names the files of its source instead; a vacuum of the source does not know of it.
     """
     at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
     out = Output(as_json)
@@ -96,14 +96,14 @@ def clone(
     if as_json:
         out.document(_made(snapshot))
         return
-    how = "files of its source" if shallow else "copies"
-    out.print(f"{made.url} is a table now, of {_files(snapshot)}: {how}.")
+    kind = "shallow" if shallow else "deep"
+    out.print(f"{made.url} is now a {kind} clone of {_files(snapshot)}.")
 
 
 def generate(table: Table, as_json: Json = False) -> None:
-    """Write manifests of the live files, for engines that read no log (symlink_format_manifest).
+    """Write symlink manifests of the live files, for engines that do not read the log.
 
-    Later commits do not change them.
+    Later commits do not update them.
     """
     out = Output(as_json)
     with out.working("Writing the manifests"):

@@ -1,4 +1,4 @@
-"""The commands that show columns, properties and changes, what two versions differ in, and what a read costs."""
+"""``deltalog schema``, ``properties``, ``diff``, ``changes`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def properties(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The properties of a table; with --set and --unset changed first, a commit for each of the two."""
+    """The properties of a table. --set and --unset change them first, in a commit for each of the two."""
     out = Output(as_json)
     wanted = pairs("--set", assign)
     opened = open_table(table)
@@ -125,7 +125,7 @@ def properties(
 
 
 def diff(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:
-    """What two versions differ in: files, rows by the statistics in the log, columns, properties, table features."""
+    """The differences between two versions: files, rows by the statistics, columns, properties, table features."""
     from deltalog.log.file_statistics import live_rows
     from deltalog.log.replay import files_without
 
@@ -232,8 +232,7 @@ def explain(
     timestamp_ms: AtTimeMs = None,
     as_json: Json = False,
 ) -> None:
-    """Which log files a version is rebuilt from, and how many calls of the store that takes: to open it, to list its
-    data files."""
+    """The log segment of a version, and the store calls that it takes to open the version and to list its files."""
     from deltalog import DeltaTable
     from deltalog.catalog.locate import open_location
     from deltalog.testing.stores import CountingStore
@@ -270,7 +269,7 @@ def explain(
                 ("Version", str(snapshot.version)),
                 ("Checkpoint", ", ".join(segment.checkpoint.names) if segment.checkpoint else "none"),
                 *([("Compactions", ", ".join(facts["compactions"]))] if segment.compactions else []),
-                ("Commits", f"{commits[0]} to {commits[-1]}, {count(len(commits))}" if commits else "none"),
+                ("Commits", f"{commits[0]} to {commits[-1]} ({plural(len(commits), 'commit')})" if commits else "none"),
                 ("Checksum", "present" if segment.has_checksum else "none"),
                 ("To open it", _calls_text(facts["calls"]["open"])),
                 (f"To list {plural(number, 'file')}", _calls_text(facts["calls"]["files"])),

@@ -24,7 +24,7 @@ def directory(tmp_path: Path) -> Path:
 def test_convert(cli: Cli, directory: Path) -> None:
     ran = cli("convert", directory, "--property", "delta.enableInCommitTimestamps=true")
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out.startswith(f"{directory} is a table now, of 2 files, ") and "partitioned by n." in ran.out
+    assert ran.out.startswith(f"{directory} is now a table of 2 files, ") and "partitioned by n." in ran.out
     table = DeltaTable.open(directory)
     assert str(table.schema.field("n").data_type) == "integer" and table.snapshot().in_commit_timestamps_enabled
     again = cli("convert", directory, "--json")
@@ -60,7 +60,8 @@ def test_wrong_options_of_convert(cli: Cli, directory: Path, arguments: list[str
 def test_clone(cli: Cli, late: Path, tmp_path: Path, shallow: list[str]) -> None:
     ran = cli("clone", late, tmp_path / "c", "--version", "3", "--property", "owner=me", *shallow)
     assert (ran.status, ran.err) == (0, "")
-    assert f"{tmp_path / 'c'} is a table now, of 2 files" in ran.out
+    kind = "shallow" if shallow else "deep"
+    assert f"{tmp_path / 'c'} is now a {kind} clone of 2 files" in ran.out
     clone = DeltaTable.open(tmp_path / "c", allowed_paths=[str(late)])
     assert sorted(clone.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 4, 5]
     assert clone.snapshot().metadata.configuration["owner"] == "me"
