@@ -1,7 +1,7 @@
-"""Reads small data files together: those that follow each other and have the same columns become one batch.
+"""Reads small data files together: consecutive files with the same columns become one batch.
 
-Opening a file, and converting its columns, costs far more than decoding a few thousand rows. Here each file is read
-whole, and rows are converted once for all files that are alike.
+Opening a file and converting its columns costs far more than decoding a few thousand rows. Here each file is read
+whole, and the rows of all files with the same columns are converted at once.
 
 Spec: as file_reader.
 """

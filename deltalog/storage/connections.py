@@ -1,7 +1,7 @@
-"""HTTP requests through urllib3 over connections that are kept: each is sent once, and every wait has an end.
+"""HTTP requests through urllib3 over kept-alive connections: each is sent once, and every wait has a time limit.
 
-What urllib3 has no setting for is added to its connections: how long one may have been idle, a time limit for a request
-as a whole, which begins anew with each byte otherwise, and an end from outside.
+Added to urllib3's connections, which have no settings for them: a maximum idle time, a time limit for a whole request
+(urllib3's begins anew with each byte), and cancellation by another thread.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any, cast
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-# Services close what was idle for five seconds or more. One that closes it just then loses the request.
+# Services close connections that were idle for five seconds or more. A request that is sent at that moment is lost.
 IDLE_SECONDS = 4.0
-# For requests that must not be sent twice: one that has just been used is not about to be closed.
+# For requests that must not be sent twice: the service does not close a connection that has just been used.
 JUST_USED_SECONDS = 1.0
 MOST_IDLE = 64
 
@@ -36,9 +36,9 @@ class NotConnectedError(Exception):
 
 
 class NoAnswerError(Exception):
-    """The request was sent, or a part of it, and its answer did not arrive whole.
+    """The request was sent, at least in part, and no complete response arrived.
 
-    ``was_kept``: nothing at all arrived, on a connection that was used before.
+    ``was_kept``: no byte arrived, on a connection that had been used before.
     """
 
     def __init__(self, message: str, *, was_kept: bool = False) -> None:
@@ -48,7 +48,7 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """A server: scheme, host, port, and for TLS the file of the authorities that vouch for it."""
+    """A server: scheme, host, port, and for TLS the file of the trusted certificate authorities."""
 
     scheme: str
     host: str
@@ -57,14 +57,14 @@ class Origin:
 
     @property
     def address(self) -> str:
-        """As the header ``Host`` has it, without the scheme's own port."""
+        """The value of the header ``Host``: host and port, without the scheme's default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == {"http": 80, "https": 443}[self.scheme] else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: to connect, between two pieces of an answer, and for a request as a whole until its answer begins."""
+    """Seconds: to connect, between two reads of a response, and for a whole request until its response begins."""
 
     connect: float = 60
     read: float = 60
@@ -73,7 +73,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, headers by their names in lower case, and the whole body."""
+    """A response: status, headers by their names in lower case, and the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -140,7 +140,7 @@ class _Exchange:
         self._deadline = None  # from here on an answer may take long, but must not stand still
 
     def seconds(self, most: float | None = None) -> float:
-        """What is left of the time, or ``most``. Raises TimeoutError."""
+        """The seconds that are left, at most ``most``. Raises TimeoutError."""
         most = self._read_s if most is None else most
         if self._deadline is None:
             return most

@@ -1,9 +1,8 @@
 """Requests to S3, and the meaning of their errors.
 
-Who sends what is decided here. Single objects and listings are requested directly (``s3_direct``) where the options
-and the environment have all that this needs. The rest goes through s3fs and botocore (``s3_botocore``), which are
-loaded when they are needed: other options and credentials, large objects in parts, deletions of many objects, buckets
-elsewhere.
+This module routes each request. Single objects and listings are requested directly (``s3_direct``) where
+``s3_settings`` allows it. The rest goes through s3fs and botocore (``s3_botocore``), which are loaded when they are
+needed: other options and credentials, multipart uploads, deletions of many objects, buckets in another region.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class S3Client:
         self, bucket: str, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0, stop: Stop | None = None
     ) -> tuple[bytes, Mapping[str, Any]]:
         """An object or a range of it, and ``ContentRange`` and ``ETag`` of the response. A download that is cut off is
-        repeated. It waits while this client has too many under way. ``size_bytes``: the length of the range."""
+        repeated. It waits while this client has too many reads under way. ``size_bytes``: the length of the range."""
         direct = self._direct(bucket)
         if direct is not None:
             try:

@@ -1,8 +1,8 @@
-"""Requests to S3 that botocore's signer signs and urllib3 sends, without a client of botocore.
+"""Requests to S3 without a botocore client: signed by botocore's signer, sent by urllib3.
 
-Such a client takes two milliseconds of processor time for each request, and half a second to load. These are the
-requests for single objects and listings, with the names, arguments and answers that botocore gives them. What a service
-answers that they do not understand, such as a bucket in another region, is left to botocore (``LeftToBotocore``).
+A botocore client takes two milliseconds of CPU time for each request, and half a second to load. This module has the
+requests for single objects and listings, with botocore's names, arguments and results. Responses that it does not
+understand, such as that of a bucket in another region, are left to botocore (``LeftToBotocore``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class RefusedError(Exception):
-    """An answer that is an error, with ``response`` as botocore's errors have it."""
+    """An error response, with ``response`` as botocore's errors have it."""
 
     def __init__(self, method: str, answer: Answer) -> None:
         code, message = _error_of(answer)
@@ -66,7 +66,7 @@ class RefusedError(Exception):
 
 
 class LeftToBotocore(Exception):
-    """The service asks for something that only botocore knows how to do. The request had no effect."""
+    """The service requires something that only botocore implements. The request had no effect."""
 
 
 class _IncompleteError(Exception):

@@ -1,9 +1,6 @@
-"""Whether requests to S3 can do without a client of botocore, and then where they go and how.
+"""Decides by options and environment whether requests to S3 need a botocore client, and where and how they are sent.
 
-The options and the environment decide it.
-
-Whatever has a setting that is not known here is left to s3fs and botocore, so that each setting means what it means to
-them.
+A setting that is not known here leaves all requests to s3fs and botocore, so that each setting has their meaning.
 """
 
 from __future__ import annotations
@@ -55,7 +52,7 @@ class Settings:
         return None if self.origin is None else f"{self.origin.scheme}://{self.origin.address}"
 
     def place(self, bucket: str) -> tuple[Origin, str] | None:
-        """The server and the path of a bucket; None where botocore must tell."""
+        """The server and the path of a bucket; None where botocore must determine them."""
         if bucket.endswith(_OTHER_BUCKETS):
             return None
         if self.origin is not None:
@@ -69,7 +66,7 @@ class Settings:
 def settings_of(
     options: Mapping[str, Any], environment: Mapping[str, str] = os.environ, exists: Callable[[str], bool] | None = None
 ) -> Settings | None:
-    """What the options of s3fs come to; None where s3fs must make the requests. ``exists``: whether a file is there."""
+    """The settings by s3fs's options; None where s3fs must make the requests. ``exists``: whether a file exists."""
     client = dict(options.get("client_kwargs") or {})
     config = dict(options.get("config_kwargs") or {})
     endpoint = options.get("endpoint_url") or client.pop("endpoint_url", None)
@@ -139,7 +136,7 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
 
 
 def _credentials(options: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[Credentials | None] | None:
-    """Those of the options or of the environment; None where others must be looked for."""
+    """The credentials of the options or of the environment; None where botocore must search for others."""
     if options.get("anon"):
         return (None,)
     names = ("key", "secret", "token")
