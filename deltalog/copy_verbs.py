@@ -1,5 +1,4 @@
-"""The verbs by which a table begins on files that exist already, or gives its files to others: a part of DeltaTable, in
-a module of its own."""
+"""The part of DeltaTable with the verbs that convert a directory to a table, clone a table and write manifests."""
 
 from __future__ import annotations
 
@@ -49,17 +48,17 @@ class CopyVerbs:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> Table:
-        """Make a directory of Parquet files a table, where it is: one commit that adds all of them, with statistics
+        """Turn a directory of Parquet files into a table in place: one commit that adds all of them, with statistics
         from their footers. No file is moved, rewritten or deleted.
 
-        Columns: those of all files together; one that differs in type between files is refused. Directories
-        ``day=2026-11-20`` give partition columns, last in the table: integer, long or date if all their values are
-        one, else string; ``partition_by`` gives them other types (its times without an offset are in UTC), or only says
-        which ones are expected. Files and directories that begin with ``_`` or ``.`` are ignored. Links and mount
-        points are not followed but refused, as is what is no Parquet file: the table has every row that a reader of the
-        directory returns. ``properties``: of the new table. ``mode="ignore"``: open a table that is there already.
+        Columns: the union of those of all files; a column of different types is refused. Directories
+        ``day=2026-11-20`` give partition columns, last in the table: integer, long or date if all values of a column
+        are, else string. ``partition_by`` gives them other types (timestamps without an offset are in UTC), or only
+        names the expected ones. Files and directories whose names begin with ``_`` or ``.`` are ignored. Links, mount
+        points and files that are not Parquet are refused, so that the table has every row that a reader of the
+        directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if there is one already.
 
-        No process may write the directory meanwhile: it is listed twice, and a difference is refused. Raises
+        No process may write to the directory meanwhile: it is listed twice, and a difference is refused. Raises
         TableExistsError, CallError where there are no files, InvalidDataFileError, SchemaMismatchError, RowCountError,
         InvalidPropertyError, StoreError; nothing is committed then. Cost: 1 LIST of the log, as ``LogStore.walk``
         twice, for each file 1 HEAD and 2 to 4 ranged GETs in threads, 1 commit.
@@ -89,19 +88,20 @@ class CopyVerbs:
         user_metadata: UserMetadata = None,
         **storage_options: Any,
     ) -> Table:
-        """Make the latest version, a given one, or the one that was current at a point in time a table of its own, at
-        ``target``: one commit, after which neither table sees the other's changes.
+        """Clone the latest version, a given one, or the one that was current at a point in time: one commit to a new
+        table at ``target``, which then has a history of its own.
 
-        By default the files are copied. A ``shallow`` clone names them where they are, by absolute paths, on the same
-        kind of store: it costs no copy, and needs them for as long as its versions name them, which a vacuum of the
-        source does not know of. To open it again give their place: ``DeltaTable.open(target, allowed_paths=[source])``.
+        By default the clone is deep: the files are copied. A ``shallow`` clone names the files of its source by
+        absolute paths, on the same kind of store. It needs them as long as one of its versions names them, and a vacuum
+        of the source does not know of it. To open it again, name their place:
+        ``DeltaTable.open(target, allowed_paths=[source])``.
 
         Columns, properties (changed by ``properties``), table features, metadata domains, deletion vectors and row ids
-        are kept; the id, the history and the versions of applications (txn) are not. In-commit timestamps begin with
-        version 0 of the clone. ``storage_options``: of the target. Returns the clone.
+        are kept; the id, the history and the app transactions (txn) are not. In-commit timestamps, where the source has
+        them, begin with version 0 of the clone. ``storage_options``: of the target. Returns the clone.
 
-        Raises TableExistsError, also where a directory for copies is not empty; CallError for another kind of store, a
-        table of blobs, a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
+        Raises TableExistsError, also where the target of a deep clone is not empty; CallError for another kind of
+        store, a blob table, a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
         TimestampOutOfRangeError, InvalidDataFileError for a file of another size than its log says, StoreError. Nothing
         is committed then, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1 commit; for
         copies the target's ``LogStore.walk`` to its first file, and 1 GET or more and 1 PUT for each file.
@@ -123,10 +123,11 @@ class CopyVerbs:
         return type(self)(handle_on(reader, environment, transaction.committed))
 
     def generate(self, mode: Literal["symlink_format_manifest"] = "symlink_format_manifest") -> tuple[str, ...]:
-        """Write manifests of the latest version's files, for engines that read no log: a text file of locations for
-        each partition, below ``_symlink_format_manifest``. Those of other partitions are deleted. Returns their paths.
+        """Write symlink manifests of the latest version, for engines that do not read the log: a text file for each
+        partition, with the locations of its files, below ``_symlink_format_manifest``. Manifests of partitions without
+        files are deleted. Returns the paths of the manifests.
 
-        They are as of now: later commits of deltalog do not change them. Raises CallError for a table with deletion
+        Later commits of deltalog do not update them. Raises CallError for a table with deletion
         vectors or column mapping, which such engines would read wrongly, UnsafePathError, StoreError. Cost: as
         ``Snapshot.files``, as ``LogStore.walk``, 1 PUT for each manifest, 1 DELETE for each that is gone.
         """

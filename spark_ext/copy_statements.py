@@ -1,4 +1,4 @@
-"""CONVERT TO DELTA, CREATE TABLE … CLONE and GENERATE in SQL: read, and carried out by the verbs of the table."""
+"""CONVERT TO DELTA, CREATE TABLE … CLONE and GENERATE in SQL: parsed, and executed by the methods of DeltaTable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def convert(context: Context, cursor: Cursor) -> DataFrame:
 
 
 def is_clone(cursor: Cursor) -> bool:
-    """Whether SHALLOW CLONE or DEEP CLONE, or CLONE, is next."""
+    """Whether CLONE, SHALLOW CLONE or DEEP CLONE is next."""
     return cursor.word() == "clone" or (cursor.word() in ("shallow", "deep") and cursor.word(1) == "clone")
 
 

@@ -1,5 +1,5 @@
-"""OPTIMIZE on Spark's executors: deltalog plans which files are rewritten together and commits, the tasks of a job
-rewrite them. The executors need deltalog.
+"""OPTIMIZE on Spark's executors: deltalog plans the bins of files and commits, the tasks of a Spark job rewrite them.
+The executors need deltalog.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_ext.task_job import explained_by_task
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 _BINS = StructType([StructField("number", LongType(), False), StructField("files", BinaryType(), False)])
 _FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
-# delta-spark's result, as far as its numbers have a meaning here.
+# The columns of delta-spark's result, without those that describe its own scheduling.
 _RESULT = (
     f"path string, metrics struct<numFilesAdded: bigint, numFilesRemoved: bigint, filesAdded: {_FILES}, "
     f"filesRemoved: {_FILES}, partitionsOptimized: bigint, numBins: bigint, numBatches: bigint, "
@@ -31,8 +31,8 @@ _RESULT = (
 
 
 class DeltaOptimizeBuilder:
-    """Which files of a table are rewritten, from ``DeltaTable.optimize``; ``executeCompaction`` or ``executeZOrderBy``
-    rewrites them. No row changes, and readers of changes see none.
+    """Optimizes a table, or the partitions that ``where`` chooses, by ``executeCompaction`` or ``executeZOrderBy``.
+    Rows stay the same, and the change data feed has no change. Made by ``DeltaTable.optimize``.
 
     Members: those of delta-spark's class.
     """
@@ -51,7 +51,7 @@ class DeltaOptimizeBuilder:
         return DeltaOptimizeBuilder(self._spark, self._table, both)
 
     def executeCompaction(self) -> DataFrame:
-        """Combine small files. Returns a row with the path and the metrics, as delta-spark names them.
+        """Combine small files. Returns one row with the path and the metrics, under delta-spark's names.
 
         Each task writes one new file. Raises as ``TableOptimizer.compact`` of deltalog, and JobFailedError,
         StoreError, UnsupportedFeatureError where the executors lack deltalog. Cost: as there, and a job for each batch
@@ -89,7 +89,7 @@ def _rewritten(spark: SparkSession, url: str, tasks: Any, bins: Sequence[bytes])
 
 
 def _task(run: Any) -> Any:
-    """What a task does: it has plain values and what deltalog pickles, so that executors need no spark_ext."""
+    """The function of a task. It refers to plain values and to deltalog's classes, so executors need no spark_ext."""
 
     def rewrite(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow

@@ -1,7 +1,7 @@
-"""Bins that are rewritten in other processes, as by the tasks of a Spark job: what a task needs, and what it returns.
+"""Rewrites the bins of an optimization in other processes, such as the tasks of a Spark job.
 
-A task may be attempted more than once, also at the same time; each attempt writes files of its own names, and those
-that the job returned are committed.
+A task may be attempted more than once, also concurrently. Each attempt writes files with names of its own; the files of
+the attempts that the job returns are committed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from deltalog.storage.base import keep_cleanup_errors
 
 @dataclass(frozen=True)
 class BinTasks:
-    """The rewriting of the bins of a batch. Can be pickled, and then has the options that opened the store, with any
-    secrets in them. ``job``: an id that the names of the new files begin with, after ``part-``. ``bins``: the files of
+    """Rewrites the bins of a batch. Can be pickled; the pickle contains the storage options, and so any secrets in
+    them. ``job``: an id that the names of the new files begin with, after ``part-``. ``bins``: the files of
     each bin, as bytes for ``run``."""
 
     writer: BinWriter

@@ -1,4 +1,4 @@
-"""Rows in several batches: taken by their numbers, and numbered by a hash of their values. Pure."""
+"""Rows in several batches, taken by row number, and the hash partitions of rows. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _WINDOWS = 4  # of eight bytes, at each end of a text, that decide on its partit
 
 @dataclass(frozen=True, slots=True)
 class ChunkedRows:
-    """A table of several batches, of which rows are taken by their number. Arrow's take would first copy all batches of
-    a column together."""
+    """A table of several batches, from which rows are taken by their number. Arrow's take would first concatenate the
+    batches of each column."""
 
     rows: pa.Table
     batches: Sequence[pa.RecordBatch]

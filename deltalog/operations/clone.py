@@ -1,9 +1,9 @@
-"""A version of a table as a table of its own: a shallow clone names the files where they are, a deep one copies them.
+"""Clones a version of a table: a shallow clone names the files of its source, a deep one copies them.
 
-Kept are columns with their ids and physical names, properties, table features, metadata domains, deletion vectors and
-row ids. A clone has an id and a history of its own, which begins with version 0: in-commit timestamps are on from
-there, without the enablement pair of the source, whose version means nothing here; rows count as committed by that
-version. No application version (txn) is taken over, nor what ties a table to a catalog.
+A clone keeps columns with their ids and physical names, properties, table features, metadata domains, deletion vectors
+and row ids. It has an id and a history of its own. In-commit timestamps, where the source has them, are enabled from
+version 0, without the enablement pair of the source, whose version means nothing here; row commit versions are 0. App
+transactions (txn), and what ties a table to a catalog, are not taken over.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (absolute paths), #deletion-vector-descriptor-schema, #in-commit-timestamps,
 #row-tracking, #column-mapping.
@@ -150,7 +150,7 @@ def _with_row_ids(transaction: Transaction, source: Snapshot, adds: list[AddFile
 
 
 def _absolute(add: AddFile, files: TableFiles) -> AddFile:
-    """The same file by its absolute path, and its deletion vector. Raises UnsafePathError."""
+    """The add action with absolute paths of the file and its deletion vector. Raises UnsafePathError."""
 
     def named(path: str) -> str:
         store, inside = files.find(path)
@@ -183,7 +183,7 @@ class _Copy:
 
 @dataclass
 class _Copies:
-    """The files of a clone that are copied, each once, to the path that it has below its place in the source."""
+    """The files that a deep clone copies, each once, to its path relative to the root that it has in the source."""
 
     files: TableFiles
     target: LogStore

@@ -1,7 +1,7 @@
-"""A directory of Parquet files becomes a table where it is: their add actions are version 0, and no file is moved.
+"""Converts a directory of Parquet files to a table in place: their add actions are version 0, and no file is moved.
 
-Footers are read twice, first for the columns of all files and then for statistics under these, so that memory does not
-grow with the number of files. Both counts of rows, and the files of two listings, must agree.
+Footers are read twice, first for the union of their columns and then for the statistics of these, so that memory does
+not grow with the number of files. The row counts of both passes, and the files of two listings, must agree.
 
 Spec: PROTOCOL.md#data-files, #add-file-and-remove-file, #partition-value-serialization, #per-file-statistics.
 """
@@ -108,8 +108,8 @@ def _columns(store: LogStore, files: Sequence[DirectoryFile]) -> tuple[StructTyp
 
 
 def _check_partition_columns(path: str, footer: Any, columns: StructType, values: Mapping[str, str | None]) -> None:
-    """Refuse a file that has a partition column, too, with another value than its directory: readers return the
-    directory's."""
+    """Refuse a file that itself has a partition column, with another value than its directory's: readers return
+    the directory's."""
     chunks = stats.chunks_by_path(footer) or {}
     for column in columns:
         found = chunks.get((column.name.lower(),))

@@ -1,6 +1,6 @@
-"""Which files of a directory without a log are its data, and the rows' columns that their paths and footers give. Pure.
+"""Which files of a directory without a log are its data, and the columns that their paths and footers give. Pure.
 
-Names that begin with ``_`` or ``.`` are ignored, as Spark ignores them. What else is no file of the directory itself is
+Names that begin with ``_`` or ``.`` are ignored, as Spark ignores them. Links, mount points and other tables are
 refused: a table must not lack rows that another reader of the directory returns.
 
 Spec: PROTOCOL.md#data-files, #partition-value-serialization, #file-types.

@@ -1,7 +1,7 @@
-"""Manifests of the live files, for engines that read no log: a text file of locations for each partition, below
-``_symlink_format_manifest``, as Presto, Trino, Athena and Hive read them (SymlinkTextInputFormat).
+"""Symlink manifests, for engines that do not read the log: below ``_symlink_format_manifest`` a text file for each
+partition, with the locations of its live files, as Presto, Trino, Athena and Hive read them (SymlinkTextInputFormat).
 
-Each manifest is replaced as a whole; all of them together are not one step, so a reader may meet those of two versions.
+Each manifest is replaced atomically, but not all of them together: a reader may mix those of two versions.
 
 Spec: PROTOCOL.md leaves manifests to writers; #add-file-and-remove-file says what a version's files are.
 """
@@ -43,7 +43,7 @@ def write_manifests(handle: TableHandle) -> tuple[str, ...]:
 
 
 def _check_readable_without_log(snapshot: Snapshot) -> None:
-    """Raise CallError where the rows of the files are not those of the table, or not under its names."""
+    """Raise CallError where readers of the files alone would return deleted rows or physical column names."""
     if column_mapping.mode_of(snapshot.metadata.configuration) != "none":
         raise CallError(
             f"{snapshot.url} has column mapping: its files have other names for the columns, which readers of "

@@ -20,9 +20,9 @@ Path = tuple[str, ...]
 def columns_to_merge(
     clauses: Iterable[Clause], target: Relation, source: StructType, widens: Widens | None
 ) -> StructType:
-    """The columns and fields of the source that clauses set, as ``Transaction.merge_schema`` takes them: those that the
-    table has too have its types, unless ``widens`` says that these become those of the source. Columns that hold
-    nothing but nulls and have no type add nothing. Raises CallError for a name that is none."""
+    """The columns and fields of the source that clauses set, as ``Transaction.merge_schema`` takes them. Those that
+    the table has keep its types, unless ``widens`` says that a type is widened to the source's. Columns of nulls
+    without a type are left out. Raises CallError for a name that neither side has."""
     paths = {path for clause in clauses for path in _paths(clause, target, source)}
     return _reconciled(target.schema, _selected(source, paths), widens)
 

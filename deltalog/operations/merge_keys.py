@@ -18,8 +18,8 @@ _MAX_VALUES = 1 << 16  # of a key, by which files are skipped; with more, by the
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality between the sides, and the Arrow type in which it is decided. ``column``: the tree of the target's
-    side, over the target; ``null_safe``: of ``<=>``."""
+    """An equality between the sides, and the Arrow type in which they are compared. ``column``: the expression of the
+    target's side; ``null_safe``: it is a ``<=>``."""
 
     target: CompiledExpression
     source: CompiledExpression
@@ -30,14 +30,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """The values of a key in the source. ``is_complete``: all of them, each once; else the least and the greatest, or
+    """The values of a key in the source. ``is_complete``: all distinct values; else the least and the greatest, or
     nothing for a type without an order."""
 
     found: Any
     is_complete: bool = True
 
     def with_more(self, values: Any) -> KeyValues:
-        """With those of other rows; nulls do not count."""
+        """These values and those of more rows, without nulls."""
         if self.is_complete:
             values = pc.unique(pa.concat_arrays([self.found, values.drop_null()]))
             if len(values) <= _MAX_VALUES:
@@ -52,8 +52,8 @@ class KeyValues:
 
 
 def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:
-    """The values of the keys as columns that Arrow joins as Spark does: nulls are equal to nothing, but by ``<=>``;
-    NaN is equal to itself, and -0.0 to 0.0."""
+    """The values of the keys as columns that Arrow joins as Spark does: nulls are equal only by ``<=>``, NaN is equal
+    to itself, and -0.0 to 0.0."""
     found: dict[str, Any] = {}
     for number, (key, side) in enumerate(zip(keys, sides, strict=True)):
         try:

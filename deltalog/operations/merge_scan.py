@@ -1,5 +1,5 @@
-"""What a merge changes: the rows of the target joined to those of the source, block by block, or partition by partition
-where the source has more keys than memory has room for.
+"""Finds the rows that a merge changes: joins the target to the source, block by block, or by hash partitions where the
+keys of the source do not fit in memory.
 
 Spec: PROTOCOL.md#deletion-vectors.
 """
@@ -34,9 +34,9 @@ _CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that change. ``updated`` and ``deleted``: the matches of files with such rows. ``changed``: a row for
-    each that is updated, in the order of ``updated``, which is that of partitions, and of positions: the number of its
-    clause, and that of its row of the source. ``inserts``: for each clause that inserts the rows of the source."""
+    """The rows that change. ``updated`` and ``deleted``: the matches of files with such rows. ``changed``: for each
+    updated row, in the order of ``updated`` (by partition) and of positions, the number of its clause and that of its
+    row of the source. ``inserts``: for each inserting clause the rows of the source."""
 
     deletion: rewrite.Deletion
     updated: Sequence[rewrite.FileMatch]
@@ -56,7 +56,7 @@ class Found:
         return sum(len(rows) for _, rows in self.inserts)
 
     def parts_of(self, matches: Sequence[rewrite.FileMatch]) -> rewrite.Deletion:
-        """These rows as those of a deletion, to be read."""
+        """A deletion of these rows, by which they are read."""
         whole = self.deletion.whole.slice(0, 0)
         return rewrite.Deletion(whole, whole, matches, None, self.deletion.by_vectors, False)
 
@@ -74,7 +74,7 @@ class Sides:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether a row of the target may have several rows of the source: none of their values is used."""
+        """Whether a row of the target may match several rows of the source, because no value of them is used."""
         if not self.matched:
             return True
         only = self.matched[0][1]
@@ -90,8 +90,8 @@ class Sides:
 
 @dataclass(slots=True)
 class Scan:
-    """Joins the target to the source, and keeps what is to change. Memory: a block of the target with its pairs, the
-    keys of the source or one partition of them, and for each row that changes 22 bytes."""
+    """Joins the target to the source, and collects the rows to change. Memory: a block of the target with its pairs,
+    the keys of the source or of one partition, and 22 bytes for each changed row."""
 
     sides: Sides
     batches: list[rewrite.ScannedBatch] = field(default_factory=list)
@@ -285,7 +285,7 @@ class Scan:
 
 
 def in_range(start: int, end: int) -> BitMap64:
-    """The numbers from ``start`` up to ``end``, which is not one of them."""
+    """The numbers from ``start`` up to, but not including, ``end``."""
     numbers = BitMap64()
     numbers.add_range(start, end)
     return numbers

@@ -1,6 +1,4 @@
-"""The rows of a merge's source, read once: in memory, or, where they are large, in temporary files by the hash of their
-keys.
-"""
+"""The source of a merge, read once: in memory, or spilled to temporary files, and its keys to hash partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _MOST_PARTITIONS = 256
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows of a source. ``is_spilled``: they lie in a temporary file."""
+    """The rows of a source. ``is_spilled``: they are in a temporary file."""
 
     rows: pa.Table
     is_spilled: bool
@@ -71,8 +69,8 @@ def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSource:
-    """The rows of the source, under flat names. ``keys``: the key columns of those that may match, and ``s``, their
-    numbers; in partitions by the hash of the keys where these are large. ``values``: of each key."""
+    """The rows of the source, under flat names. ``keys``: the key columns of the rows that may match, and ``s``, the
+    numbers of these rows; in hash partitions where the keys are large. ``values``: of each key."""
 
     rows: ChunkedRows
     keys: pa.Table | Partitions
@@ -112,7 +110,7 @@ class PreparedSource:
 
 
 def _keys(rows: ChunkedRows, keys: Sequence[Key], condition: Bound | None) -> Iterator[pa.Table]:
-    """The keys of rows that may match, piece by piece; at least one."""
+    """The keys of rows that may match, in chunks; at least one chunk."""
     sides = [key.source for key in keys]
     for start in range(0, max(1, rows.rows.num_rows), _CHUNK_ROWS):
         some = rows.rows.slice(start, _CHUNK_ROWS)

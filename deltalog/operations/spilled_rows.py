@@ -1,5 +1,5 @@
-"""Rows that do not fit in memory, in temporary files without a name: nothing is left of them when the process ends,
-however it ends.
+"""Rows that do not fit in memory, in unnamed temporary files: the system frees them when the process ends, also when
+it is killed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from deltalog.errors import StoreError
 class SpilledRows:
     """Record batches of one schema: written one after another, then read in any order.
 
-    The file is in the directory of Python's ``tempfile`` (TMPDIR) and has no name, so that the system frees it as soon
-    as the last row is dropped, also when the process is killed. What is read is mapped, not copied: the system takes
-    its memory back where it needs it.
+    The file is in the directory of Python's ``tempfile`` (TMPDIR) and has no name, so that the system frees it with the
+    last reference to its rows, also when the process is killed. Batches are memory-mapped, not copied: the system can
+    evict them.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
