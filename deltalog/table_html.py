@@ -12,7 +12,7 @@ _MOST_CHARACTERS = 200
 
 
 def table_html(url: str, version: int, schema: StructType, partition_columns: Collection[str]) -> str:
-    """Where a table is, its version and its columns; the texts are escaped, and cut where they are long."""
+    """The location, version and columns of a table as HTML; texts are escaped, and long ones truncated."""
     rows = [_row(column, column.name in partition_columns) for column in schema.fields[:_MOST_COLUMNS]]
     more = len(schema.fields) - len(rows)
     if more:

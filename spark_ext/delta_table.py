@@ -127,9 +127,9 @@ class DeltaTable:
         *,
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
-        """Make a directory of Parquet files a table, where it is. ``identifier``: ``parquet.`path```.
-        ``partitionSchema``: the columns of its directories, as SQL (``"day date, n int"``) or a schema; by default they
-        are inferred. A table that is there already is opened.
+        """Turn a directory of Parquet files into a table in place. ``identifier``: ``parquet.`path```.
+        ``partitionSchema``: its partition columns, as SQL (``"day date, n int"``) or a schema; by default they are
+        inferred. If the directory has a log already, the table is opened.
 
         Raises and costs as ``DeltaTable.convert`` of deltalog, which reads the footers on the driver.
         """
@@ -238,8 +238,8 @@ class DeltaTable:
         return DeltaOptimizeBuilder(self._spark, self._table)
 
     def generate(self, mode: str) -> None:
-        """Write manifests for engines that read no log: ``mode`` is ``symlink_format_manifest``. Raises and costs as
-        ``DeltaTable.generate`` of deltalog."""
+        """Write symlink manifests, for engines that do not read the log: ``mode`` is ``symlink_format_manifest``.
+        Raises and costs as ``DeltaTable.generate`` of deltalog."""
         if mode != "symlink_format_manifest":
             raise deltalog.CallError(f"generate takes the mode symlink_format_manifest; got {mode!r}.")
         self._table.generate()
@@ -247,9 +247,9 @@ class DeltaTable:
     def clone(
         self, target: str, isShallow: bool = False, replace: bool = False, properties: Mapping[str, str] | None = None
     ) -> DeltaTable:
-        """Make the latest version a table of its own at a path: with copies of the files, made by the driver, or
-        ``isShallow`` with their absolute paths. ``replace`` is refused with UnsupportedFeatureError. Raises and costs
-        as ``DeltaTable.clone`` of deltalog."""
+        """Clone the latest version to a path: deep, by files that the driver copies, or with ``isShallow`` by the
+        absolute paths of the files. ``replace`` is refused with UnsupportedFeatureError. Raises and costs as
+        ``DeltaTable.clone`` of deltalog."""
         return self._cloned(target, isShallow, replace, properties)
 
     def cloneAtVersion(

@@ -1,8 +1,8 @@
-"""Footers of data files that end the process which reads them: each is read in another process first.
+"""Reads footers of data files in another process first, because damaged ones can crash the process that reads them.
 
-Arrow's C++ code checks a column chunk only when it is read, and some of these checks end the process instead of
-raising an error. One process serves all checks of this one; it is started with the first footer, takes about 0.1 ms for
-each, and ends with this process. Footers are sent many at a time, so that neither process waits for the other.
+Arrow's C++ code checks a column chunk only when it is read, and some of these checks abort the process instead of
+raising an error. One guard process serves all checks of this process: it starts with the first footer, takes about
+0.1 ms for each, and ends with this process. Footers are sent in batches, so that neither process waits for the other.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ while len(head := source.read(4)) == 4:
 
 
 class FooterGuard:
-    """The other process. Calls from several threads are taken one after another."""
+    """The guard process. Calls from several threads are serialised."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,8 +64,8 @@ class FooterGuard:
         self._is_possible = bool(sys.executable)
 
     def fatal(self, footers: Sequence[bytes]) -> list[str | None]:
-        """How the process ends that reads each footer, as ``footer_of`` gives it; None if it does not end, or if no
-        other process can be started. At most 1,000 footers, whose answers the pipe between the processes holds."""
+        """How the process that reads each footer (from ``footer_of``) ends; None if it does not, or if no guard
+        process can be started. At most 1,000 footers, whose answers fit into the pipe between the processes."""
         found: list[str | None] = []
         with self._lock:
             while len(found) < len(footers):
@@ -78,7 +78,7 @@ class FooterGuard:
         return found
 
     def _good(self, footers: Sequence[bytes]) -> int:
-        """How many footers the process reads before it ends; all, if it does not end."""
+        """How many footers the process reads before it crashes; all, if it does not."""
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         timer = threading.Timer(_SECONDS, process.kill)

@@ -1,4 +1,4 @@
-"""Iceberg compatibility: what it demands of the protocol, of the metadata and of data files. Pure.
+"""Iceberg compatibility: its requirements on the protocol, the metadata and the data files. Pure.
 
 Spec: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2.
 """

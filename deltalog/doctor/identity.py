@@ -28,7 +28,7 @@ class Identity:
     is_explicit: bool
 
     def is_beyond(self, value: int) -> bool:
-        """Whether a value has passed the high-water mark, so that it will be generated once more."""
+        """Whether a value is beyond the high-water mark, so that it will be generated again."""
         return self.mark is None or (value > self.mark if self.step > 0 else value < self.mark)
 
     def has(self, value: int) -> bool:

@@ -1,7 +1,7 @@
 """The tombstones that a checkpoint must have: remove actions whose retention has not passed. Pure.
 
-Spec: PROTOCOL.md#add-file-and-remove-file, #checkpoints-1, #action-reconciliation. VACUUM finds by them which files
-readers of earlier versions still need.
+Spec: PROTOCOL.md#add-file-and-remove-file, #checkpoints-1, #action-reconciliation. By them VACUUM knows
+which files readers of earlier versions still need.
 """
 
 from __future__ import annotations
@@ -56,6 +56,6 @@ class Tombstones:
         return set(self.times)
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Forget those that a checkpoint lacks, so that later ones, which begin with it, are not blamed for them."""
+        """Forget those that a checkpoint lacks: later checkpoints are built on it, and are not reported for them."""
         for key in keys:
             self.times.pop(key, None)

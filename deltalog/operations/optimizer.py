@@ -16,7 +16,7 @@ from deltalog.operations.transaction import UserMetadata
 
 @checked
 class TableOptimizer:
-    """Rewrites files of a table. The rows stay the same, with their row ids, and change readers see no change.
+    """Rewrites files of a table. The rows and their row ids stay the same, and the change data feed has no change.
 
     Commits have dataChange=false: they conflict with no append, and with other changes only where these remove, or
     delete rows of, a file that is rewritten. Then that file and those that were to share a new file with it stay, and
@@ -28,7 +28,7 @@ class TableOptimizer:
     ``max_commit_size``: how many bytes of files are a commit; default 16 GiB. An interrupted run keeps the commits that
     it made, and a second call does the rest. ``dry_run``: only report what would be rewritten. ``progress``: called
     with the number of files that are rewritten, and of all to rewrite. ``rewrite_bins``: rewrites the files of each
-    batch elsewhere, as by the tasks of a Spark job; it gets ``BinTasks`` and bytes for each group of files, and returns
+    batch elsewhere, for example in the tasks of a Spark job; it gets ``BinTasks`` and bytes for each bin, and returns
     what ``BinTasks.run`` returned for each.
 
     They raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError where files do not hold the rows
