@@ -2,7 +2,7 @@
 
 This module routes each request. Single objects and listings are requested directly (``s3_direct``) where
 ``s3_settings`` allows it. The rest goes through s3fs and botocore (``s3_botocore``), which are loaded when they are
-needed: other options and credentials, multipart uploads, deletions of many objects, buckets in another region.
+needed: other options, multipart uploads, deletions of many objects, buckets in another region.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import _thread
 import concurrent.futures
 import logging
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -124,8 +125,9 @@ class S3Client:
     def put_once(
         self, bucket: str, key: str, data: bytes, conditions: Mapping[str, str], seconds: float | None = None
     ) -> None:
-        """One PUT, sent once, with a time limit of ``seconds``."""
+        """One PUT, sent once, with a time limit of ``seconds``, which includes the search for credentials."""
         limit = _limit_seconds(data) if seconds is None else min(seconds, _limit_seconds(data))
+        ends = time.monotonic() + limit
         direct = self._direct(bucket) if understands("put_object", {"Body": data}) else None
         if direct is not None:
             try:
@@ -133,7 +135,7 @@ class S3Client:
                 return
             except LeftToBotocore as reason:  # it had no effect
                 self._leave(bucket, reason)
-        self._through_botocore().put_once(bucket, key, data, conditions, limit)
+        self._through_botocore().put_once(bucket, key, data, conditions, ends - time.monotonic())
 
     def unverified_place(self, bucket: str) -> str | None:
         """Where exclusive creation is to be verified; None if it is known to work there: on AWS, if the options say so,
@@ -171,8 +173,10 @@ class S3Client:
         return self._directs[bucket]
 
     def _leave(self, bucket: str, reason: LeftToBotocore) -> None:
-        log.info("s3://%s is accessed through botocore from now on: %s", bucket, self.secrets.without(str(reason)))
-        self._directs[bucket] = None
+        until = "for this request" if reason.is_passing else "from now on"
+        log.info("s3://%s is accessed through botocore %s: %s", bucket, until, self.secrets.without(str(reason)))
+        if not reason.is_passing:
+            self._directs[bucket] = None
 
     def _through_botocore(self) -> BotocoreS3:
         if self._botocore is None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import datetime
 import email.utils
 import hashlib
 import itertools
 import random
+import time
 import urllib.parse
 import xml.etree.ElementTree as xml
 import zlib
@@ -31,8 +33,10 @@ from deltalog.storage.connections import (
     connections_to,
 )
 from deltalog.storage.request_limit import SLOW_STATUSES, Turn
+from deltalog.storage.s3_credentials import CredentialsNotFoundError, ResolvedCredentials, hidden_by
 from deltalog.storage.s3_settings import Settings
-from deltalog.storage.s3_signing import UNSIGNED_BODY, encoded_path, encoded_query, signed
+from deltalog.storage.s3_signing import UNSIGNED_BODY, Credentials, encoded_path, encoded_query, signed
+from deltalog.storage.secrets import Secrets
 from deltalog.version import VERSION
 
 METHODS = frozenset({"head_object", "list_objects_v2", "put_object", "delete_object"})
@@ -46,7 +50,11 @@ _TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "InternalError"}
 # Of an answer that says that nothing was done: botocore may know another way to say it.
 _NOT_UNDERSTOOD_CODES = {"AuthorizationHeaderMalformed", "InvalidRequest", "SignatureDoesNotMatch"}
 _ELSEWHERE_STATUSES = {301, 302, 303, 307, 308}
-
+# Also of an answer that says that nothing was done. A HEAD has only a status.
+_NOT_VALID_CODES = {
+    *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
+    *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId", "400", "403"),
+}
 
 T = TypeVar("T")
 
@@ -54,8 +62,9 @@ T = TypeVar("T")
 class RefusedError(Exception):
     """An error response, with ``response`` as botocore's errors have it."""
 
-    def __init__(self, method: str, answer: Answer) -> None:
-        code, message = _error_of(answer)
+    def __init__(self, method: str, answer: Answer, credentials: Credentials | None) -> None:
+        secrets = Secrets(hidden_by(credentials))
+        code, message = map(secrets.without, _error_of(answer))
         super().__init__(f"{method} was answered by HTTP {answer.status} {code}{f': {message}' if message else ''}")
         self.answer = answer
         self.code = code
@@ -66,7 +75,14 @@ class RefusedError(Exception):
 
 
 class LeftToBotocore(Exception):
-    """The service requires something that only botocore implements. The request had no effect."""
+    """The service requires something that only botocore implements. The request had no effect.
+
+    ``is_passing``: this request only, and not those after it.
+    """
+
+    def __init__(self, message: str, *, is_passing: bool = False) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
 
 
 class _IncompleteError(Exception):
@@ -111,7 +127,9 @@ class DirectS3:
         return answer.body, {k: answer.headers[v] for k, v in named.items() if v in answer.headers}
 
     def put_once(self, key: str, body: bytes, conditions: Mapping[str, str], whole_s: float) -> None:
-        """One PUT, sent once. Raises RefusedError, NotConnectedError and NoAnswerError."""
+        """One PUT, sent once; once more if it was refused because its credentials were no longer valid.
+
+        Raises RefusedError, NotConnectedError and NoAnswerError."""
         names = {"IfNoneMatch": "if-none-match", "IfMatch": "if-match"}
         headers = {names[name]: value for name, value in conditions.items()}
         self._once("PUT", key, self._limits(whole_s), headers=headers, body=body, may_repeat=False)
@@ -141,11 +159,34 @@ class DirectS3:
             stop.wait(min(_FIRST_WAIT_SECONDS * 2**number, _LONGEST_WAIT_SECONDS) * random.uniform(0.5, 1))
         raise AssertionError("unreachable")
 
-    def _once(
+    def _once(self, method: str, key: str | None, limits: Limits, **request: Any) -> Answer:
+        """Where the credentials are no longer valid, once more with others: the refused request had no effect."""
+        ends = time.monotonic() + limits.whole
+        source = self._settings.credentials
+        if not isinstance(source, ResolvedCredentials):
+            return self._sent(method, key, limits, source, **request)
+        try:
+            credentials = source.current()
+            try:
+                return self._sent(method, key, _until(ends, limits), credentials, **request)
+            except RefusedError as error:
+                if error.answer.status not in (400, 403) or error.code not in _NOT_VALID_CODES:
+                    raise
+                refused = error
+            is_other = source.renew(credentials)
+            credentials = source.current()
+        except CredentialsNotFoundError as error:
+            raise LeftToBotocore(str(error), is_passing=error.is_passing) from None
+        if not is_other or time.monotonic() >= ends:
+            raise refused
+        return self._sent(method, key, _until(ends, limits), credentials, **request)
+
+    def _sent(
         self,
         method: str,
         key: str | None,
         limits: Limits,
+        credentials: Credentials | None,
         *,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
@@ -157,7 +198,7 @@ class DirectS3:
         path = f"{self._root}/{key}" if key is not None else self._root or "/"
         path, query_text = encoded_path(path), encoded_query(query or {})
         target = f"{path}?{query_text}" if query_text else path
-        full = self._signed(method, target, {"host": self._host, **(headers or {})}, body)
+        full = self._signed(method, target, {"host": self._host, **(headers or {})}, body, credentials)
 
         def send(idle_s: float) -> Answer:
             sent = {**full, "user-agent": _USER_AGENT}  # not signed: it may be changed on the way
@@ -172,20 +213,21 @@ class DirectS3:
         if turn is not None and answer.status in SLOW_STATUSES:
             turn.slow_down()
         if answer.status >= 300:
-            refused = RefusedError(method, answer)
+            refused = RefusedError(method, answer, credentials)
             if self._is_elsewhere(refused):
                 raise LeftToBotocore(str(refused)) from refused
             raise refused
         return answer
 
-    def _signed(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Mapping[str, str]:
+    def _signed(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, credentials: Credentials | None
+    ) -> Mapping[str, str]:
         if method == "PUT":
             headers["x-amz-checksum-crc32"] = _crc32(body)
-        if self._settings.credentials is None:
+        if credentials is None:
             return headers
         body_hash = UNSIGNED_BODY if body and self._is_encrypted else hashlib.sha256(body).hexdigest()
-        url = f"{self.endpoint}{target}"
-        return signed(method, url, headers, body_hash, self._settings.credentials, self._settings.region)
+        return signed(method, f"{self.endpoint}{target}", headers, body_hash, credentials, self._settings.region)
 
     def _is_elsewhere(self, error: RefusedError) -> bool:
         if error.answer.status in _ELSEWHERE_STATUSES:
@@ -199,6 +241,14 @@ class DirectS3:
 def understands(method: str, arguments: Mapping[str, Any]) -> bool:
     """Whether ``DirectS3.call`` knows a method with these arguments."""
     return method in METHODS and not arguments.keys() - _ARGUMENTS and len(arguments.get("Body", b"")) <= AT_ONCE_BYTES
+
+
+def _until(ends_s: float, limits: Limits) -> Limits:
+    """What is left of the time limit: looking for credentials takes some of it. Raises NotConnectedError."""
+    left_s = ends_s - time.monotonic()
+    if left_s <= 0:
+        raise NotConnectedError("the time limit passed while credentials were looked for")
+    return dataclasses.replace(limits, whole=left_s)
 
 
 def _is_transient(error: Exception) -> bool:

@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 
 from deltalog.storage.connections import Origin
+from deltalog.storage.s3_credentials import ResolvedCredentials
 from deltalog.storage.s3_settings import Settings, settings_of
+from deltalog.storage.s3_signing import Credentials
 
 KEYS = {"key": "KEY", "secret": "SECRET"}
 ENDPOINT = "https://minio.example:9000"
 
 
 def made(options: dict[str, Any], environment: dict[str, str] | None = None, *files: str) -> Settings | None:
-    return settings_of(options, environment or {}, lambda file: file in files)
+    return settings_of(options, environment or {}, lambda file: file in files, lambda name: None)
+
+
+def with_profile(options: dict[str, Any], profile: dict[str, Any]) -> Settings | None:
+    return settings_of(options, {}, lambda file: file == "~/.aws/config", lambda name: profile)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +42,11 @@ def test_common_options_need_no_botocore(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"key": "KEY"},
+        {"token": "TOKEN"},
         {"key": "KEY", "secret": "SEC\nRET"},
-        {**KEYS, "profile": "p"},
-        {**KEYS, "profile": None},
+        {**KEYS, "profile": "p"},  # there is none here
+        {**KEYS, "profile": 1},
         {**KEYS, "requester_pays": True},
         {**KEYS, "s3_additional_kwargs": {"ServerSideEncryption": "aws:kms"}},
         {**KEYS, "use_ssl": False},
@@ -70,6 +76,8 @@ def test_what_is_not_known_is_left_to_botocore(options: dict[str, Any]) -> None:
         ({}, (), True),
         ({"AWS_DEFAULT_REGION": "eu-west-1", "AWS_EXECUTION_ENV": "AWS_Lambda_python3.12", "HOME": "/root"}, (), True),
         ({"AWS_ROLE_ARN": "arn:…", "NO_PROXY": "*"}, (), True),
+        ({"AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR", "AWS_LAMBDA_FUNCTION_NAME": "f"}, (), True),
+        ({"AWS_METADATA_SERVICE_TIMEOUT": "5"}, (), True),
         ({"AWS_ENDPOINT_URL_S3": "http://h"}, (), False),
         ({"AWS_PROFILE": "p"}, (), False),
         ({"AWS_USE_FIPS_ENDPOINT": "true"}, (), False),
@@ -77,7 +85,9 @@ def test_what_is_not_known_is_left_to_botocore(options: dict[str, Any]) -> None:
         ({"https_proxy": "http://proxy"}, (), False),
         ({"https_proxy": ""}, (), True),
         ({"FSSPEC_S3_KEY": "k"}, (), False),
-        ({}, ("~/.aws/config",), False),
+        ({}, ("~/.aws/config",), False),  # it cannot be read here
+        ({"AWS_CONFIG_FILE": "/f"}, (), False),
+        ({}, ("~/.boto",), False),
         ({}, ("~/.config/fsspec",), False),
     ],
 )
@@ -87,15 +97,46 @@ def test_settings_of_the_environment_are_not_passed_over(
     assert (made(KEYS, environment, *files) is not None) == direct
 
 
+@pytest.mark.parametrize(
+    ("profile", "direct"),
+    [
+        ({}, True),
+        ({"region": "eu-west-3", "output": "json", "cli_pager": ""}, True),
+        ({"aws_access_key_id": "K", "aws_secret_access_key": "S", "aws_session_token": "T"}, True),
+        ({"role_arn": "arn:…", "source_profile": "p", "duration_seconds": "900"}, True),
+        ({"sso_session": "s", "sso_account_id": "1", "sso_role_name": "r"}, True),
+        ({"region": "us-iso-east-1"}, False),
+        ({"s3": {"addressing_style": "virtual"}}, False),
+        ({"endpoint_url": "http://h"}, False),
+        ({"services": "local"}, False),
+        ({"use_fips_endpoint": "true"}, False),
+        ({"ca_bundle": "/ca.pem"}, False),
+        ({"retry_mode": "adaptive"}, False),
+        ({"role_arn": "arn:…", "mfa_serial": "arn:…"}, False),  # it asks the user
+        ({"a_setting_of_tomorrow": "1"}, False),
+    ],
+)
+def test_settings_of_a_profile_are_not_passed_over(profile: dict[str, Any], direct: bool) -> None:
+    for options in ({}, KEYS, {"profile": "p"}):
+        settings = with_profile(options, profile)
+        assert (settings is not None) == direct
+        assert settings is None or settings.region == profile.get("region", "us-east-1")
+    given = {**KEYS, "client_kwargs": {"region_name": "eu-north-1"}}
+    settings = with_profile(given, {**profile, "region": "eu-west-3"})
+    assert settings is None or settings.region == "eu-north-1"
+
+
 def test_credentials_of_options_go_before_those_of_the_environment() -> None:
     own = {"AWS_ACCESS_KEY_ID": "ENV", "AWS_SECRET_ACCESS_KEY": "ENVS", "AWS_SESSION_TOKEN": "ENVT"}
     settings, from_environment = made(KEYS, own), made({}, own)
-    assert settings and settings.credentials and from_environment and from_environment.credentials
-    assert (settings.credentials.access_key, settings.credentials.token) == ("KEY", None)
-    assert (from_environment.credentials.access_key, from_environment.credentials.token) == ("ENV", "ENVT")
+    assert settings and settings.credentials == Credentials("KEY", "SECRET")
+    assert from_environment and from_environment.credentials == Credentials("ENV", "ENVS", "ENVT")
+    assert made({}, {"AWS_ACCESS_KEY_ID": "ENV"}) is made({}, {"AWS_SECRET_ACCESS_KEY": "ENVS"}) is None
+    resolved = made({}, {"AWS_SESSION_TOKEN": "", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "ENVT"})
+    assert resolved and isinstance(resolved.credentials, ResolvedCredentials)
     unsigned = made({"anon": True}, own)
     assert unsigned and unsigned.credentials is None
-    assert not {"KEY", "SECRET", "ENVS", "ENVT"} & set(repr([settings, from_environment]).split("'"))
+    assert not {"KEY", "SECRET", "ENVS", "ENVT"} & set(repr([settings, from_environment, resolved]).split("'"))
 
 
 @pytest.mark.parametrize(
