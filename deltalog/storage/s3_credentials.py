@@ -43,9 +43,10 @@ class ResolvedCredentials:
         """Those to sign a request with now. Raises CredentialsNotFoundError."""
         return self._here().current()
 
-    def renew(self, used: Credentials) -> bool:
-        """Whether there are others than those, which a service has refused. Raises CredentialsNotFoundError."""
-        return self._here().renew(used)
+    def renew(self, used: Credentials, *, is_certain: bool) -> bool:
+        """Whether there are others than those, which a service has refused; ``is_certain``: because they are no longer
+        valid, and not perhaps for another reason. Raises CredentialsNotFoundError."""
+        return self._here().renew(used, is_certain)
 
     def _here(self) -> _Found:
         found = self._found
@@ -89,7 +90,8 @@ class _Found:
         self._resolve = resolve
         self._lock = threading.Lock()
         self._source: Any = None
-        self._next_renewal_s = 0.0
+        # Apart: objects that a HEAD may not see must not delay the renewal of credentials that have expired.
+        self._next_renewal_s = {True: 0.0, False: 0.0}
 
     def current(self) -> Credentials:
         source = self._source
@@ -98,13 +100,13 @@ class _Found:
                 source = self._source = self._source or self._looked_for()
         return _frozen(source)
 
-    def renew(self, used: Credentials) -> bool:
+    def renew(self, used: Credentials, is_certain: bool) -> bool:
         with self._lock:
             if self._source is not None and _frozen(self._source) != used:
                 return True  # another thread, or botocore, has done it
-            if time.monotonic() < self._next_renewal_s:
+            if time.monotonic() < self._next_renewal_s[is_certain]:
                 return False
-            self._next_renewal_s = time.monotonic() + _BETWEEN_RENEWALS_SECONDS
+            self._next_renewal_s[is_certain] = time.monotonic() + _BETWEEN_RENEWALS_SECONDS
             self._source = source = self._looked_for()
             return _frozen(source) != used
 

@@ -53,8 +53,9 @@ _ELSEWHERE_STATUSES = {301, 302, 303, 307, 308}
 # Also of an answer that says that nothing was done. A HEAD has only a status.
 _NOT_VALID_CODES = {
     *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
-    *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId", "400", "403"),
+    *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId"),
 }
+_PERHAPS_NOT_VALID_CODES = {"400", "403"}
 
 T = TypeVar("T")
 
@@ -170,10 +171,13 @@ class DirectS3:
             try:
                 return self._sent(method, key, _until(ends, limits), credentials, **request)
             except RefusedError as error:
-                if error.answer.status not in (400, 403) or error.code not in _NOT_VALID_CODES:
+                if (
+                    error.answer.status not in (400, 403)
+                    or error.code not in _NOT_VALID_CODES | _PERHAPS_NOT_VALID_CODES
+                ):
                     raise
                 refused = error
-            is_other = source.renew(credentials)
+            is_other = source.renew(credentials, is_certain=refused.code in _NOT_VALID_CODES)
             credentials = source.current()
         except CredentialsNotFoundError as error:
             raise LeftToBotocore(str(error), is_passing=error.is_passing) from None

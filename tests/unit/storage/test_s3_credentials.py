@@ -220,12 +220,26 @@ def test_refused_again_is_an_error_and_not_a_loop(
     for call in (lambda: store.get("a"), lambda: store.put_if_absent("a", b"1"), lambda: store.head("a")):
         with pytest.raises(StoreError, match=r"HTTP 403"):
             call()
-    assert len(proxy.requests) == 3 and len(roles.http.requests) == 2  # the second one is for all of a minute
+    # Of a minute, one for those that say why, and one for those that do not.
+    assert len(proxy.requests) == 3 and len(roles.http.requests) == 3
     proxy.rule = refused(403, "AccessDenied")
     roles.number, proxy.requests[:] = 2, []
     with pytest.raises(StoreError, match="AccessDenied"):
         store.get("a")
-    assert len(proxy.requests) == 1 and len(roles.http.requests) == 2
+    assert len(proxy.requests) == 1 and len(roles.http.requests) == 3
+
+
+def test_objects_that_may_not_be_seen_delay_no_renewal(
+    seen: tuple[Proxy, S3Store], roles: Roles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, store = seen
+    start(roles, "container", monkeypatch)
+    store.put("a", b"1")
+    proxy.rule = lambda request, forward: (403, [], b"")
+    with pytest.raises(StoreError, match="403"):
+        store.head("no rights to see it")
+    roles.number, proxy.rule = 2, roles.check
+    assert store.put_if_absent(COMMIT, b"2") is PutOutcome.COMMITTED and store.get("a") == b"1"
 
 
 @pytest.mark.parametrize(
