@@ -345,17 +345,7 @@ def replaced_partitions(path: Path) -> pa.Table:
     return as_partitioned(pa.concat_tables([without(batch(0, 14), 1, 2, 8, 9), batch(71, 2)]))
 
 
-@feature("Deletion vectors in the log", "`delta.enableDeletionVectors`, `delete`")
-def vectors_in_the_log(path: Path) -> pa.Table:
-    table = created(path, VECTORS)
-    table.append(batch(0, 12))
-    table.delete("id IN (2, 3)")
-    table.delete("id = 5")
-    assert {add["deletionVector"]["storageType"] for add in logged(path, "add")[1:]} == {"i"}
-    return without(batch(0, 12), 2, 3, 5)
-
-
-@feature("Deletion vectors in files", "`delta.enableDeletionVectors`, `delete`")
+@feature("Deletion vectors", "`delta.enableDeletionVectors`, `delete`")
 def vectors_in_files(path: Path) -> pa.Table:
     table = created(path, VECTORS, partition_by=["place"])
     table.append(batch(0, 700))

@@ -15,7 +15,7 @@ _NOT_DELETED = "differs: rows are not deleted in files with encoded paths"
 _BY_POLARS = {
     "Files below random prefixes": _OUTSIDE,
     "Rows in files of others": _OUTSIDE,
-    "Deletion vectors in files": _NOT_DELETED,
+    "Deletion vectors": _NOT_DELETED,
 }
 
 

@@ -26,7 +26,7 @@ LINK = "deltalog follows no symbolic link; delta-spark deletes what is behind on
 TABLE = "deltalog keeps a directory with a `_delta_log` of its own"
 NAME = "deltalog keeps names that no log can have"
 CASE = "deltalog keeps a name that differs from a needed one by case only"
-TEMPORARY = "deltalog deletes its own temporary files, which delta-spark takes for hidden ones"
+TEMPORARY = "deltalog deletes its own temporary files, which delta-spark ignores as hidden"
 CHECKSUM = "deltalog lists Hadoop's checksums of deleted files, which delta-spark deletes without listing them"
 REASONS = (YOUNG, LINK, TABLE, NAME, CASE, TEMPORARY, CHECKSUM)
 
