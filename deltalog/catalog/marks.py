@@ -16,7 +16,7 @@ from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Marking, Marks, Proposal, Ratification, RatifiedCommit, TableRecord
 from deltalog.errors import ConcurrentModificationError, ObjectBeingDeletedError, UnsafePathError
 from deltalog.protocol.actions import AddFile, DeletionVector
-from deltalog.protocol.deletion_vectors import relative_path
+from deltalog.protocol.deletion_vectors import file_of
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
@@ -151,10 +151,9 @@ def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | N
 
 def vector_files(vector: DeletionVector | None) -> Iterator[str]:
     """The file of a deletion vector, as a log names it; none for an inline one."""
-    if vector is not None and vector.storage_type == "u":
-        yield relative_path(vector)
-    elif vector is not None and vector.storage_type == "p":
-        yield vector.path_or_inline_dv
+    named = file_of(vector)
+    if named is not None:
+        yield named
 
 
 def _deleting(known: Marks, paths: frozenset[str]) -> tuple[str, Marking] | None:

@@ -156,15 +156,10 @@ def _absolute(add: AddFile, files: TableFiles) -> AddFile:
         store, inside = files.find(path)
         return absolute_path(store.url, inside)
 
-    vector = add.deletion_vector
-    if vector is not None and vector.storage_type != "i":
-        vector = msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=named(vector_path(vector)))
+    vector, vector_file = add.deletion_vector, deletion_vectors.file_of(add.deletion_vector)
+    if vector is not None and vector_file is not None:
+        vector = msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=named(vector_file))
     return msgspec.structs.replace(add, path=named(add.path), deletion_vector=vector, data_change=True)
-
-
-def vector_path(vector: DeletionVector) -> str:
-    """The file of a deletion vector that is not in the log itself, as the log names files."""
-    return deletion_vectors.relative_path(vector) if vector.storage_type == "u" else vector.path_or_inline_dv
 
 
 # ------------------------------------------------------------------------------------------------------ deep
@@ -204,7 +199,7 @@ class _Copies:
         """Under its name, if that is relative; else under a new one, which a relative descriptor can have."""
         needed = deletion_vectors.needed_bytes(vector)
         if vector.storage_type == "u":
-            self._target(vector_path(vector), lambda path: path, needed, False)
+            self._target(deletion_vectors.relative_path(vector), lambda path: path, needed, False)
             return vector
         store, path = self.files.find(vector.path_or_inline_dv)
         unique = self._vectors.setdefault((store.url, path), self.new_uuid())

@@ -144,11 +144,8 @@ def _is_absent(files: TableFiles, name: str) -> bool:
 
 
 def _names(add: AddFile) -> list[str]:
-    vector = add.deletion_vector
-    if vector is None or vector.storage_type == "i":
-        return [add.path]
-    relative = vector.storage_type == "u"
-    return [add.path, deletion_vectors.relative_path(vector) if relative else vector.path_or_inline_dv]
+    vector_file = deletion_vectors.file_of(add.deletion_vector)
+    return [add.path] if vector_file is None else [add.path, vector_file]
 
 
 def _files_are_gone(target: Snapshot, missing: Sequence[str]) -> InvalidDataFileError:

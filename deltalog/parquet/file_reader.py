@@ -407,10 +407,9 @@ def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
     """The positions that a deletion vector deletes. Cost: 1 GET unless it is inline or deletes nothing."""
     if vector.cardinality == 0:
         return BitMap64()  # delta-spark's empty vector has no bitmap, not even an empty one
-    if vector.storage_type == "i":
+    named = deletion_vectors.file_of(vector)
+    if named is None:
         return deletion_vectors.from_inline(vector)
-    relative = vector.storage_type == "u"
-    named = deletion_vectors.relative_path(vector) if relative else vector.path_or_inline_dv
     # The encoded UUID is a plain name; only an absolute path is percent-encoded.
     store, path = files.find(named)
     try:

@@ -32,6 +32,14 @@ def relative_path(vector: DeletionVector) -> str:
     return f"{prefix}/{name}" if prefix else name
 
 
+def file_of(vector: DeletionVector | None) -> str | None:
+    """The file that holds a vector, as the log names files: a relative path, or an absolute one, percent-encoded. None
+    where the log itself holds it, and where there is no vector. Raises InvalidDataFileError."""
+    if vector is None or vector.storage_type == "i":
+        return None
+    return relative_path(vector) if vector.storage_type == "u" else vector.path_or_inline_dv
+
+
 def decode_z85(text: str, vector: DeletionVector) -> bytes:
     """Base85 as ZeroMQ has it: five characters for four bytes. Raises InvalidDataFileError."""
     if len(text) % 5 or any(character not in _Z85_VALUES for character in text):
