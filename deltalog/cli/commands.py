@@ -29,6 +29,7 @@ from deltalog.cli.options import Table as _Table
 from deltalog.cli.options import at_most_one as _at_most_one
 from deltalog.cli.options import examples as _examples
 from deltalog.cli.options import open_table as _open
+from deltalog.cli.options import version_or_time as _version_or_time
 from deltalog.cli.output import Output, facts_of, plural, report_error, report_warning
 
 if TYPE_CHECKING:
@@ -119,9 +120,9 @@ def _snapshot(
     with_files: bool = False,
 ) -> Snapshot:
     """The version that the options name; ``with_files``: with its live files in memory."""
-    _at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    at = _version_or_time(version, timestamp, timestamp_ms)
     with out.working("Reading the log"):
-        found = _open(table).snapshot(version=version, timestamp=timestamp if timestamp_ms is None else timestamp_ms)
+        found = _open(table).snapshot(**at)
         if with_files:
             found.files()
     return found
@@ -407,17 +408,12 @@ def restore(
     """
     from deltalog.cli import views
 
-    _at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
-    if version is None and timestamp is None and timestamp_ms is None:
+    at = _version_or_time(version, timestamp, timestamp_ms)
+    if not any(value is not None for value in at.values()):
         raise typer.BadParameter("Give the version to restore: --version N, --timestamp ISO or --timestamp-ms MS.")
     out = Output(as_json)
     with out.working("Restoring"):
-        result = _open(table).restore(
-            version,
-            timestamp if timestamp_ms is None else timestamp_ms,
-            ignore_missing_files=ignore_missing_files,
-            dry_run=dry_run,
-        )
+        result = _open(table).restore(**at, ignore_missing_files=ignore_missing_files, dry_run=dry_run)
     if as_json:
         out.document(views.restored(result))
     else:

@@ -14,11 +14,11 @@ from deltalog.cli.options import (
     Commands,
     Json,
     Table,
-    at_most_one,
     examples,
     open_table,
     pairs,
     storage_options,
+    version_or_time,
 )
 from deltalog.cli.output import Output, bytes_text, plural
 from deltalog.errors import CorruptTableError, InvalidPropertyError
@@ -81,14 +81,13 @@ def clone(
 
     A shallow clone names the files of its source instead; a vacuum of the source does not know of it.
     """
-    at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    at = version_or_time(version, timestamp, timestamp_ms)
     out = Output(as_json)
     with out.working("Cloning" if shallow else "Copying the files"):
         made = open_table(table).clone(
             target,
             shallow=shallow,
-            version=version,
-            timestamp=timestamp if timestamp_ms is None else timestamp_ms,
+            **at,
             properties=pairs("--property", properties),
             **storage_options(),
         )

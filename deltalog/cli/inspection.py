@@ -17,16 +17,16 @@ from deltalog.cli.options import (
     Json,
     Limit,
     Table,
-    at_most_one,
     examples,
     open_table,
     pairs,
     storage_options,
+    version_or_time,
 )
 from deltalog.cli.output import Output, bytes_text, count, facts_of, plain, plural, table_of
 
 if TYPE_CHECKING:
-    from deltalog import Snapshot, StructType
+    from deltalog import StructType
 
 _From = Annotated[int, typer.Option("--from", min=0, metavar="N", help="The first version.")]
 _To = Annotated[int | None, typer.Option("--to", min=0, metavar="N", help="The last version. Default: the latest.")]
@@ -46,11 +46,6 @@ def register(app: Commands) -> None:
     app.command(epilog=examples("deltalog explain events", "deltalog explain events --version 3 --json"))(explain)
 
 
-def _at(table: str, version: int | None, timestamp: str | None, timestamp_ms: int | None) -> Snapshot:
-    at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
-    return open_table(table).snapshot(version=version, timestamp=timestamp if timestamp_ms is None else timestamp_ms)
-
-
 # ---------------------------------------------------------------------------------------------------- schema
 
 
@@ -63,7 +58,7 @@ def schema(
 ) -> None:
     """The columns of a version, with fields of structs below them; with --json as the log has them."""
     out = Output(as_json)
-    snapshot = _at(table, version, timestamp, timestamp_ms)
+    snapshot = open_table(table).snapshot(**version_or_time(version, timestamp, timestamp_ms))
     if as_json:
         out.document(json.loads(snapshot.schema.to_json()))
         return
@@ -237,12 +232,12 @@ def explain(
     from deltalog.catalog.locate import open_location
     from deltalog.testing.stores import CountingStore
 
-    at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    at = version_or_time(version, timestamp, timestamp_ms)
     out = Output(as_json)
     store = CountingStore(open_location(table, **storage_options()))
     with out.working("Reading the log"):
         with store.counted() as opening:
-            snapshot = DeltaTable.open(store).snapshot(version, timestamp if timestamp_ms is None else timestamp_ms)
+            snapshot = DeltaTable.open(store).snapshot(**at)
             number = snapshot.num_files
         with store.counted() as listing:
             snapshot.files()

@@ -122,6 +122,12 @@ def at_most_one(**options: Any) -> None:
         raise typer.BadParameter(f"{' and '.join(given)} exclude each other. Give one of them.")
 
 
+def version_or_time(version: int | None, timestamp: str | None, timestamp_ms: int | None) -> dict[str, Any]:
+    """The arguments ``version`` and ``timestamp`` of calls, from the options. Raises BadParameter for more than one."""
+    at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
+    return {"version": version, "timestamp": timestamp if timestamp_ms is None else timestamp_ms}
+
+
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     """KEY=VALUE each. Raises BadParameter."""
     parts = [text.partition("=") for text in texts or ()]
