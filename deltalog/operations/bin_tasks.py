@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from deltalog.operations.data_files import discard
+from deltalog.operations.data_files import discard, remove_job_files
 from deltalog.operations.rewritten_bins import BinWriter, Rewrite, Rewritten
 from deltalog.protocol.actions import AddFile
-from deltalog.protocol.paths import encode_path
 from deltalog.storage.base import keep_cleanup_errors
 
 
@@ -50,14 +49,10 @@ class BinTasks:
         return json.dumps({"adds": [add.to_json() for add in done.adds], "rows": done.rows})
 
     def remove_all(self) -> None:
-        """Delete all files of the job that the store finds, best effort. Cost: as ``TaskFiles.remove_all``."""
-        name = f"part-{self.job}-"
-        in_root = not (self.writer.write.partition_columns or self.writer.write.prefix_length)
-        found = self.writer.store.find_names(name if in_root else "", name, most=_MOST_LISTED)
-        discard(self.writer.store, map(encode_path, found))
+        """Delete all files of the job that the store finds, best effort. Cost: as ``remove_job_files``."""
+        remove_job_files(self.writer.store, self.job, self.writer.write)
 
 
-_MOST_LISTED = 100_000
 #: Rewrites bins elsewhere: gets the tasks and what ``BinTasks.run`` takes for each bin, and returns what it returned
 #: for each, in their order.
 RewriteBins = Callable[[BinTasks, Sequence[bytes]], Iterator[str]]

@@ -6,6 +6,7 @@ Spec: PROTOCOL.md#data-files, #per-file-statistics, #writer-requirements-for-clu
 from __future__ import annotations
 
 import functools
+import itertools
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20
 COPIES_BYTES = 64 << 20
 _MOST_RUNS, _RUN_ROWS = 256, 1000
+_MOST_LISTED = 100_000
 CHANGES_DIRECTORY = "_change_data"
 
 
@@ -137,6 +139,19 @@ def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
         except Exception as failure:
             failures.append(failure)
     return failures
+
+
+def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
+    """Delete all files of a distributed job that the store finds, best effort: of a job that has failed, so that no
+    version can name them. Their names begin with ``part-`` or ``cdc-`` and the id of the job. Returns their number.
+    Cost: 1 LIST for each 1,000 objects below the table, at most 100, and 1 DELETE for each file; nothing on stores
+    without such a listing."""
+    name = f"{'cdc' if layout.as_changes else 'part'}-{job}-"
+    in_root = not (layout.partition_columns or layout.prefix_length)
+    prefix = f"{CHANGES_DIRECTORY}/{name}" if layout.as_changes else name if in_root else ""
+    found = store.find_names(prefix, name, most=_MOST_LISTED)
+    discard(store, map(encode_path, found))
+    return len(found)
 
 
 def with_change_type(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -248,10 +263,11 @@ def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[st
         keys = [str(number) for number in range(len(names))]
         indexed = pa.table([*columns, row_numbers(table.num_rows)], names=[*keys, "row"])
         groups = indexed.group_by(keys, use_threads=False).aggregate([("row", "list")])
-        firsts, row_lists = groups.select(keys), groups.column("row_list")
+        firsts, pieces = groups.select(keys), [each.values for each in groups.column("row_list")]
     else:
-        firsts = pa.table([column.take(int64s([end - 1 for end in ends])) for column in columns], names=names)
         keys = names
+        firsts = pa.table([column.take(int64s([end - 1 for end in ends])) for column in columns], names=names)
+        pieces = [data.slice(start, end - start) for start, end in itertools.pairwise([0, *ends])]
     merged: dict[tuple[str | None, ...], list[Any]] = {}
     try:
         found = firsts.to_pylist()
@@ -259,17 +275,12 @@ def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[st
         raise SchemaMismatchError(
             f"A value of the partition columns {', '.join(names)} lies outside the years 1 to 9999: {error}."
         ) from None
-    for number, group in enumerate(found):
+    for group, piece in zip(found, pieces, strict=True):
         texts = tuple(
             partitions.serialize(group[key], layout.schema.field(name).data_type)
             for key, name in zip(keys, names, strict=True)
         )
-        if ends is None:
-            rows = row_lists[number].values
-        else:
-            start = ends[number - 1] if number else 0
-            rows = data.slice(start, ends[number] - start)
-        merged.setdefault(texts, []).append(rows)
+        merged.setdefault(texts, []).append(piece)
     for texts, parts in merged.items():
         if len(found) == 1:
             part = data

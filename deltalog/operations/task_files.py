@@ -18,7 +18,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.operations.data_files import CHANGES_DIRECTORY, WriteLayout, by_partition, conformed, discard
+from deltalog.operations.data_files import WriteLayout, by_partition, conformed, discard, remove_job_files
 from deltalog.operations.input_streams import as_batches
 from deltalog.parquet.file_writer import ROW_GROUP_ROWS, FileColumns, GrowingFile
 from deltalog.protocol.actions import AddFile
@@ -28,7 +28,6 @@ from deltalog.storage.wrapped import WrappedStore
 
 #: Rows that are held in memory until they are written, as one row group.
 GROUP_BYTES = 64 << 20
-_MOST_LISTED = 100_000
 # By the names that Spark has for them: the codec as pyarrow names it. Those of LZ4 differ in their frames only.
 _CODECS = {
     "none": "none",
@@ -88,14 +87,8 @@ class TaskFiles:
 
     def remove_all(self) -> int:
         """Delete all files of the job that the store finds, best effort: of a job that has failed, so that no version
-        can name them. Returns their number. Cost: 1 LIST for each 1,000 objects below the table, at most 100, and 1
-        DELETE for each file; nothing on stores without such a listing."""
-        name = f"{'cdc' if self.layout.as_changes else 'part'}-{self.job}-"
-        in_root = not (self.layout.partition_columns or self.layout.prefix_length)
-        prefix = f"{CHANGES_DIRECTORY}/{name}" if self.layout.as_changes else name if in_root else ""
-        found = self.store.find_names(prefix, name, most=_MOST_LISTED)
-        discard(self.store, [encode_path(path) for path in found])
-        return len(found)
+        can name them. Returns their number. Cost: as ``remove_job_files``."""
+        return remove_job_files(self.store, self.job, self.layout)
 
     def _write_file(
         self, groups: Groups, values: Mapping[str, str | None], columns: FileColumns, unique: str
