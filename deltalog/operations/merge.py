@@ -25,7 +25,7 @@ from deltalog.operations.data_files import conformed
 from deltalog.operations.merge_clauses import Clause, CompiledClause, Compiler, check_clauses, entries
 from deltalog.operations.merge_condition import MergeCondition, is_bindable
 from deltalog.operations.merge_evolution import columns_to_merge
-from deltalog.operations.merge_scan import INSERT_ROWS, Found, Scan, Sides, in_range, numbers_of
+from deltalog.operations.merge_scan import INSERT_ROWS, Found, Scan, Sides, numbers_of
 from deltalog.operations.merge_source import PreparedSource, SourceRows
 from deltalog.operations.table_rules import TableRules
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
@@ -232,7 +232,7 @@ class _Plan:
         rows = self.sides.source.rows.rows
         for clause, numbers in found.inserts:
             for start in range(0, rows.num_rows if numbers else 0, INSERT_ROWS):
-                some = numbers_of(numbers & in_range(start, start + INSERT_ROWS))
+                some = numbers_of(numbers & rewrite.in_range(start, start + INSERT_ROWS))
                 if len(some):
                     flat = rows.slice(start, INSERT_ROWS).take(pc.subtract(some, start))
                     yield from clause.inserted(flat, self.schema, self.rules).to_batches()

@@ -270,7 +270,7 @@ class Scan:
         rows = self.sides.source.rows.rows
         found = [(clause, BitMap64()) for clause in self.sides.inserting]
         for start in range(0, rows.num_rows if found else 0, INSERT_ROWS):
-            numbers = in_range(start, min(rows.num_rows, start + INSERT_ROWS)) - self.used
+            numbers = rewrite.in_range(start, min(rows.num_rows, start + INSERT_ROWS)) - self.used
             for clause, taken in found:
                 if clause.condition is None:
                     taken |= numbers
@@ -282,13 +282,6 @@ class Scan:
                 taken |= chosen
                 numbers -= chosen
         return found
-
-
-def in_range(start: int, end: int) -> BitMap64:
-    """The numbers from ``start`` up to, but not including, ``end``."""
-    numbers = BitMap64()
-    numbers.add_range(start, end)
-    return numbers
 
 
 def numbers_of(rows: BitMap64) -> Any:

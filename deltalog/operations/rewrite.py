@@ -72,9 +72,7 @@ class FileMatch:
     @property
     def kept(self) -> BitMap64:
         """The positions of the rows that stay live."""
-        positions = BitMap64()
-        positions.add_range(0, self.rows)
-        return positions - self.deleted - self.matched
+        return in_range(0, self.rows) - self.deleted - self.matched
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,9 +327,7 @@ def scanned(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iter
         start = 0
         for batch in opened.batches():
             end = start + batch.num_rows
-            live = BitMap64()
-            live.add_range(start, end)
-            live -= deleted
+            live = in_range(start, end) - deleted
             positions = uint64s(live.to_array())
             rows = (
                 batch
@@ -353,12 +349,17 @@ def bitmap(positions: Any) -> BitMap64:
     return _bitmap(combined(positions))
 
 
+def in_range(start: int, end: int) -> BitMap64:
+    """The numbers from ``start`` up to, but not including, ``end``."""
+    numbers = BitMap64()
+    numbers.add_range(start, end)
+    return numbers
+
+
 def _positions(verdict: pa.Array, start: int) -> BitMap64:
     found = pc.indices_nonzero(verdict)
     if len(found) == len(verdict):
-        everything = BitMap64()
-        everything.add_range(start, start + len(verdict))
-        return everything
+        return in_range(start, start + len(verdict))
     return _bitmap(pc.add(found, pa.scalar(start, pa.uint64())))
 
 
