@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import deltalog
+from spark_ext.stores import bucket_of
 from spark_ext.stream_options import SinkOptions, TableOptions
 from spark_ext.types import from_spark
 
@@ -213,9 +214,10 @@ def query_id(options: SinkOptions) -> str:
 
 
 def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
-    """The options of the table's store, where the checkpoint is on one of its kind."""
-    same = root.partition("://")[0] == table.url.partition("://")[0] and "://" in root
-    return {name: value for name, value in table.storage.items() if name != "commit"} if same else {}
+    """The options of the table's store, where the checkpoint is on S3 like the table."""
+    if bucket_of(root) is None or bucket_of(table.url) is None:
+        return {}
+    return {name: value for name, value in table.storage.items() if name != "commit"}
 
 
 def _discard(table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles]) -> None:

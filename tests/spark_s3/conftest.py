@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 # The tests' own support code is imported as `tests.…`, whatever directory pytest is started in.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.spark.settings import IS_CONNECT, skipped_over_connect
+from tests.spark.settings import IS_CONNECT, session_of, skipped_over_connect
 from tests.support.s3 import Proxy, Server, proxied
 
 
@@ -46,6 +47,22 @@ def place(ministack: Server) -> Iterator[Place]:
     bucket = ministack.bucket()
     with proxied(ministack) as (proxy, through):
         yield Place(f"s3://{bucket}/some tables/t=1", through.options(), proxy)
+
+
+@contextmanager
+def session_reaches(spark: Any, place: Place) -> Iterator[None]:
+    """Within it, the session's own settings lead to the place's bucket."""
+    bucket, port = place.url.split("/")[2], place.options["endpoint_url"].rpartition(":")[2]
+    settings = {
+        "access.key": place.options["key"],
+        "secret.key": place.options["secret"],
+        "endpoint": f"127.0.0.1:{port}",
+        "endpoint.region": "us-east-1",
+        "connection.ssl.enabled": "false",
+        "path.style.access": "true",
+    }
+    with session_of(spark, {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in settings.items()}):
+        yield
 
 
 def data_objects(place: Place) -> list[str]:

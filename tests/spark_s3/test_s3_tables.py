@@ -18,7 +18,7 @@ import deltalog
 import spark_ext
 from tests.spark import guide
 from tests.spark.tables import rows
-from tests.spark_s3.conftest import Place, data_objects
+from tests.spark_s3.conftest import Place, data_objects, session_reaches
 from tests.support.s3 import Request, Reset
 from tests.support.s3.dynamodb import items, new_table
 
@@ -211,26 +211,11 @@ def test_lost_answers_and_delays_of_the_commit(spark: Any, place: Place) -> None
 
 
 def test_the_settings_of_the_session_lead_to_the_store(spark: Any, place: Place) -> None:
-    bucket = place.url.split("/")[2]
-    port = place.options["endpoint_url"].rpartition(":")[2]
-    settings = {
-        "access.key": place.options["key"],
-        "secret.key": place.options["secret"],
-        "endpoint": f"127.0.0.1:{port}",
-        "endpoint.region": "us-east-1",
-        "connection.ssl.enabled": "false",
-        "path.style.access": "true",
-    }
-    for name, value in settings.items():
-        spark.conf.set(f"fs.s3a.bucket.{bucket}.{name}", value)
-    try:
+    with session_reaches(spark, place):
         spark_ext.write(spark.range(5)).save(place.url)
         assert spark_ext.read(spark).load(place.url).count() == 5
         found = spark_ext.sql(spark, f"select max(id) as m from deltalog.`{place.url}@v0`")
         assert found.first()["m"] == 4
-    finally:
-        for name in settings:
-            spark.conf.unset(f"fs.s3a.bucket.{bucket}.{name}")
 
 
 def test_mapped_columns_deletion_vectors_changes_and_odd_names(spark: Any, place: Place) -> None:
