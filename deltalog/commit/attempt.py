@@ -16,7 +16,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.errors import InvalidActionError, InvalidCommitError
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.protocol import features, row_tracking, timestamps
-from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol
+from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata
 from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
 from deltalog.version import ENGINE_INFO
 
@@ -94,7 +94,7 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     staged_metadata = None if metadata == base.metadata else metadata
     timestamp_ms = clock_ms if ict_ms is None else ict_ms
     info = _commit_info(prepared, base, timestamp_ms, ict_ms)
-    adds, domains = _with_row_ids(prepared, base, protocol)
+    adds, domains = _with_row_ids(prepared, base, row_tracking.assigns_ids(protocol, metadata.configuration))
     small: list[AnyAction | None] = [prepared.protocol, staged_metadata]
     known_lines = prepared.add_lines if adds is prepared.adds else None
     head: list[AnyAction | bytes] = [
@@ -137,11 +137,10 @@ def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked
     return data
 
 
-def _with_row_ids(prepared: Prepared, base: Base, protocol: Protocol) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
-    """The adds and the domains, with the row ids that this version assigns where the table tracks rows; else the same
-    adds and domains."""
+def _with_row_ids(prepared: Prepared, base: Base, assigns: bool) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
+    """The adds and the domains, with the row ids that this version ``assigns``; else the same adds and domains."""
     domains = list(prepared.domains)
-    if row_tracking.FEATURE not in features.writer_features(protocol):
+    if not assigns:
         return prepared.adds, domains
     before = base.row_id_high_water_mark
     adds, mark = row_tracking.with_row_ids(prepared.adds, before, base.version + 1)

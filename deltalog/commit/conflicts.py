@@ -245,14 +245,18 @@ def _first_that_may_match(adds: Sequence[AddFile], predicates: Sequence[Bound], 
 
 
 def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Conflicts with removed files that this transaction removes too, or has read."""
+    """Conflicts with removed files that this transaction removes too, adds again, or has read."""
     ours = {remove.path for remove in prepared.removes}
+    again = {add.path for add in prepared.adds}
     reads = prepared.reads
     for removed in winner.removes:
         if removed.path in ours:
             what = f"removed {removed.path}, as this one does"
             raise _conflict(ConcurrentDeleteDeleteError, prepared, winner, table, what, removed)
     for removed in winner.removes:
+        if removed.path in again:
+            what = f"removed {removed.path}, which this one adds again"
+            raise _conflict(ConcurrentDeleteReadError, prepared, winner, table, what, removed)
         # Moved rows still have the values that were read.
         if removed.data_change and (reads.whole_table or removed.path in reads.files):
             what = f"removed {removed.path}, which this transaction read"

@@ -58,7 +58,7 @@ def check_prepared(
         check_column_names(schema, column_mapping.mode_of(metadata.configuration) != "none")
         check_partition_columns(schema, metadata.partition_columns)
     check_adds(prepared.adds, metadata, schema, table, allowed_paths)
-    if row_tracking.FEATURE in features.writer_features(protocol):
+    if row_tracking.assigns_ids(protocol, metadata.configuration):
         row_tracking.check_countable(prepared.adds)
     _check_removes(prepared.removes, metadata, table)
     _check_unique(prepared, table)

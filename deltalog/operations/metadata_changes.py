@@ -14,11 +14,16 @@ import msgspec
 from deltalog.commit.validate import as_read_back
 from deltalog.errors import CallError, CorruptTableError, InvalidPropertyError, SchemaMismatchError
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.protocol import column_mapping, features, metadata_update
+from deltalog.protocol import column_mapping, features, metadata_update, row_tracking
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.partitions import check_partition_columns
-from deltalog.protocol.properties import CONSTRAINT_PREFIX, ENABLE_ROW_TRACKING, check_assignment
+from deltalog.protocol.properties import (
+    CONSTRAINT_PREFIX,
+    ENABLE_ROW_TRACKING,
+    ROW_TRACKING_SUSPENDED,
+    check_assignment,
+)
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import check_column_names
 
@@ -107,10 +112,17 @@ class MetadataChanges:
         """Set table properties. As ``Transaction.set_properties``."""
         check_assignment(dict(properties))
         named, kept = features.split_feature_properties(properties)
+        assigned = {**self.metadata.configuration, **kept}
         tracked = ENABLE_ROW_TRACKING.read(self.metadata.configuration)
+        if ENABLE_ROW_TRACKING.read(assigned) and ROW_TRACKING_SUSPENDED.read(assigned):
+            raise InvalidPropertyError(
+                f"{ENABLE_ROW_TRACKING.key} and {ROW_TRACKING_SUSPENDED.key} cannot both be true: files that are added "
+                "while row tracking is suspended get no row ids.",
+                key=ENABLE_ROW_TRACKING.key,
+            )
         if self.base is not None and not tracked and ENABLE_ROW_TRACKING.read(kept):
             self._check_row_ids(self.base)
-        self._replace_configuration({**self.metadata.configuration, **kept})
+        self._replace_configuration(assigned)
         self._set_protocol(features.with_features(self.protocol, named))
 
     def unset_properties(self, keys: Iterable[str]) -> None:
@@ -191,16 +203,16 @@ class MetadataChanges:
             )
 
     def _check_row_ids(self, base: LogSnapshot) -> None:
-        """Refuse to turn row tracking on while files have no row ids. A file that another writer adds before the commit
-        is a conflict."""
+        """Refuse to turn row tracking on while files have no row ids. Where other writers may not assign them yet, a
+        file that one adds before the commit is a conflict."""
         without = base.cache.files(["base_row_id"])["base_row_id"].null_count
         if without:
             raise InvalidPropertyError(
-                f"{base.url}: {ENABLE_ROW_TRACKING.key} cannot be turned on: {without} files have no row ids, and "
-                "adding them (a backfill) is not supported. Turn it on when a table is created.",
+                f"{base.url}: {ENABLE_ROW_TRACKING.key} cannot be turned on in this transaction: {without} files have "
+                "no row ids. Call DeltaTable.set_properties, which gives them row ids first.",
                 key=ENABLE_ROW_TRACKING.key,
             )
-        self.depends_on_files = True
+        self.depends_on_files = not row_tracking.assigns_ids(base.protocol, base.metadata.configuration)
 
 
 def _check_user_domain(domain: str, configuration: str) -> None:

@@ -122,6 +122,7 @@ CHECKPOINT_STATS_AS_JSON = Property("delta.checkpoint.writeStatsAsJson", _boolea
 CHECKPOINT_STATS_AS_STRUCT = Property("delta.checkpoint.writeStatsAsStruct", _boolean, True)
 ENABLE_CHANGE_DATA_FEED = Property("delta.enableChangeDataFeed", _boolean, False)
 ENABLE_ROW_TRACKING = Property("delta.enableRowTracking", _boolean, False)
+ROW_TRACKING_SUSPENDED = Property("delta.rowTrackingSuspended", _boolean, False)
 ENABLE_DELETION_VECTORS = Property("delta.enableDeletionVectors", _boolean, False)
 ISOLATION_LEVEL: Property[Literal["Serializable", "WriteSerializable"]] = Property(
     "delta.isolationLevel", _isolation_level, "Serializable"
@@ -151,6 +152,7 @@ KNOWN: Mapping[str, Property[object]] = {
         CHECKPOINT_STATS_AS_STRUCT,
         ENABLE_CHANGE_DATA_FEED,
         ENABLE_ROW_TRACKING,
+        ROW_TRACKING_SUSPENDED,
         ENABLE_DELETION_VECTORS,
         ISOLATION_LEVEL,
         ENABLE_TYPE_WIDENING,

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import msgspec
 
 from deltalog.errors import CallError, CorruptTableError, InvalidActionError
-from deltalog.protocol.actions import AddFile, DomainMetadata
-from deltalog.protocol.properties import ENABLE_ROW_TRACKING
+from deltalog.protocol import features
+from deltalog.protocol.actions import AddFile, DomainMetadata, Protocol
+from deltalog.protocol.properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED
 
 FEATURE, DOMAIN = "rowTracking", "delta.rowTracking"
 ROW_ID, ROW_COMMIT_VERSION = "_metadata.row_id", "_metadata.row_commit_version"
@@ -25,6 +26,12 @@ _MATERIALIZED = {
 _FRESH_NAME = {ROW_ID: "_row-id-col-", ROW_COMMIT_VERSION: "_row-commit-version-col-"}
 # Kept by the writer: the names must never be used for anything else in the table.
 MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
+
+
+def assigns_ids(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Whether each commit gives row ids to the files that it adds: the table has the feature, and ids are not
+    suspended. They are ids of all rows only if row tracking is enabled, too."""
+    return FEATURE in features.writer_features(protocol) and not ROW_TRACKING_SUSPENDED.read(configuration)
 
 
 def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable[[], str]) -> dict[str, str]:
@@ -97,7 +104,7 @@ def with_row_ids(adds: Sequence[AddFile], mark: int, version: int) -> tuple[list
     assigned = []
     for add in adds:
         if add.base_row_id is None:
-            first, mark = mark + 1, mark + _num_records(add)
+            first, mark = mark + 1, mark + _countable(add)
             add = msgspec.structs.replace(add, base_row_id=first, default_row_commit_version=version)
         assigned.append(add)
     return assigned, mark
@@ -112,17 +119,25 @@ def check_countable(adds: Iterable[AddFile]) -> None:
     """Raise InvalidActionError for a file without a base row id whose number of rows is unknown."""
     for add in adds:
         if add.base_row_id is None:
-            _num_records(add)
+            _countable(add)
 
 
-def _num_records(add: AddFile) -> int:
-    try:
-        return _counts.decode(add.stats or "").num_records
-    except msgspec.DecodeError:
+def _countable(add: AddFile) -> int:
+    count = num_records(add)
+    if count is None:
         raise InvalidActionError(
             f"add {add.path}: the table tracks rows, so the statistics of each file must have numRecords.",
             path=add.path,
-        ) from None
+        )
+    return count
+
+
+def num_records(add: AddFile) -> int | None:
+    """The number of rows of a file, deleted ones included, by its statistics; None: not known."""
+    try:
+        return _counts.decode(add.stats or "").num_records
+    except msgspec.DecodeError:
+        return None
 
 
 def kept_columns(configuration: Mapping[str, str], table: str) -> tuple[RowTrackingColumn, ...]:

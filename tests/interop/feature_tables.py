@@ -674,6 +674,16 @@ def tracked_rewrites(path: Path) -> pa.Table:
     return without(batch(0, 12), 3, 4, 6)
 
 
+@feature("Row tracking: turned on later", "`set_properties`", row_ids=True, spark=(INSERT, UPDATE, DELETE))
+def tracked_later(path: Path) -> pa.Table:
+    table = created(path, VECTORS, data=batch(0, 9))
+    table.append(batch(9))
+    table.delete("id IN (3, 4)")
+    table.set_properties(TRACKED)
+    table.append(batch(12))
+    return without(batch(0, 15), 3, 4)
+
+
 # ---------------------------------------------------------------------------- metadata, features, versions
 
 

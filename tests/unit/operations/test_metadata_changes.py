@@ -52,7 +52,7 @@ def test_a_property_brings_its_feature() -> None:
     assert given.metadata.configuration == {"delta.enableDeletionVectors": "true"}
 
 
-def test_row_tracking_is_turned_on_while_there_are_no_files_without_ids() -> None:
+def test_a_transaction_turns_row_tracking_on_only_where_all_files_have_ids() -> None:
     with pytest.raises(InvalidPropertyError, match="1 files have no row ids"):
         changes().set_properties({"delta.enableRowTracking": "true"})
     empty = DeltaTable.create(memory(), SCHEMA, environment=environment())
