@@ -29,6 +29,8 @@ _OF_THE_STORE = re.compile(
 # Of PySpark's own errors those that Spark Connect raises for whatever has no class of its own; the others, among them
 # what a function in Python raises, are about the query. Classic Spark raises errors of its gateway instead.
 _OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
+# In the text of such an error: what a function of the query raised. Spark 3.5 has no class for it where files are written.
+_OF_PYTHON = "org.apache.spark.api.python.PythonException: Traceback "
 _MAX_CHARS = 300
 
 MEMORY = "out of memory"
@@ -128,6 +130,8 @@ def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError |
     if isinstance(error, PySparkException) and type(error).__name__ not in _OF_NO_CLASS:
         return None
     text = str(error)
+    if _OF_PYTHON in text:
+        return None
     found = _OF_THE_STORE.search(text)
     if found is not None:
         return deltalog.StoreError(

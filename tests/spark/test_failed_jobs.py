@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import functions as F
@@ -131,7 +132,7 @@ def test_errors_of_the_query_are_sparks_own(spark: Any, table: str) -> None:
         raise ValueError(words)
 
     words = WORDS
-    with pytest.raises(PythonException, match=r"ValueError: java\.io\.IOException: No space left"):
+    with pytest.raises((PythonException, Py4JJavaError), match=r"ValueError: java\.io\.IOException: No space left"):
         spark_ext.write(spark.range(3).select(F.udf(raises, "long")("id").alias("id"))).save(table)
     assert not os.path.exists(table)
 
