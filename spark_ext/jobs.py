@@ -29,7 +29,8 @@ _OF_THE_STORE = re.compile(
 # Of PySpark's own errors those that Spark Connect raises for whatever has no class of its own; the others, among them
 # what a function in Python raises, are about the query. Classic Spark raises errors of its gateway instead.
 _OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
-# In the text of such an error: what a function of the query raised. Spark 3.5 has no class for it where files are written.
+# In the text of such an error: what a function of the query raised. Spark 3.5 has no class for it where files are
+# written.
 _OF_PYTHON = "org.apache.spark.api.python.PythonException: Traceback "
 _MAX_CHARS = 300
 
