@@ -96,6 +96,7 @@ if typing.TYPE_CHECKING:
     from deltalog.operations.transaction import Transaction
     from deltalog.parquet.variant import variant_to_python
     from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
+    from deltalog.protocol.identity_columns import identity_column
     from deltalog.protocol.leftovers import LeftoverKind, job_directory_name, leftover_kind
     from deltalog.protocol.schema import (
         ArrayType,
@@ -268,6 +269,7 @@ __all__ = [
     "create_commit_table",
     "describe_commit_table",
     "holds_all",
+    "identity_column",
     "job_directory_name",
     "leftover_kind",
     "merge_schemas",
@@ -358,6 +360,7 @@ _MODULES = {
     "create_commit_table": "deltalog.storage.commit_tables",
     "describe_commit_table": "deltalog.storage.commit_tables",
     "holds_all": "deltalog.protocol.schema_enforcement",
+    "identity_column": "deltalog.protocol.identity_columns",
     "job_directory_name": "deltalog.protocol.leftovers",
     "leftover_kind": "deltalog.protocol.leftovers",
     "merge_schemas": "deltalog.protocol.schema_enforcement",

@@ -423,15 +423,21 @@ class DeltaTable(RowVerbs, CopyVerbs):
         nullable: bool | None = None,
         comment: str | None = None,
         data_type: DataType | pa.DataType | None = None,
+        sync_identity: bool = False,
         user_metadata: UserMetadata = None,
     ) -> CommitResult:
         """Change one column, given as a path: allow nulls, set a comment ("" removes it), make its type wider.
 
-        Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them. None:
-        unchanged; no commit is made when nothing changes. Raises SchemaMismatchError, MetadataChangedError.
+        Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them.
+        ``sync_identity``: read the values of an identity column and move its high-water mark past them, where another
+        writer has given it values (Spark's SYNC IDENTITY). None: unchanged; no commit is made when nothing changes.
+        Raises SchemaMismatchError, MetadataChangedError, and ConcurrentAppendError for rows that are added while
+        ``sync_identity`` reads.
         """
         with self.transaction() as transaction:
-            return alterations.set_column(transaction, column, nullable, comment, data_type, user_metadata)
+            return alterations.set_column(
+                transaction, column, nullable, comment, data_type, user_metadata, sync_identity
+            )
 
     def set_table(
         self, *, name: str | None = None, description: str | None = None, user_metadata: UserMetadata = None

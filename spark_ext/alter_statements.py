@@ -83,10 +83,13 @@ def _alter_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable) 
     elif cursor.accept("set", "not", "null"):
         cursor.finish()
         table.set_column(name, nullable=False)
+    elif cursor.accept("sync", "identity"):
+        cursor.finish()
+        table.set_column(name, sync_identity=True)
     else:
         raise cursor.error(
-            "ALTER COLUMN of a table of deltalog can be followed by TYPE, COMMENT, SET NOT NULL and DROP NOT NULL. "
-            "Columns keep their place, and defaults are given with CREATE TABLE. This is"
+            "ALTER COLUMN of a table of deltalog can be followed by TYPE, COMMENT, SET NOT NULL, DROP NOT NULL and "
+            "SYNC IDENTITY. Columns keep their place, and defaults are given with CREATE TABLE. This is"
         )
 
 

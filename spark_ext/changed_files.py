@@ -116,6 +116,7 @@ class ChangedFiles:
         self.check_count(num_rows, sum(rows_of(add) for add in adds))
         if as_changes:
             return adds
+        self._transaction.row_writer.note_values(adds)
         if CHANGE_TYPE in beside:
             self._transaction.add_cdc(*adds)
         self.num_files += len(adds)

@@ -27,7 +27,7 @@ _NOT_CARRIED = (
     "__qualified_access_only",
 )
 # Metadata of a column by which the writer makes values that the data lacks.
-_FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT")
+_FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT", "delta.identity.start")
 
 
 def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
@@ -156,6 +156,8 @@ def conformed(
     frame = df.select(*columns, *beside)
     if demands:
         absent = {field.name for field in target.fields if data.find(field.name) is None}
+        if is_new:
+            rules.check_identities(demands, absent)
         frame = rules.filled(frame, demands, target, absent)
         if any(CHAR_VARCHAR in field.metadata for field in target.fields if field.name in absent):
             frame = frame.select(*(_filled(field, field.name in absent) for field in target.fields), *beside)

@@ -70,6 +70,7 @@ def execute(df: DataFrame, request: WriteRequest, plan: WritePlan, job: Job) -> 
         replaced = None if plan.replacement is None else plan.replacement.where
         with explained(demands, replaced, job), session_settings(df.sparkSession, settings):
             adds = job.write(_stored_rows(df, request, plan, demands, job.is_native), plan, options)
+        plan.transaction.row_writer.note_values(adds)
         rows = sum(rows_of(add) for add in adds)
         metrics = _replace(request, plan, rows)
         if not _changes_anything(plan, "txnAppId" in request.options):

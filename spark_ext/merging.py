@@ -337,7 +337,7 @@ class _Plan:
             return found
         given = {name.lower(): named(_SOURCE.format(n)) for n, name in enumerate(self.asked.source.columns)}
         fields = self.files.target.fields
-        missing = [f.name for f in fields if f.name.lower() not in given and f.name not in self.files.rules.fillings]
+        missing = [f.name for f in fields if f.name.lower() not in given and f.name not in self.files.rules.filled]
         if missing and not self.evolves:
             raise deltalog.CallError(
                 f"The source has no column {', '.join(missing)}, which updating or inserting all columns needs. Give "

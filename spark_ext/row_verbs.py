@@ -212,6 +212,8 @@ def new_values(
     """The new rows, without generated columns that have to be computed again. The commit version of a changed row is
     that of its new file. ``column_of``: the old value of a column; None where the rows do not have it."""
     own = {path[0] for path in sets}
+    if files.rules.identities is not None:
+        files.rules.identities.check_assigned(own)
     recomputed = {check.generates for check in files.rules.checks if check.generates} - own
     columns = []
     for each in files.target.fields:

@@ -35,6 +35,21 @@ def filled(df: DataFrame, rules: Any, target: deltalog.StructType, absent: set[s
     return df
 
 
+def check_identities(rules: Any, absent: set[str]) -> None:
+    """Refuse new rows that lack an identity column, whose values no job of Spark makes, or have values for one that
+    takes none. Raises UnsupportedFeatureError, SchemaMismatchError."""
+    if rules.identities is None:
+        return
+    missing = sorted(rules.identities.names & absent)
+    if missing:
+        raise deltalog.UnsupportedFeatureError(
+            f"{rules.table}: {missing[0]} is an identity column (identityColumns), and spark_ext does not generate its "
+            "values. Append the rows with deltalog.DeltaTable.append, or with delta-spark.",
+            features=("identityColumns",),
+        )
+    rules.identities.check_given(rules.identities.names)
+
+
 def checked(df: DataFrame, rules: Any) -> DataFrame:
     """The same rows; the job fails at one that violates a condition."""
     for check in rules.checks:

@@ -64,8 +64,8 @@ def type_text(cursor: Cursor) -> str:
 def _generated(cursor: Cursor, name: str) -> str:
     if cursor.accept("by", "default") or cursor.word(2) == "identity":
         raise deltalog.UnsupportedFeatureError(
-            f"Column {name} is an identity column, which deltalog does not write. Use GENERATED ALWAYS AS (…) with an "
-            "expression, or give the values.",
+            f"Column {name} is an identity column, whose values spark_ext does not generate. Create the table with "
+            "deltalog.DeltaTable.create and deltalog.identity_column, use GENERATED ALWAYS AS (…), or give the values.",
             features=("identityColumns",),
         )
     cursor.expect("always", "as")

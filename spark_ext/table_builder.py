@@ -67,8 +67,9 @@ class DeltaTableBuilder(Generic[T]):
         UnsupportedFeatureError for identity columns, CallError."""
         if generatedByDefaultAs is not None or not isinstance(generatedAlwaysAs, (str, type(None))):
             raise deltalog.UnsupportedFeatureError(
-                f"Column {colName} is an identity column, which deltalog does not write. Use generatedAlwaysAs with "
-                "SQL, or give the values.",
+                f"Column {colName} is an identity column, whose values spark_ext does not generate. Create the table "
+                "with deltalog.DeltaTable.create and deltalog.identity_column, use generatedAlwaysAs with SQL, or give "
+                "the values.",
                 features=("identityColumns",),
             )
         metadata = {} if comment is None else {"comment": comment}

@@ -1,7 +1,7 @@
 """Builds the commit file of one version from a prepared transaction and the version that it follows. Pure.
 
 Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-information, #row-tracking,
-#writer-requirements-for-in-commit-timestamps.
+#writer-requirements-for-in-commit-timestamps, #identity-columns.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from deltalog.commit.base import Base
 from deltalog.commit.prepared import Prepared
@@ -18,8 +20,11 @@ from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata
 from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
+from deltalog.protocol.identity_columns import only_marks_differ
 from deltalog.version import ENGINE_INFO
 
+# By this tag delta-spark knows a change of metadata that is no conflict with changes of rows.
+_MARKS_ONLY = {"delta.identity.schemaUpdate": "true"}
 # Commits with more file actions are not decoded again as a whole.
 _MANY = 1000
 
@@ -94,6 +99,8 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
     staged_metadata = None if metadata == base.metadata else metadata
     timestamp_ms = clock_ms if ict_ms is None else ict_ms
     info = _commit_info(prepared, base, timestamp_ms, ict_ms)
+    if staged_metadata is not None and _moves_marks_only(base.metadata, staged_metadata):
+        info["tags"] = _MARKS_ONLY
     adds, domains = _with_row_ids(prepared, base, row_tracking.assigns_ids(protocol, metadata.configuration))
     small: list[AnyAction | None] = [prepared.protocol, staged_metadata]
     known_lines = prepared.add_lines if adds is prepared.adds else None
@@ -147,6 +154,12 @@ def _with_row_ids(prepared: Prepared, base: Base, assigns: bool) -> tuple[Sequen
     if mark != before:
         domains.append(row_tracking.domain_metadata(mark))
     return adds, domains
+
+
+def _moves_marks_only(before: Metadata | None, after: Metadata) -> bool:
+    if before is None or msgspec.structs.replace(after, schema_string=before.schema_string) != before:
+        return False
+    return only_marks_differ(before.schema, after.schema)
 
 
 def _stamped(metadata: Metadata, base: Base, version: int, ict_ms: int | None) -> Metadata:

@@ -30,7 +30,7 @@ from deltalog.errors import (
 )
 from deltalog.expressions.bound import Bound
 from deltalog.log.file_tables import files_table
-from deltalog.protocol import column_mapping, features, row_tracking, timestamps
+from deltalog.protocol import column_mapping, features, identity_columns, row_tracking, timestamps
 from deltalog.protocol.actions import (
     AddFile,
     Metadata,
@@ -94,7 +94,7 @@ def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_ti
     protocol = _protocol_after(prepared, base.protocol, winner, table)
     metadata = _metadata_after(prepared, base.metadata, winner, table)
     if winner.protocol is not None or winner.metadata is not None:
-        features.check_writable(protocol, metadata, metadata.schema, table)
+        features.check_writable(protocol, table)
     _check_transactions(prepared, winner, table)
     _check_added(prepared, winner, metadata, table)
     _check_removed(prepared, winner, table)
@@ -146,9 +146,10 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
 
 
 def _without_properties(metadata: Metadata) -> tuple[Metadata, StructType]:
-    """The part of the metadata that must not change. Ids and physical names of existing columns may be added."""
+    """The part of the metadata that must not change. Ids and physical names of existing columns may be added, and marks
+    of identity columns moved on: this transaction generates no values, else it would change the metadata too."""
     bare = msgspec.structs.replace(metadata, configuration={}, schema_string="")
-    return bare, column_mapping.unmapped(metadata.schema)
+    return bare, identity_columns.without_marks(column_mapping.unmapped(metadata.schema))
 
 
 def _is_harmless(key: str, old: str | None, new: str | None) -> bool:

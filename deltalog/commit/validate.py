@@ -53,7 +53,7 @@ def check_prepared(
     UnsupportedFeatureError.
     """
     schema = metadata.schema
-    features.check_writable(protocol, metadata, schema, table)
+    features.check_writable(protocol, table)
     if prepared.metadata is not None:
         check_column_names(schema, column_mapping.mode_of(metadata.configuration) != "none")
         check_partition_columns(schema, metadata.partition_columns)

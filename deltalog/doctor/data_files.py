@@ -22,7 +22,7 @@ from deltalog.doctor.file_values import below, contradictions, fits, is_count, i
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.footer_guard import GUARD, footer_of
 from deltalog.doctor.iceberg import active, examine_file
-from deltalog.doctor.identity import Identity, bounds_of, examine_values, identity_of
+from deltalog.doctor.identity import bounds_of, examine_values
 from deltalog.doctor.table_metadata import mapping_of, schema_of
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.expressions.compile import CompiledExpression, compile_expression
@@ -31,6 +31,7 @@ from deltalog.parquet.stats import chunks_by_path, null_count_of, value_bounds
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.column_mapping import ID_KEY, lookup, physical_name
 from deltalog.protocol.column_metadata import GENERATION_KEY
+from deltalog.protocol.identity_columns import Identity, identity_of
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.schema import (
     DecimalType,

@@ -6,50 +6,11 @@ Spec: PROTOCOL.md#identity-columns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from deltalog.protocol.column_metadata import IDENTITY_KEY
+from deltalog.protocol.identity_columns import STEP_KEY, Identity, identity_of, is_long
 from deltalog.protocol.schema import StructField, StructType
-
-STEP_KEY, MARK_KEY, EXPLICIT_KEY = (
-    "delta.identity.step", "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """An identity column whose properties are valid. ``mark``: its high-water mark, None where it has none."""
-
-    name: str
-    start: int
-    step: int
-    mark: int | None
-    is_explicit: bool
-
-    def is_beyond(self, value: int) -> bool:
-        """Whether a value is beyond the high-water mark, so that it will be generated again."""
-        return self.mark is None or (value > self.mark if self.step > 0 else value < self.mark)
-
-    def has(self, value: int) -> bool:
-        """Whether a value is one of the sequence."""
-        steps, rest = divmod(value - self.start, self.step)
-        return rest == 0 and steps >= 0
-
-
-def identity_of(column: StructField) -> Identity | None:
-    """The identity column that a column is; None if it is none, or its properties are not valid."""
-    values = [column.metadata.get(key) for key in (IDENTITY_KEY, STEP_KEY, MARK_KEY)]
-    if str(column.data_type) != "long" or any(not _is_long(value) for value in values[:2]) or values[1] == 0:
-        return None
-    start, step, mark = values
-    if mark is not None and not _is_long(mark):
-        return None
-    return Identity(column.name, start, step, mark, column.metadata.get(EXPLICIT_KEY) is True)  # type: ignore[arg-type]
-
-
-def _is_long(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def examine_identities(schema: StructType) -> Iterator[tuple[str, str]]:
@@ -85,11 +46,11 @@ def examine_values(identity: Identity, low: Any, high: Any, where: str) -> Itera
     if identity.is_explicit:
         return
     last = high if identity.step > 0 else low
-    if _is_long(last) and identity.is_beyond(last):
+    if is_long(last) and identity.is_beyond(last):
         mark = "missing" if identity.mark is None else identity.mark
         yield "identity-mark-low", f"The high-water mark of {identity.name} is {mark}, and {where} have {last}."
     for value in dict.fromkeys((low, high)):
-        if _is_long(value) and not identity.has(value):
+        if is_long(value) and not identity.has(value):
             yield "identity-value-wrong", f"{identity.name} is {value} in {where}."
 
 

@@ -124,7 +124,7 @@ def clean_up(
 def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_run: bool) -> CleanupReport:
     history = LogHistory(reader)
     latest = history.latest
-    features.check_writable(latest.protocol, latest.metadata, latest.schema, reader.store.url)
+    features.check_writable(latest.protocol, reader.store.url)
     cutoff_ms = log_cutoff_ms(latest.metadata.configuration, clock_ms, retention_ms)
     decision = _decide(history, cutoff_ms)
     names = reader.store.list_names(LOG_DIRECTORY)

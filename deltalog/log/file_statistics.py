@@ -34,7 +34,7 @@ from deltalog.protocol.timestamps import parse_iso
 
 Group = Literal["minValues", "maxValues", "nullCount"]
 GROUPS: tuple[Group, ...] = ("minValues", "maxValues", "nullCount")
-_BOUNDS: tuple[Group, ...] = ("minValues", "maxValues")
+BOUNDS: tuple[Group, ...] = ("minValues", "maxValues")
 _BOUNDED = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
 )
@@ -134,7 +134,7 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
         if len(rows) != len(texts):
             return None
         for leaf, path in zip(leaves, paths, strict=True):
-            for group in _BOUNDS:
+            for group in BOUNDS:
                 values = list(map(operator.attrgetter(f"{group}.{path}"), rows))
                 kind = _stored_type(leaf.data_type)
                 found = float64s(values) if pa.types.is_floating(kind) else array_of(values, kind)
@@ -154,7 +154,7 @@ def _bounds_decoder(leaves: tuple[Leaf, ...]) -> tuple[msgspec.json.Decoder[Any]
         number = int if pa.types.is_integer(kind) else float if pa.types.is_floating(kind) else str
         _put(tree, leaf.physical, number | None)
     group = _struct_class(tree)
-    fields = [(name, group, msgspec.field(default_factory=group)) for name in _BOUNDS]
+    fields = [(name, group, msgspec.field(default_factory=group)) for name in BOUNDS]
     return msgspec.json.Decoder(msgspec.defstruct("Bounds", fields, gc=False)), [
         _attributes(tree, leaf.physical) for leaf in leaves
     ]

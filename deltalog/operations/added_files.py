@@ -30,8 +30,9 @@ Examine = Callable[[str, Any], None]  # takes a file's path and its footer (pyar
 
 
 def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout) -> None:
-    """Check the rows of Parquet files by the rules of a layout. Raises ConstraintViolationError, InvalidDataFileError.
-    Cost: the GETs of the columns that the rules use; memory is bounded."""
+    """Check the rows of Parquet files by the rules of a layout, and move the high-water marks of identity columns past
+    their values. Raises ConstraintViolationError, InvalidDataFileError. Cost: the GETs of the columns that the rules
+    use; memory is bounded."""
     if not layout.rules:
         return
     schema = StructType(tuple(layout.schema.field(name) for name in layout.rules.columns))
@@ -39,7 +40,10 @@ def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout)
     for add in adds:
         file = DataFile(add.path, add.partition_values, add.deletion_vector, size=add.size)
         for batch in read_file(files, file, read):
-            layout.rules.check(pa.Table.from_batches([batch]))
+            rows = pa.Table.from_batches([batch])
+            layout.rules.check(rows)
+            if layout.rules.identities is not None:
+                layout.rules.identities.note_all(rows)
 
 
 def describe_files(

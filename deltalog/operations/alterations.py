@@ -1,6 +1,7 @@
 """Changes of a table's columns, name and metadata domains: what each stages, and what it records in commitInfo.
 
-Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata. Operations are named as delta-spark names them.
+Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata, #identity-columns. Operations are named as
+delta-spark names them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.sql import names_in
+from deltalog.operations.identity_values import IdentityValues
 from deltalog.operations.table_rules import expression_of_invariant
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import column_mapping, column_paths, widening
@@ -22,6 +24,7 @@ from deltalog.protocol.actions import Metadata
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
 from deltalog.protocol.column_paths import Path, parse_path, parse_paths, path_text
+from deltalog.protocol.identity_columns import identity_of, with_marks
 from deltalog.protocol.properties import CONSTRAINT_PREFIX, DATA_SKIPPING_STATS_COLUMNS_KEY, ENABLE_TYPE_WIDENING
 from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
 
@@ -123,8 +126,10 @@ def set_column(
     comment: str | None,
     data_type: DataType | pa.DataType | None,
     user_metadata: UserMetadata,
+    sync_identity: bool = False,
 ) -> CommitResult:
-    """Commit changes of one column: nulls allowed, a comment ("" removes it), a wider type. None: unchanged."""
+    """Commit changes of one column: nulls allowed, a comment ("" removes it), a wider type. None: unchanged.
+    ``sync_identity``: its high-water mark moved past all its values."""
     where = parse_path(path)
     column = column_paths.find(transaction.schema, where)
     changed = column
@@ -140,6 +145,8 @@ def set_column(
         changed = replace(changed, metadata={**kept, "comment": comment} if comment else kept)
     if data_type is not None:
         changed = _with_type(transaction.metadata, where, changed, _delta_type(data_type))
+    if sync_identity:
+        changed = _synced(transaction, where, changed)
     if changed == column:
         return skipped(transaction)
     schema = column_paths.change(transaction.schema, where, lambda found: changed)
@@ -162,6 +169,20 @@ def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: D
         raise SchemaMismatchError(f"Column {path_text(path)} is generated, so its type is that of its expression.")
     after = StructType((replace(column, data_type=wider),))
     return widening.recorded(StructType((column,)), after).fields[0]
+
+
+def _synced(transaction: Transaction, path: Path, column: StructField) -> StructField:
+    """The identity column with a mark that no value of the table is beyond. Declares the whole table as read."""
+    identity = identity_of(column) if len(path) == 1 else None
+    if identity is None:
+        raise SchemaMismatchError(f"Column {path_text(path)} is no identity column, so there is no mark to set.")
+    assert transaction.snapshot is not None
+    transaction.read_whole_table()
+    values = IdentityValues(transaction.snapshot.url)
+    values.take_up([identity])
+    for batch in transaction.snapshot.scan(columns=[column.name]).batches():
+        values.note(column.name, batch.column(0))
+    return with_marks(StructType((column,)), values.marks).fields[0]
 
 
 def _delta_type(data_type: DataType | pa.DataType) -> DataType:

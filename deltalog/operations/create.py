@@ -18,6 +18,7 @@ from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, features, metadata_update
 from deltalog.protocol.actions import Format, Metadata, Protocol
 from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.identity_columns import check_identities
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import check_assignment
 from deltalog.protocol.schema import StructType
@@ -38,6 +39,7 @@ def initial_state(
     check_assignment(dict(properties))
     schema_string = schema.to_json()
     check_column_names(schema, column_mapping.mode_of(properties) != "none")
+    check_identities(schema, partition_by)
     named, configuration = features.split_feature_properties(properties)
     metadata = Metadata(
         id=environment.new_uuid(),

@@ -205,7 +205,7 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
         check_not_null(columns[-1], column, column.name, is_new)
     rows = pa.Table.from_arrays(columns, schema=arrow_schema)
     if rules:
-        rows = rules.applied(rows, {column.name for column in absent})
+        rows = rules.applied(rows, {column.name for column in absent}, is_new)
     for column in absent:
         check_not_null(combined(rows.column(column.name)), column, column.name, is_new)
     return rows

@@ -22,6 +22,7 @@ from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Expression, Predicate
 from deltalog.operations import rewrite, writes
 from deltalog.operations.data_files import conformed
+from deltalog.operations.identity_values import Marks
 from deltalog.operations.merge_clauses import Clause, CompiledClause, Compiler, check_clauses, entries
 from deltalog.operations.merge_condition import MergeCondition, is_bindable
 from deltalog.operations.merge_evolution import columns_to_merge
@@ -74,12 +75,14 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A merge, compiled. ``schema``: of the table after it; ``target`` has that before it."""
+    """A merge, compiled. ``schema``: of the table after it; ``target`` has that before it. ``marks``: of identity
+    columns before it."""
 
     sides: Sides
     rules: TableRules
     commit_versions: str | None
     schema: StructType
+    marks: Marks
 
     @classmethod
     def of(cls, transaction: Transaction, asked: Merge) -> _Plan:
@@ -88,9 +91,7 @@ class _Plan:
             raise CallError("There are no rows to merge into: this transaction creates the table.")
         if removes:
             rewrite.check_removable(transaction)
-        features.check_writable(
-            transaction.protocol, transaction.metadata, transaction.schema, transaction.reader.store.url
-        )
+        features.check_writable(transaction.protocol, transaction.reader.store.url)
         if asked.source_alias.lower() == asked.target_alias.lower():
             raise CallError(f"Source and target have the same alias, {asked.source_alias!r}. Give another one.")
         rows = SourceRows.read(asked.source)
@@ -118,7 +119,8 @@ class _Plan:
         if rows.is_spilled and not condition.keys:
             _check_unkeyed(sides.source)
         commit_versions = next((column.name for column in columns if not column.counted), None)
-        return cls(sides, rules, commit_versions, transaction.schema)
+        marks = {} if rules.identities is None else rules.identities.marks
+        return cls(sides, rules, commit_versions, transaction.schema, marks)
 
     # ------------------------------------------------------------------------------------------- finding
 
@@ -162,7 +164,7 @@ class _Plan:
             rows = self._written_rows(snapshot, found)
             adds += transaction.row_writer.write_updates(rows, num_updated + num_moved, self.rules)
         if found.num_inserted:
-            inserted, written = transaction.row_writer.write(self._inserted_rows(found))
+            inserted, written = transaction.row_writer.write(self._inserted_rows(found), filled=True)
             if written != found.num_inserted:
                 raise RowCountError(
                     f"{snapshot.url}: {found.num_inserted} rows of the source must be inserted, and {written} were "
@@ -229,6 +231,9 @@ class _Plan:
         return new
 
     def _inserted_rows(self, found: Found) -> Iterator[pa.RecordBatch]:
+        """The rows that are inserted; each time with the same values in identity columns."""
+        if self.rules.identities is not None:
+            self.rules.identities.go_back(self.marks)
         rows = self.sides.source.rows.rows
         for clause, numbers in found.inserts:
             for start in range(0, rows.num_rows if numbers else 0, INSERT_ROWS):

@@ -133,6 +133,11 @@ class Compiler:
         found = self._all(clause) if clause.updates is None else self._given(clause, relations)
         check_once(found)
         own = {each.path[0] for each in found}
+        if self.rules.identities is not None:
+            check = (
+                self.rules.identities.check_given if clause.action == "insert" else self.rules.identities.check_assigned
+            )
+            check(own)
         generated = [check.generates for check in self.rules.checks if check.generates and check.generates not in own]
         absent = self._absent() if clause.updates is None and clause.action == "update" and self.evolves else ()
         return CompiledClause(clause, condition, found, generated, absent)
@@ -175,7 +180,7 @@ class Compiler:
                 continue
             given = self.source.schema.find(column.name)
             if given is None:
-                if column.name not in self.rules.fillings and not self.evolves:
+                if column.name not in self.rules.filled and not self.evolves:
                     missing.append(column.name)
                 continue
             by_fields = self.evolves and clause.action == "update"

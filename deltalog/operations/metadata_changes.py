@@ -1,7 +1,7 @@
 """The changes of protocol, metadata and metadata domains that a transaction makes to its base version.
 
 Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata, #writer-requirements-for-domain-metadata,
-#format-specification.
+#format-specification, #identity-columns.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ from typing import Any
 import msgspec
 
 from deltalog.commit.validate import as_read_back
-from deltalog.errors import CallError, CorruptTableError, InvalidPropertyError, SchemaMismatchError
+from deltalog.errors import (
+    CallError,
+    CorruptTableError,
+    InvalidPropertyError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.protocol import column_mapping, features, metadata_update, row_tracking
+from deltalog.protocol import column_mapping, features, identity_columns, metadata_update, row_tracking
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltalog.protocol.column_metadata import IDENTITY_KEY
 from deltalog.protocol.column_paths import path_text
+from deltalog.protocol.identity_columns import Identity
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import (
     CONSTRAINT_PREFIX,
@@ -96,13 +104,28 @@ class MetadataChanges:
         mapping = column_mapping.mode_of(self.metadata.configuration)
         return column_mapping.clustering_columns(domain.configuration, self.metadata.schema, mapping)
 
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """The identity columns, where the protocol has the feature. Raises UnsupportedFeatureError for one that cannot
+        be filled."""
+        if IDENTITY_KEY not in self.metadata.schema_string:
+            return ()
+        if "identityColumns" not in features.writer_features(self.protocol):
+            return ()
+        try:
+            return identity_columns.identities_in(self.metadata.schema)
+        except SchemaMismatchError as error:
+            text = f"No rows can be written. {error} Correct the metadata with the writer that set it."
+            raise UnsupportedFeatureError(text, features=("identityColumns",)) from None
+
     # -------------------------------------------------------------------------------------------------- changes
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
         """Replace the schema, and the partition columns where given. As ``Transaction.set_schema``."""
-        schema_string = schema.to_json()
+        schema_string = identity_columns.keeping_marks(schema, self.metadata.schema).to_json()
         check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
         columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
+        identity_columns.check_identities(schema, columns)
         clustered_by = self.clustering_columns
         self._replace(schema_string=schema_string, partition_columns=check_partition_columns(schema, columns))
         if clustered_by:
@@ -152,6 +175,15 @@ class MetadataChanges:
         self._set_protocol(protocol)
         self.metadata = as_read_back(metadata, Metadata)
         self.depends_on_metadata = True
+
+    def raise_marks(self, marks: Mapping[str, int | None]) -> None:
+        """Move the high-water marks of identity columns on, by name. Without a change of one nothing is staged."""
+        before = self.metadata.schema if marks else None
+        after = None if before is None else identity_columns.with_marks(before, marks)
+        if after is not None and after != before:
+            changed = msgspec.structs.replace(self.metadata, schema_string=after.to_json())
+            self.metadata = as_read_back(changed, Metadata)
+            self.depends_on_metadata = True
 
     def set_domain(self, domain: str, configuration: str) -> None:
         """Set the configuration of a custom domain. Raises CallError for names that are reserved for Delta."""

@@ -71,9 +71,9 @@ def replace_where(
     matching = rewrite.matching(transaction, reader, where)
     if replacement.change_column:
         adds, rows = transaction.row_writer.write_inserts(matching)
-        transaction.staged.add_written(adds)
     else:
-        rows = transaction.write(matching)
+        adds, rows = transaction.row_writer.write(matching, filled=True)
+    transaction.staged.add_written(adds)
     if not rows and replacement.is_empty and txn is None:
         return skipped(transaction)
     metrics = replacement.stage(rows)

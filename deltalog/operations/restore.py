@@ -2,9 +2,11 @@
 
 Files that are live only in the earlier version are added again, files that are live only now are removed. Schema,
 partitioning, properties and metadata domains become those of the earlier version. What must never decrease is kept:
-in-commit timestamps, table features, the highest column id, the row id high-water mark, application versions (txn).
+in-commit timestamps, table features, the highest column id, the row id high-water mark, the high-water marks of
+identity columns, application versions (txn).
 
-Spec: PROTOCOL.md leaves restoring to writers; #row-tracking, #column-mapping, #in-commit-timestamps say what is kept.
+Spec: PROTOCOL.md leaves restoring to writers; #row-tracking, #column-mapping, #in-commit-timestamps, #identity-columns
+say what is kept.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from deltalog.log.replay import files_without
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import column_mapping, deletion_vectors, features, metadata_update, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
+from deltalog.protocol.column_metadata import IDENTITY_KEY
+from deltalog.protocol.identity_columns import keeping_marks
 from deltalog.protocol.properties import (
     CATALOG_ID_KEY,
     ENABLE_IN_COMMIT_TIMESTAMPS,
@@ -166,7 +170,7 @@ def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) 
     kept = {key: value for key, value in now.configuration.items() if key in _KEPT_PROPERTIES}
     others = {key: value for key, value in then.configuration.items() if key not in _KEPT_PROPERTIES}
     restored = msgspec.structs.replace(then, id=now.id, created_time=now.created_time, configuration={**others, **kept})
-    metadata = _mapped_as_now(restored, now, transaction)
+    metadata = _with_marks(_mapped_as_now(restored, now, transaction), now)
     # In-commit timestamps, and so their feature, are not restored.
     returning = [name for name in features.writer_features(target.protocol) if name != timestamps.FEATURE]
     wanted = [*returning, *features.features_for(metadata, metadata.schema)]
@@ -182,6 +186,14 @@ def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> M
     # Column mapping was turned on later: the earlier files have the logical names of their time.
     after = _with(before, {column_mapping.MODE_KEY: mode})
     return metadata_update.complete(before, after, transaction.protocol, transaction.metadata_changes.new_uuid)[1]
+
+
+def _with_marks(metadata: Metadata, now: Metadata) -> Metadata:
+    """The metadata with the marks of identity columns that are further now: their values are not generated again."""
+    if IDENTITY_KEY not in metadata.schema_string:
+        return metadata
+    schema = keeping_marks(metadata.schema, now.schema)
+    return metadata if schema == metadata.schema else msgspec.structs.replace(metadata, schema_string=schema.to_json())
 
 
 def _with(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:

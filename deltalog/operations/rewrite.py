@@ -421,7 +421,7 @@ def _existing(transaction: Transaction) -> Snapshot:
     if snapshot is None:
         raise CallError("There are no rows to change: this transaction creates the table.")
     metadata = transaction.metadata
-    features.check_writable(transaction.protocol, metadata, transaction.schema, snapshot.url)
+    features.check_writable(transaction.protocol, snapshot.url)
     if APPEND_ONLY.read(metadata.configuration):
         raise InvalidActionError(
             f"{snapshot.url} is append-only ({APPEND_ONLY.key}=true): rows cannot be deleted, updated or replaced. "

@@ -1,6 +1,7 @@
 """Writes rows into data files below the table, under the rules of the table, and describes them as add actions.
 
-Spec: PROTOCOL.md#data-files, #add-cdc-file, #deletion-vectors, #row-tracking, #writer-requirements-for-addcdcfile.
+Spec: PROTOCOL.md#data-files, #add-cdc-file, #deletion-vectors, #row-tracking, #identity-columns,
+#writer-requirements-for-addcdcfile.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pyroaring import BitMap64
 
 from deltalog.environment import Environment
 from deltalog.errors import RowCountError
+from deltalog.log.file_statistics import BOUNDS, column_name, leaves_of, of_files
+from deltalog.log.file_tables import files_table
 from deltalog.log.reader import LogReader
 from deltalog.operations.added_files import Examine, check_files, check_rows, describe_files
 from deltalog.operations.data_files import (
@@ -26,13 +29,14 @@ from deltalog.operations.data_files import (
     write_rows,
 )
 from deltalog.operations.deletion_vector_writer import write_deletion_vectors
+from deltalog.operations.identity_values import IdentityValues
 from deltalog.operations.metadata_changes import MetadataChanges
 from deltalog.operations.table_rules import TableRules, rules_of
 from deltalog.operations.task_files import TaskFiles, storage_of
 from deltalog.parquet.file_writer import Checksum
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, Protocol
-from deltalog.protocol.schema import PrimitiveType, StructField
+from deltalog.protocol.schema import PrimitiveType, StructField, StructType
 from deltalog.read.changes import CHANGE_TYPE_FIELD
 
 
@@ -50,6 +54,7 @@ class RowWriter:
         self._written_paths: list[str] = []
         self._applied_rules: TableRules | None = None  # those that written rows were checked by
         self._rules_source: tuple[Metadata, Protocol] | None = None  # of the applied rules
+        self._identities = IdentityValues(reader.store.url)
 
     @property
     def written_paths(self) -> tuple[str, ...]:
@@ -78,7 +83,9 @@ class RowWriter:
         """The rules for new rows of the table after the transaction. Raises UnsupportedFeatureError, which names the
         rule, where one is not supported."""
         changes = self._changes
-        return rules_of(changes.metadata, changes.protocol, self._reader.store.url, self._environment.clock_ms)
+        rules = rules_of(changes.metadata, changes.protocol, self._reader.store.url, self._environment.clock_ms)
+        self._identities.take_up(changes.identities)
+        return replace(rules, table=self._reader.store.url, identities=self._identities) if self._identities else rules
 
     def now(self) -> datetime.datetime:
         """The time by the clock of the environment, in UTC."""
@@ -86,8 +93,9 @@ class RowWriter:
 
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
         """Check the rows of ``unchecked`` files by the rules, and if the rules have changed since the last write, those
-        of the files among ``adds`` that were written here. Raises ConstraintViolationError, InvalidDataFileError. Cost:
-        none without rules, else the GETs of the columns that they use."""
+        of the files among ``adds`` that were written here. Raises ConstraintViolationError, InvalidDataFileError, and
+        SchemaMismatchError for files of others where an identity column takes no values. Cost: none without rules, else
+        the GETs of the columns that they use."""
         changes = self._changes
         if not unchecked and self._rules_source in (None, (changes.metadata, changes.protocol)):
             return
@@ -95,25 +103,29 @@ class RowWriter:
         if not layout.rules:
             return
         files = [add for add in unchecked if add.data_change]
+        if files:
+            self._identities.check_given(self._identities.names)
         if self._applied_rules is not None and self._applied_rules.demands != layout.rules.demands:
             own = set(self._written_paths)
             files.extend(add for add in adds if add.path in own)
         check_files(self._reader.files, files, layout)
+        changes.raise_marks(self._identities.marks)
 
     # ------------------------------------------------------------------------------------------------ rows
 
-    def write(self, rows: Any, checksum: Checksum | None = None) -> tuple[list[AddFile], int]:
+    def write(self, rows: Any, checksum: Checksum | None = None, filled: bool = False) -> tuple[list[AddFile], int]:
         """Write new rows, a stream of Arrow batches. Returns the add actions and the number of rows. Absent columns are
-        generated or get their default where the table defines one, else they are null.
+        generated or get their default where the table defines one, else they are null. ``filled``: ``rules()`` have
+        given the rows the values of their identity columns.
 
         Raises ConstraintViolationError, UnsupportedFeatureError as ``rules``. Cost: 1 PUT for each file.
         """
-        return self._write(rows, replace(self._layout_of_new_rows(), checksum=checksum))
+        return self._write(rows, replace(self._layout_of_new_rows(filled), checksum=checksum))
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
-        """As ``write``, for a commit that has change files: each file has the change type insert in each row, and must
-        be staged as a change file too (``change_file``)."""
-        layout = replace(self._layout_of_new_rows(), extra_columns=(CHANGE_TYPE_FIELD,))
+        """As ``write`` of rows that are ``filled``, for a commit that has change files: each file has the change type
+        insert in each row, and must be staged as a change file too (``change_file``)."""
+        layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
     def write_updates(self, rows: Iterable[Any], num_rows: int | None, rules: TableRules) -> list[AddFile]:
@@ -185,6 +197,26 @@ class RowWriter:
         self.own(add.path for add in files)
         check_rows(self._reader.store.url, written, list(num_rows))
 
+    def note_values(self, files: Sequence[AddFile]) -> None:
+        """Move the high-water marks of identity columns past the values in files of a distributed job, after ``rules``.
+        Cost: none; without statistics the GETs of these columns."""
+        if not self._identities:
+            return
+        layout = self._layout()
+        schema = StructType(tuple(layout.schema.field(name) for name in sorted(self._identities.names)))
+        leaves = leaves_of(schema, layout.mapping)
+        bounds = of_files(files_table(files), leaves)
+        unknown = set[str]()
+        for leaf, column in zip(leaves, schema.fields, strict=True):
+            low, high = (bounds.column(column_name(group, leaf)) for group in BOUNDS)
+            self._identities.note(column.name, low)
+            self._identities.note(column.name, high)
+            known = low.is_valid().to_pylist()
+            unknown |= {add.path for add, is_known in zip(files, known, strict=True) if not is_known}
+        rules = TableRules(layout.rules.table, identities=self._identities)
+        check_files(self._reader.files, [add for add in files if add.path in unknown], replace(layout, rules=rules))
+        self._changes.raise_marks(self._identities.marks)
+
     def describe(
         self,
         files: Sequence[tuple[str, Mapping[str, str | None]]],
@@ -204,10 +236,12 @@ class RowWriter:
     def _layout(self) -> WriteLayout:
         return WriteLayout.of(self._changes.metadata, self._changes.clustering_columns)
 
-    def _layout_of_new_rows(self) -> WriteLayout:
-        layout = replace(self._layout(), rules=self.rules(), is_new=True)
-        self._record_applied(layout.rules)
-        return layout
+    def _layout_of_new_rows(self, filled: bool = False) -> WriteLayout:
+        rules = self.rules()
+        self._record_applied(rules)
+        if filled:
+            rules = replace(rules, identities=None)
+        return replace(self._layout(), rules=rules, is_new=True)
 
     def _record_applied(self, rules: TableRules) -> None:
         self._applied_rules, self._rules_source = rules, (self._changes.metadata, self._changes.protocol)
@@ -217,4 +251,5 @@ class RowWriter:
         self._reader.store.prepare_commit(0 if base is None else base.version + 1)
         adds, count = write_rows(self._reader.store, rows, layout, environment.new_uuid, environment.clock_ms())
         self._written_paths.extend(add.path for add in adds)
+        self._changes.raise_marks(self._identities.marks)
         return adds, count

@@ -31,6 +31,7 @@ from deltalog.log.snapshot import LogSnapshot
 from deltalog.operations.transaction import Transaction
 from deltalog.parallel import both
 from deltalog.protocol import features
+from deltalog.protocol.column_metadata import IDENTITY_KEY
 from deltalog.protocol.paths import commit_path
 from deltalog.read.origin import Read, decoded, origin_in
 from deltalog.read.snapshot import Snapshot, is_outdated
@@ -161,7 +162,7 @@ class TableHandle:
     def writable(self) -> Snapshot:
         """The latest version, after a check that deltalog can write the table. Raises UnsupportedFeatureError."""
         snapshot = self.refresh()
-        features.check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, self.url)
+        features.check_writable(snapshot.protocol, self.url)
         return snapshot
 
     def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
@@ -235,12 +236,13 @@ class TableHandle:
 
     def _blind_append(self) -> Transaction:
         """A transaction that begins on a ``recent`` version: later commits are detected when the commit is attempted,
-        so no request is spent on them before."""
+        so no request is spent on them before. Only identity columns need the latest one: their values follow its."""
+        recent = self.recent()
         return Transaction(
             self.reader,
             self.committer,
             self.environment,
-            self.recent(),
+            self.refresh() if IDENTITY_KEY in recent.metadata.schema_string else recent,
             on_commit=self.advance,
             refresh=self.refresh,
         )

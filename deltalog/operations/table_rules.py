@@ -1,9 +1,10 @@
 """The rules of a table for the values of its rows, and the columns that it fills in. Pure.
 
 CHECK constraints, column invariants and generated columns are checked on every new row; absent columns are generated or
-get their default; char(n) and varchar(n) are padded and limited to their length. A row satisfies a condition when it is
-true: null is a violation, as PROTOCOL.md defines for both constraints and invariants.
-Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns.
+get their default; identity columns get their values; char(n) and varchar(n) are padded and limited to their length. A
+row satisfies a condition when it is true: null is a violation, as PROTOCOL.md defines for both constraints and
+invariants.
+Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns, #identity-columns.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
 from deltalog.expressions.compile import CompiledExpression, compile_expression, equal_to_column
 from deltalog.expressions.functions.types import BOOLEAN
+from deltalog.operations.identity_values import IdentityValues
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
@@ -48,15 +50,22 @@ class Check:
 @dataclass(frozen=True, slots=True)
 class TableRules:
     """The rules for new rows of a table; false when there are none. ``fillings``: the expressions of columns that are
-    filled in when they are absent. ``lengths``: of char and varchar columns."""
+    filled in when they are absent. ``lengths``: of char and varchar columns. ``identities``: the values of identity
+    columns; None where there are none, or the rows have them already."""
 
     table: str = ""
     checks: tuple[Check, ...] = ()
     fillings: Mapping[str, CompiledExpression] = field(default_factory=dict)
     lengths: Mapping[str, Length] = field(default_factory=dict)
+    identities: IdentityValues | None = field(default=None, compare=False)
 
     def __bool__(self) -> bool:
-        return bool(self.checks or self.fillings or self.lengths)
+        return bool(self.checks or self.fillings or self.lengths or self.identities)
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """The columns that have values where the data lacks them."""
+        return frozenset(self.fillings) | (frozenset() if self.identities is None else self.identities.names)
 
     @property
     def demands(self) -> tuple[frozenset[tuple[str, str]], Mapping[str, Length]]:
@@ -67,11 +76,16 @@ class TableRules:
     def columns(self) -> list[str]:
         """The top-level columns that the rules read."""
         found = dict.fromkeys(path[0] for check in self.checks for path in check.condition.columns)
-        return list({**found, **dict.fromkeys(self.lengths)})
+        identities = () if self.identities is None else self.identities.names
+        return list({**found, **dict.fromkeys(self.lengths), **dict.fromkeys(identities)})
 
-    def applied(self, rows: pa.Table, absent: Collection[str]) -> pa.Table:
+    def applied(self, rows: pa.Table, absent: Collection[str], is_new: bool = False) -> pa.Table:
         """The rows with ``absent`` columns (null in ``rows``) filled in, char and varchar values cut and padded, and
-        all rules checked. ``rows`` have the table's types. Raises ConstraintViolationError."""
+        all rules checked. ``rows`` have the table's types. ``is_new``: the table does not have them yet, so that its
+        identity columns get values. Raises ConstraintViolationError, SchemaMismatchError for values that an identity
+        column does not take."""
+        if is_new and self.identities is not None:
+            rows = self._identified(rows, self.identities, absent)
         rows = self._sized(rows, [name for name in self.lengths if name not in absent])
         # Defaults come first, as generated columns may use them.
         for name, expression in self.fillings.items():
@@ -79,6 +93,16 @@ class TableRules:
                 rows = _replaced(rows, name, self._values(expression, rows, f"column {name}"))
         rows = self._sized(rows, [name for name in self.lengths if name in absent])
         self.check(rows)
+        return rows
+
+    @staticmethod
+    def _identified(rows: pa.Table, identities: IdentityValues, absent: Collection[str]) -> pa.Table:
+        identities.check_given(name for name in rows.schema.names if name not in absent)
+        for name in identities.names:
+            if name in absent:
+                rows = _replaced(rows, name, identities.generated(name, rows.num_rows))
+            else:
+                identities.note(name, rows.column(name))
         return rows
 
     def _sized(self, rows: pa.Table, names: Iterable[str]) -> pa.Table:

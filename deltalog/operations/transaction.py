@@ -399,6 +399,8 @@ class Transaction:
         self._check_catalog()
         self._check_new_paths()
         self._row_writer.check(self._staged.unchecked, self._staged.adds)
+        if self._metadata_changes.changed_metadata != prepared.metadata:  # marks of identity columns moved
+            prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
         self._finished = True
         try:
             base, passed = self._after_others(prepared)

@@ -84,6 +84,8 @@ class _RowUpdate:
         """Raises CallError, and UnsupportedFeatureError for a rule of the table that is not supported."""
         found = assignments(updates, new_values, transaction.schema, transaction.row_writer.now())
         rules, own = transaction.row_writer.rules(), {each.path[0] for each in found}
+        if rules.identities is not None:
+            rules.identities.check_assigned(own)
         generated = [check.generates for check in rules.checks if check.generates and check.generates not in own]
         columns = row_tracking.kept_columns(transaction.metadata.configuration, transaction.reader.store.url)
         versions = next((column.name for column in columns if not column.counted), None)

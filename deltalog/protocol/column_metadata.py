@@ -14,7 +14,7 @@ from deltalog.errors import SchemaMismatchError
 INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 IDENTITY_KEY = "delta.identity.start"
 # Keys by which the writer computes values that the data lacks.
-FILLED_BY = (GENERATION_KEY, DEFAULT_KEY)
+FILLED_BY = (GENERATION_KEY, DEFAULT_KEY, IDENTITY_KEY)
 # Readers expect these types, and fail for others.
 _METADATA_TYPES: Mapping[str, type] = {
     "comment": str,

@@ -24,7 +24,6 @@ class Writes(enum.Enum):
     """Whether tables that list a feature can be written."""
 
     YES = "yes"
-    IF_UNUSED = "if the table does not use it"
     NO = "no"
 
 
@@ -51,7 +50,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("changeDataFeed", False, True, Writes.YES, legacy_writer=4),
     Feature("generatedColumns", False, True, Writes.YES, legacy_writer=4),
     Feature("columnMapping", True, True, Writes.YES, legacy_reader=2, legacy_writer=5),
-    Feature("identityColumns", False, True, Writes.IF_UNUSED, legacy_writer=6),
+    Feature("identityColumns", False, True, Writes.YES, legacy_writer=6),
     Feature("allowColumnDefaults", False, True, Writes.YES),
     Feature("deletionVectors", True, True, Writes.YES),
     Feature("rowTracking", False, True, Writes.YES, requires=("domainMetadata",)),
@@ -167,7 +166,7 @@ def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata
             )
 
 
-def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, table: str) -> None:
+def check_writable(protocol: Protocol, table: str) -> None:
     """Raise UnsupportedFeatureError, naming each feature, when the table cannot be written safely."""
     check_readable(protocol, table)
     version = protocol.min_writer_version
@@ -177,7 +176,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, t
             "Use a newer client.",
             features=(),
         )
-    refused = [n for n in writer_features(protocol) if not _writable(n, metadata, schema)]
+    refused = [n for n in writer_features(protocol) if not _writable(n)]
     if refused:
         raise UnsupportedFeatureError(
             f"{table} needs writer features that deltalog does not support: {', '.join(refused)}. "
@@ -186,11 +185,8 @@ def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, t
         )
 
 
-def _writable(name: str, metadata: Metadata, schema: StructType) -> bool:
-    feature = _BY_NAME.get(name)
-    if feature is None or feature.writes is Writes.NO:
-        return False
-    return feature.writes is Writes.YES or not is_used(name, metadata, schema)
+def _writable(name: str) -> bool:
+    return name in _BY_NAME and _BY_NAME[name].writes is Writes.YES
 
 
 def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltalog import AddFile, DeltaTable, Environment, PrimitiveType, StructField, StructType, col
+from deltalog import AddFile, DeltaTable, Environment, PrimitiveType, StructField, StructType, col, identity_column
 from deltalog.protocol.actions import DomainMetadata
 from tests.support.spark.every_type import PARTITIONABLE, PERSON, ROWS
 from tests.support.spark.log_files import actions, commits, drop_below
@@ -477,6 +477,24 @@ def generated_columns(path: Path) -> pa.Table:
     at = pa.array([dt.datetime(2026, 1, 2, 23, 59, 59, tzinfo=dt.timezone.utc), None], pa.timestamp("us", "UTC"))
     table.append(pa.table({"id": [1, 2], "at": at}))
     return pa.table({"id": [1, 2], "at": at, "day": [dt.date(2026, 1, 2), None], "twice": [2, 4]})
+
+
+@feature(
+    "Identity columns",
+    "`create`, `append`, `merge`",
+    spark=("INSERT INTO {t} (word) VALUES ('d')", DELETE),
+    refused=("INSERT INTO {t} (id, word) VALUES (9, 'x')", "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED"),
+)
+def identity_columns(path: Path) -> pa.Table:
+    schema = StructType(
+        (identity_column("id"), identity_column("down", step=-2, by_default=True), StructField("word", TEXT))
+    )
+    table = DeltaTable.create(str(path), schema)
+    table.append(pa.table({"word": ["a", "b"]}))
+    merger = table.merge(pa.table({"word": ["b", "c"], "down": [0, -9]}), "target.word = source.word")
+    merger.when_not_matched_insert_all().execute()
+    assert table.schema.field("down").metadata["delta.identity.highWaterMark"] == -9
+    return pa.table({"id": [1, 2, 3], "down": [1, -1, -9], "word": ["a", "b", "c"]})
 
 
 @feature("Default values", "`create`", spark=("INSERT INTO {t} (id) VALUES (4)", DELETE))

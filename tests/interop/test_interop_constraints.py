@@ -17,7 +17,6 @@ from deltalog import (
     SchemaMismatchError,
     StructField,
     StructType,
-    UnsupportedFeatureError,
 )
 from tests.support.spark import DeltaSpark
 
@@ -186,10 +185,3 @@ def test_lengths_of_texts(delta: DeltaSpark, tmp_path: Path) -> None:
     refused_by_both(delta, path, pa.table({"c": ["a"], "v": ["abcd"]}), ConstraintViolationError)
     refused_by_both(delta, path, pa.table({"c": ["abcd"], "v": ["a"]}), ConstraintViolationError)
     assert same_rows(delta, path)[0]["v"] == "€😀x"
-
-
-def test_identity_columns_are_refused_by_name(delta: DeltaSpark, tmp_path: Path) -> None:
-    path = tmp_path / "table"
-    delta.spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT GENERATED ALWAYS AS IDENTITY, a BIGINT) USING delta")
-    with pytest.raises(UnsupportedFeatureError, match="identityColumns"):
-        by_deltalog(delta, path, longs(a=[1]))

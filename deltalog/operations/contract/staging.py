@@ -33,6 +33,7 @@ from deltalog.errors import (
     RowTableRequiredError,
     TableExistsError,
     UnpartitionedTableRequiredError,
+    UnsupportedFeatureError,
 )
 from deltalog.operations.committed_files import check_never_committed
 from deltalog.operations.contract.records import Records, record_batches
@@ -269,11 +270,12 @@ def stage_records(target: WriteTarget, records: Records | None, options: Options
                 f"{target.store.url} is partitioned by {', '.join(transaction.metadata.partition_columns)}: a stream "
                 "of records goes into one file at a time. write(data) takes rows for partitioned tables."
             )
-        filled = frozenset(transaction.row_writer.rules().fillings)
+        filled = transaction.row_writer.rules().filled
         return _staged(transaction, record_batches(records, transaction.schema, filled), options)
 
 
 def _staged(transaction: Transaction, batches: Iterable[pa.RecordBatch], options: Options) -> StagedFiles:
+    _check_no_identities(transaction)
     span = _Span(transaction.schema, options.timestamp_column)
     rows = transaction.write(span.watch(batches), checksum=options.checksum)
     files, metadata = tuple(transaction.staged.adds), transaction.metadata
@@ -459,6 +461,18 @@ def _check_has_rows(metadata: Metadata, what: str) -> None:
     if holds_blobs(metadata):
         raise RowTableRequiredError(
             f"A table of blobs takes bytes, not {what}: use stream_write(), or write(data) with bytes."
+        )
+
+
+def _check_no_identities(transaction: Transaction) -> None:
+    """Refuse to write rows now and to commit them later, for a table with identity columns: until then others would get
+    the same values."""
+    if transaction.row_writer.rules().identities is not None:
+        raise UnsupportedFeatureError(
+            f"{transaction.reader.store.url} has identity columns (identityColumns), and files are not staged for such "
+            "a table: rows that are committed before them would get the same values. Use DeltaTable.append, which "
+            "commits the rows that it writes.",
+            features=("identityColumns",),
         )
 
 

@@ -235,7 +235,6 @@ def test_rules_that_are_staged_after_the_rows_count() -> None:
         ([column("a"), column("b", delta__generationExpression="rand()")], "generatedColumns", "rand"),
         ([column("a"), column("b", CURRENT_DEFAULT="uuid()")], "allowColumnDefaults", "uuid"),
         ([column("a"), column("b", CURRENT_DEFAULT="a")], "allowColumnDefaults", "a"),
-        ([column("a"), column("i", delta__identity__start=1)], "identityColumns", "identityColumns"),
         (
             [column("a"), StructField("v", ArrayType(TEXT), True, {"__CHAR_VARCHAR_TYPE_STRING": "array<char(2)>"})],
             "char/varchar",
@@ -249,10 +248,6 @@ def test_what_cannot_be_honoured_refuses_new_rows_by_name(columns: list[StructFi
     table = DeltaTable.create(memory(), plain, environment=environment(), data=data)
     with table.transaction() as transaction:
         transaction.set_schema(StructType(tuple(columns)))
-        if feature == "identityColumns":
-            with pytest.raises(UnsupportedFeatureError, match=feature):
-                transaction.commit()
-            return
         transaction.commit()
     with pytest.raises(UnsupportedFeatureError) as refused:
         table.append(data)

@@ -69,7 +69,7 @@ def test_other_writer_versions_are_refused_for_writes_only(version: int) -> None
     given = protocol(1, version)
     features.check_readable(given, "/t")
     with pytest.raises(UnsupportedFeatureError, match=rf"/t needs writer version {version}; deltalog writes"):
-        features.check_writable(given, metadata(), SCHEMA, "/t")
+        features.check_writable(given, "/t")
 
 
 def test_an_unknown_reader_feature_is_named() -> None:
@@ -83,7 +83,7 @@ def test_an_unknown_writer_feature_is_named_and_reading_goes_on() -> None:
     given = protocol(1, 7, None, ("appendOnly", "fooBar", "bazQux"))
     features.check_readable(given, "/t")
     with pytest.raises(UnsupportedFeatureError, match=r"does not support: fooBar, bazQux.*reading is not") as caught:
-        features.check_writable(given, metadata(), SCHEMA, "/t")
+        features.check_writable(given, "/t")
     assert caught.value.features == ("fooBar", "bazQux")
 
 
@@ -93,7 +93,7 @@ def test_aliases_of_in_commit_timestamps_are_read_and_never_written(alias: str) 
     features.check_readable(given, "/t")
     assert features.is_ict_active(given, metadata(delta__enableInCommitTimestamps="true"))
     with pytest.raises(UnsupportedFeatureError, match=alias):
-        features.check_writable(given, metadata(), SCHEMA, "/t")
+        features.check_writable(given, "/t")
 
 
 def with_metadata(values: dict[str, object]) -> StructType:
@@ -105,36 +105,16 @@ HONOURED: dict[str, tuple[Metadata, StructType]] = {
     "checkConstraints": (metadata(delta__constraints__c="a > 0"), SCHEMA),
     "generatedColumns": (metadata(), with_metadata({"delta.generationExpression": "1"})),
     "allowColumnDefaults": (metadata(), with_metadata({"CURRENT_DEFAULT": "1"})),
+    "identityColumns": (metadata(), with_metadata({"delta.identity.start": 1})),
 }
 
 
 @pytest.mark.parametrize("name", HONOURED)
 def test_what_is_kept_row_by_row_does_not_stand_in_the_way_and_is_listed_for_new_tables(name: str) -> None:
     properties, schema = HONOURED[name]
-    features.check_writable(protocol(1, 7, None, (name,)), properties, schema, "/t")
+    features.check_writable(protocol(1, 7, None, (name,)), "/t")
     assert features.features_for(properties, schema) == [name]
     assert features.is_used(name, properties, schema) and not features.is_used(name, metadata(), SCHEMA)
-
-
-USED: list[tuple[str, Metadata, StructType]] = [
-    ("identityColumns", metadata(), with_metadata({"delta.identity.start": 1})),
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "properties", "schema"), USED, ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_features_that_are_listed_but_not_used_do_not_stand_in_the_way(
-    name: str, properties: Metadata, schema: StructType
-) -> None:
-    given = protocol(1, 7, None, (name,))
-    features.check_writable(given, metadata(), SCHEMA, "/t")
-    with pytest.raises(UnsupportedFeatureError, match=name):
-        features.check_writable(given, properties, schema, "/t")
-    nested = StructType((StructField("s", schema),))
-    if schema is not SCHEMA:
-        with pytest.raises(UnsupportedFeatureError, match=name):
-            features.check_writable(given, metadata(), nested, "/t")
 
 
 def test_adding_a_feature_makes_legacy_ones_explicit() -> None:
