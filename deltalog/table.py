@@ -22,7 +22,7 @@ from deltalog.log.cleanup import CleanupReport
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.reader import LogReader
 from deltalog.log.vacuum import VacuumReport
-from deltalog.operations import alterations, constraints, log_files, protocol_changes, row_id_backfill
+from deltalog.operations import alterations, clustering, constraints, log_files, protocol_changes, row_id_backfill
 from deltalog.operations import vacuum as vacuuming
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.staging import StagedFiles
@@ -133,6 +133,7 @@ class DeltaTable(RowVerbs, CopyVerbs):
         schema: StructType | pa.Schema,
         *,
         partition_by: Sequence[str] = (),
+        cluster_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         name: str | None = None,
         description: str | None = None,
@@ -142,12 +143,13 @@ class DeltaTable(RowVerbs, CopyVerbs):
     ) -> DeltaTable:
         """Create a table, with rows where ``data`` is given, in one commit.
 
+        ``cluster_by``: as ``DeltaTable.cluster_by``.
         ``properties={"delta.enableInCommitTimestamps": "true"}`` gives it in-commit timestamps from version 0.
         Raises TableExistsError, SchemaMismatchError, InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file, 1 commit.
         """
         transaction = cls.create_transaction(
-            url, schema, partition_by=partition_by, properties=properties, name=name, description=description,
-            environment=environment, **storage_options,
+            url, schema, partition_by=partition_by, cluster_by=cluster_by, properties=properties, name=name,
+            description=description, environment=environment, **storage_options,
         )  # fmt: skip
         with transaction:
             create(transaction, data)
@@ -172,6 +174,7 @@ class DeltaTable(RowVerbs, CopyVerbs):
         schema: StructType | pa.Schema,
         *,
         partition_by: Sequence[str] = (),
+        cluster_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         name: str | None = None,
         description: str | None = None,
@@ -185,7 +188,10 @@ class DeltaTable(RowVerbs, CopyVerbs):
         reader, environment = LogReader(open_store(url, **storage_options)), environment or Environment()
         check_is_empty(reader)
         state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
-        return first_transaction(reader, committer_of(reader.store, environment), environment, state)
+        transaction = first_transaction(reader, committer_of(reader.store, environment), environment, state)
+        if cluster_by:
+            transaction.metadata_changes.set_clustering(cluster_by)
+        return transaction
 
     # ------------------------------------------------------------------------------------------- reading
 
@@ -438,6 +444,19 @@ class DeltaTable(RowVerbs, CopyVerbs):
             return alterations.set_column(
                 transaction, column, nullable, comment, data_type, user_metadata, sync_identity
             )
+
+    def cluster_by(
+        self, columns: Sequence[alterations.ColumnPath], *, user_metadata: UserMetadata = None
+    ) -> CommitResult:
+        """Cluster the table by columns, each given as a path (ALTER TABLE … CLUSTER BY); none: no longer. No file is
+        rewritten: ``optimize.compact`` orders rows by the columns.
+
+        No commit is made when nothing changes. Raises SchemaMismatchError for a partitioned table, CallError for
+        columns without bounds in the statistics of every file, ConcurrentAppendError for files that are added
+        meanwhile. Cost: as ``Snapshot.files`` with their statistics. Spec: PROTOCOL.md#clustered-table.
+        """
+        with self.transaction() as transaction:
+            return clustering.cluster_by(transaction, columns, user_metadata)
 
     def set_table(
         self, *, name: str | None = None, description: str | None = None, user_metadata: UserMetadata = None

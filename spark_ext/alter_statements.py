@@ -19,8 +19,8 @@ from spark_ext.types import from_spark
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _KNOWN = (
-    "Known are ADD COLUMNS, RENAME COLUMN, DROP COLUMNS, ALTER COLUMN, SET and UNSET TBLPROPERTIES, ADD and DROP "
-    "CONSTRAINT, DROP FEATURE"
+    "Known are ADD COLUMNS, RENAME COLUMN, DROP COLUMNS, ALTER COLUMN, CLUSTER BY, SET and UNSET TBLPROPERTIES, ADD "
+    "and DROP CONSTRAINT, DROP FEATURE"
 )
 
 
@@ -93,6 +93,12 @@ def _alter_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable) 
         )
 
 
+def _cluster_by(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
+    names = [] if cursor.accept("none") else cursor.names()
+    cursor.finish()
+    table.cluster_by(names)
+
+
 def _set_properties(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
     found = sql_columns.properties(cursor)
     cursor.finish()
@@ -148,6 +154,7 @@ _CHANGES: dict[tuple[str, ...], Callable[[Context, Cursor, deltalog.DeltaTable],
     ("drop", "column"): _drop_columns,
     ("alter", "column"): _alter_column,
     ("change", "column"): _alter_column,
+    ("cluster", "by"): _cluster_by,
     ("set", "tblproperties"): _set_properties,
     ("unset", "tblproperties"): _unset_properties,
     ("add", "constraint"): _add_constraint,
@@ -215,13 +222,16 @@ def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def optimize(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``OPTIMIZE t [WHERE condition] [ZORDER BY (a, b)]``. Returns as ``DeltaTable.optimize``; None for a table of
-    Spark."""
+    """``OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (a, b)]``. Returns as ``DeltaTable.optimize``; None for a table
+    of Spark."""
     cursor.expect("optimize")
     found = context.target(cursor)
     if found is None:
         return None
     builder = found.table.optimize()
+    if cursor.accept("full"):
+        cursor.finish()
+        return builder.compacted(full=True)
     if cursor.accept("where"):
         builder = builder.where(cursor.expression("the condition of OPTIMIZE", "zorder"))
     if not cursor.accept("zorder", "by"):

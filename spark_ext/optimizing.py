@@ -51,13 +51,19 @@ class DeltaOptimizeBuilder:
         return DeltaOptimizeBuilder(self._spark, self._table, both)
 
     def executeCompaction(self) -> DataFrame:
-        """Combine small files. Returns one row with the path and the metrics, under delta-spark's names.
+        """Combine small files; in a clustered table, order rows by the clustering columns. Returns one row with the
+        path and the metrics, under delta-spark's names.
 
-        Each task writes one new file. Raises as ``TableOptimizer.compact`` of deltalog, and JobFailedError,
-        StoreError, UnsupportedFeatureError where the executors lack deltalog. Cost: as there, and a job for each batch
-        of 16 GiB.
+        Each task writes one new file, or orders the files of 64. Raises as ``TableOptimizer.compact`` of deltalog, and
+        JobFailedError, StoreError, UnsupportedFeatureError where the executors lack deltalog. Cost: as there, and a job
+        for each batch of 16 GiB.
         """
-        return self._executed(False, lambda **options: self._table.optimize.compact(self._where, **options))
+        return self.compacted(full=False)
+
+    def compacted(self, full: bool) -> DataFrame:
+        """As ``executeCompaction``; ``full``: as ``TableOptimizer.compact``."""
+        orders = bool(self._table.snapshot().clustering_columns)
+        return self._executed(orders, lambda **options: self._table.optimize.compact(self._where, full=full, **options))
 
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:
         """Rewrite all files of the partitions with rows that are close in ``cols`` close together. Returns as

@@ -33,6 +33,7 @@ class _Definition:
 
     columns: list[spark_types.StructField] = field(default_factory=list)
     partition_columns: list[str] = field(default_factory=list)
+    clustering_columns: list[str] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
     comment: str | None = None
     location: str | None = None
@@ -94,19 +95,23 @@ def _definition(cursor: Cursor) -> _Definition:
             cursor.identifier()
         elif cursor.accept("partitioned", "by"):
             found.partition_columns = [unquoted(name) for name in cursor.names()]
+        elif cursor.accept("cluster", "by"):
+            found.clustering_columns = cursor.names()
         elif cursor.accept("comment"):
             found.comment = cursor.string()
         elif cursor.accept("tblproperties"):
             found.properties = sql_columns.properties(cursor)
         elif cursor.accept("location"):
             found.location = cursor.string()
-        elif cursor.word() in ("cluster", "clustered", "options", "skewed", "stored"):
+        elif cursor.word() in ("clustered", "options", "skewed", "stored"):
             raise cursor.error(f"the clause {cursor.word().upper()} cannot be given for a table of deltalog")
         elif cursor.accept("as") or cursor.word() in _QUERIES:
             found.query = cursor.text(cursor.at, cursor.skip())
             cursor.finish()
             if found.columns:
                 raise cursor.error("a table that is created AS a query takes its columns: give no list of columns")
+            if found.clustering_columns:
+                raise cursor.error("CLUSTER BY cannot be given with AS: create the table first, and insert the rows")
         else:
             cursor.finish()
     return found
@@ -124,6 +129,7 @@ def _build(context: Context, kind: str, named: Named, definition: _Definition) -
     if definition.location is not None:
         builder = builder.location(definition.location)
     builder = builder.addColumns(definition.columns).partitionedBy(definition.partition_columns)
+    builder = builder.clusterBy(definition.clustering_columns)
     if definition.comment is not None:
         builder = builder.comment(definition.comment)
     for key, value in definition.properties.items():

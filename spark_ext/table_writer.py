@@ -16,7 +16,7 @@ from spark_ext.saving import save
 from spark_ext.targets import NamedTarget, PathTarget, Target
 from spark_ext.write_options import WriteRequest, parsed_option
 
-_ELSEWHERE = {"clusterBy": "deltalog does not cluster the rows of a table; partition it with partitionedBy(...)"}
+_ELSEWHERE = {"clusterBy": "create the table with DeltaTable.create(spark).clusterBy(...), then write to it"}
 
 
 def write_to(df: DataFrame, table: Location) -> TableWriter:

@@ -26,7 +26,7 @@ _FILES = "only Delta tables are written: save(path); df.write writes files of ot
 # Methods of Spark's writer that this one does not have, and why.
 _ELSEWHERE = {
     **dict.fromkeys(("bucketBy", "sortBy"), _LAYOUT),
-    "clusterBy": "deltalog does not cluster the rows of a table; use partitionBy(...)",
+    "clusterBy": "create the table with DeltaTable.create(spark).clusterBy(...), then write to it",
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "xml", "jdbc"), _FILES),
 }
 

@@ -79,23 +79,27 @@ def optimize(
     tasks: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="New files that are written at a time. Default: processors.")
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Of a clustered table: also files that were clustered by other columns.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and commit nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Combine small files into larger ones; the rows stay the same.
+    """Combine small files into larger ones; the rows stay the same. Those of a clustered table are clustered.
 
     The old files stay until a vacuum, and earlier versions can be read until then.
     """
     out = Output(as_json)
-    if purge and z_order:
-        raise typer.BadParameter("--purge and --z-order exclude each other. Give one of them.")
+    if purge + bool(z_order) + full > 1:
+        raise typer.BadParameter("--purge, --z-order and --full exclude each other. Give one of them.")
     try:
         size = None if target_size is None else TARGET_FILE_SIZE.parse(target_size)
     except ValueError as error:
         raise typer.BadParameter(f"--target-size: {error}.") from None
     with out.progress("Reading the log", "Rewrote") as progress:
         optimizer = open_table(table).optimize
-        verb = partial(optimizer.z_order, z_order.split(",")) if z_order else optimizer.compact
+        compact = partial(optimizer.compact, full=True) if full else optimizer.compact
+        verb = partial(optimizer.z_order, z_order.split(",")) if z_order else compact
         report = (optimizer.purge if purge else verb)(
             where,
             size,

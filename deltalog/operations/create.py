@@ -18,6 +18,7 @@ from deltalog.operations.transaction import Transaction
 from deltalog.protocol import column_mapping, features, metadata_update
 from deltalog.protocol.actions import Format, Metadata, Protocol
 from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.identity_columns import check_identities
 from deltalog.protocol.partitions import check_partition_columns
 from deltalog.protocol.properties import check_assignment
@@ -93,6 +94,9 @@ def create(transaction: Transaction, data: Any) -> CommitResult:
         "isManaged": "false",
         "description": metadata.description,
     }
+    clustered_by = transaction.metadata_changes.clustering_columns
+    if clustered_by:
+        parameters["clusterBy"] = canonical_json([path_text(path) for path in clustered_by])
     if data is None:
         return transaction.commit("CREATE TABLE", parameters)
     return transaction.commit(

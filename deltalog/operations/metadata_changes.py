@@ -1,7 +1,7 @@
 """The changes of protocol, metadata and metadata domains that a transaction makes to its base version.
 
 Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata, #writer-requirements-for-domain-metadata,
-#format-specification, #identity-columns.
+#format-specification, #identity-columns, #clustered-table.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from deltalog.errors import (
     UnsupportedFeatureError,
 )
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.operations.clustering_columns import FEATURE, clustering_paths
 from deltalog.protocol import column_mapping, features, identity_columns, metadata_update, row_tracking
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltalog.protocol.column_metadata import IDENTITY_KEY
@@ -176,6 +177,14 @@ class MetadataChanges:
         self.metadata = as_read_back(metadata, Metadata)
         self.depends_on_metadata = True
 
+    def set_clustering(self, columns: Sequence[str | Sequence[str]]) -> None:
+        """Set the clustering columns, each as its path; none: the table is no longer clustered. Files are not
+        checked. Raises CallError, SchemaMismatchError."""
+        paths = clustering_paths(columns, self.metadata)
+        mode = column_mapping.mode_of(self.metadata.configuration)
+        self.stage_domain(column_mapping.clustering_domain(paths, self.metadata.schema, mode))
+        self._set_protocol(features.with_features(self.protocol, [FEATURE]))
+
     def raise_marks(self, marks: Mapping[str, int | None]) -> None:
         """Move the high-water marks of identity columns on, by name. Without a change of one nothing is staged."""
         before = self.metadata.schema if marks else None
@@ -225,14 +234,12 @@ class MetadataChanges:
                 f"The table is clustered by {names}, and a clustered table has no partition columns. Leave them out."
             )
         try:
-            kept = self.clustering_columns == tuple(columns)
+            self.clustering_columns  # noqa: B018
         except CorruptTableError:
-            kept = False
-        if not kept:
             raise SchemaMismatchError(
                 f"The table is clustered by {names}, and the new schema lacks that, or has it as another column. Keep "
-                "these columns, or end the clustering with delta-spark (ALTER TABLE … CLUSTER BY NONE)."
-            )
+                "these columns, or end the clustering with cluster_by([])."
+            ) from None
 
     def _check_row_ids(self, base: LogSnapshot) -> None:
         """Refuse to turn row tracking on while files have no row ids. Where other writers may not assign them yet, a

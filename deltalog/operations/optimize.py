@@ -41,6 +41,7 @@ from deltalog.operations.optimize_plan import (
     in_batches,
     metrics,
     small_or_sparse,
+    to_cluster,
     whole_partitions,
     with_vectors,
 )
@@ -51,6 +52,7 @@ from deltalog.operations.transaction import UserMetadata
 from deltalog.operations.z_order import column_paths
 from deltalog.parallel import mapped
 from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, TARGET_FILE_SIZE
 from deltalog.protocol.schema import StructType, leaves
 from deltalog.read.snapshot import Snapshot
@@ -79,6 +81,7 @@ class Options:
     user_metadata: UserMetadata = None
     progress: OptimizeProgress = silent
     rewrite_bins: RewriteBins | None = None
+    full: bool = False
 
     def check(self) -> None:
         """Raises CallError."""
@@ -115,11 +118,30 @@ class Job:
 def compact(handle: TableHandle, options: Options) -> OptimizeReport:
     """See ``TableOptimizer.compact``."""
     snapshot, files = _selected(handle, options)
-    if snapshot.clustering_columns:  # files that another implementation has clustered are its own
-        files = files.filter(pc.is_null(files["clustering_provider"]))
+    if snapshot.clustering_columns:
+        return _cluster(handle, options, snapshot, files)
+    if options.full:
+        raise CallError(f"{snapshot.url} is not clustered, so there is nothing to cluster anew. Leave full out.")
     parameters = {"predicate": options.predicate_text, "zOrderBy": "[]", "clusterBy": "[]", "auto": False}
     bins = small_or_sparse(files, options.target_bytes(snapshot))
     return run(handle, options, Job("OPTIMIZE", parameters, rewritten), snapshot, files, bins)
+
+
+def _cluster(handle: TableHandle, options: Options, snapshot: Snapshot, files: pa.Table) -> OptimizeReport:
+    columns = canonical_json([path_text(path) for path in snapshot.clustering_columns])
+    target = options.target_bytes(snapshot)
+    parameters = {
+        "predicate": options.predicate_text, "zOrderBy": "[]", "clusterBy": columns, "auto": False,
+        "isFull": options.full,
+    }  # fmt: skip
+    rewrite = ZOrder(snapshot.clustering_columns, target, options.threads, columns)
+    bins = to_cluster(files, columns, target, options.full)
+    return run(handle, _one_by_one(options), Job("OPTIMIZE", parameters, rewrite), snapshot, files, bins)
+
+
+def _one_by_one(options: Options) -> Options:
+    """One bin at a time, by all threads, so that memory is bounded whatever their number."""
+    return replace(options, max_concurrent_tasks=1)
 
 
 def purge(handle: TableHandle, options: Options) -> OptimizeReport:
@@ -136,17 +158,15 @@ def z_order(handle: TableHandle, columns: Sequence[str], options: Options) -> Op
     if snapshot.clustering_columns:
         raise CallError(
             f"{snapshot.url} is clustered by {', '.join('.'.join(path) for path in snapshot.clustering_columns)} "
-            "(CLUSTER BY), which leaves no other order. Use compact()."
+            "(CLUSTER BY), which leaves no other order. Use compact(), which orders the rows by these columns."
         )
     paths = column_paths(columns, snapshot.schema, snapshot.partition_columns)
     _check_statistics(snapshot, paths)
     names = canonical_json([".".join(path) for path in paths])
     parameters = {"predicate": options.predicate_text, "zOrderBy": names, "clusterBy": "[]", "auto": False}
-    rewrite = ZOrder(columns, options.target_bytes(snapshot), options.threads)
+    rewrite = ZOrder(paths, options.target_bytes(snapshot), options.threads)
     bins = whole_partitions(files, SORTED_BYTES)
-    # One bin at a time, by all threads, so that memory is bounded whatever their number.
-    one = replace(options, max_concurrent_tasks=1)
-    return run(handle, one, Job("OPTIMIZE", parameters, rewrite), snapshot, files, bins)
+    return run(handle, _one_by_one(options), Job("OPTIMIZE", parameters, rewrite), snapshot, files, bins)
 
 
 def _check_statistics(snapshot: Snapshot, paths: Sequence[tuple[str, ...]]) -> None:

@@ -1,26 +1,35 @@
 """Which files an optimization rewrites together, and what it reports. Pure.
 
-Spec: PROTOCOL.md leaves it to writers; #add-file-and-remove-file (dataChange), #deletion-vectors.
+Spec: PROTOCOL.md leaves it to writers; #add-file-and-remove-file (dataChange), #deletion-vectors,
+#writer-requirements-for-clustered-table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, float64s, int64s, scalar
 from deltalog.commit_result import CommitResult
 from deltalog.log import file_statistics
+from deltalog.protocol.actions import AddFile
 
 MIB = 1 << 20
 #: The size of new files where neither the call nor the table (delta.targetFileSize) has one.
 TARGET_BYTES = 256 * MIB
 #: A file with more deleted rows than this part of its rows is rewritten, also if it is large or alone. As delta-spark.
 MOST_DELETED = 0.05
+#: Clustered files are cubes: files whose rows were ordered together. A new one is of files of this many target sizes
+#: at most; one of at least half is complete, and stays as it is.
+CUBE_TARGETS = 64
+#: The clustering implementation in the adds, and the names of their tags, as delta-spark writes them.
+CLUSTERING_PROVIDER, CUBE_TAG, CUBE_COLUMNS_TAG = "liquid", "ZCUBE_ID", "ZCUBE_ZORDER_BY"
 # Files that follow each other in the log are kept together: a file goes to one of the last bins with room for it.
 _OPEN_BINS = 8
 
@@ -57,6 +66,43 @@ def with_vectors(files: pa.Table, target_bytes: int) -> list[Bin]:
 def whole_partitions(files: pa.Table, most_bytes: int) -> list[Bin]:
     """The bins of a sort: all files of a partition, in parts of at most ``most_bytes`` where there are more."""
     return _packed(files, range(files.num_rows), most_bytes)
+
+
+def to_cluster(files: pa.Table, columns: str, target_bytes: int, full: bool) -> list[Bin]:
+    """The bins of a clustering, each of which becomes a cube: files in no cube, and those of cubes that are not
+    complete. One such cube alone stays. ``columns``: of the clustering, as text. Files of other implementations, and
+    those that are clustered by other columns, are only rewritten with ``full``."""
+    cubes: dict[str, list[tuple[int, int, int]]] = {}
+    others: list[tuple[int, int, int]] = []
+    chosen = files.select(["size", "modification_time", "tags", "clustering_provider"]).to_pylist()
+    for number, row in enumerate(chosen):
+        tags = dict(row["tags"] or ())
+        is_cube = CUBE_TAG in tags and CUBE_COLUMNS_TAG in tags
+        is_ours = row["clustering_provider"] in (None, CLUSTERING_PROVIDER)
+        member = (row["modification_time"] or 0, number, row["size"])
+        if is_cube and is_ours and _same_columns(tags[CUBE_COLUMNS_TAG], columns):
+            cubes.setdefault(tags[CUBE_TAG], []).append(member)
+        elif full or (is_ours and not is_cube):
+            others.append(member)
+    grown = CUBE_TARGETS * target_bytes
+    small = [sorted(each) for each in cubes.values() if 2 * sum(size for *_, size in each) < grown]
+    whole = {frozenset(number for _, number, _ in each) for each in small}
+    members = [*sorted(others), *(member for each in sorted(small) for member in each)]
+    bins = [Bin((), tuple(each.numbers), each.size_bytes) for each in _bins(members, grown)]
+    return [each for each in bins if frozenset(each.numbers) not in whole]
+
+
+def _same_columns(text: str, columns: str) -> bool:
+    try:
+        return bool(json.loads(text) == json.loads(columns))
+    except ValueError:
+        return False
+
+
+def in_cube(adds: Iterable[AddFile], cube: str, columns: str) -> list[AddFile]:
+    """The add actions of the files of a new cube. ``columns``: as for ``to_cluster``."""
+    tags = {CUBE_TAG: cube, CUBE_COLUMNS_TAG: columns}
+    return [msgspec.structs.replace(add, tags=tags, clustering_provider=CLUSTERING_PROVIDER) for add in adds]
 
 
 def deleted_parts(files: pa.Table) -> Any:

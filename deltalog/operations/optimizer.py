@@ -50,16 +50,21 @@ class TableOptimizer:
         user_metadata: UserMetadata = None,
         progress: OptimizeProgress = optimize.silent,
         rewrite_bins: RewriteBins | None = None,
+        full: bool = False,
     ) -> OptimizeReport:
-        """Combine small files of a partition into ones of the target size, in the order in which they were written.
+        """Combine small files of a partition into ones of the target size, in the order in which they were written; in
+        a clustered table, write rows that are close in the clustering columns together.
 
         Rewritten are files below the target size that can share a new file with others, and those of which a deletion
-        vector deletes more than 5 % of the rows. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each
-        new file, a commit for each batch. Memory: about 100 MiB for each task.
+        vector deletes more than 5 % of the rows. In a clustered table they are those that are not clustered, and those
+        that were clustered together into less than 32 times the target size; ``full``: also those that are clustered by
+        other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each new file,
+        a commit for each batch; of a clustered table as ``z_order``. Memory: about 100 MiB for each task.
         """
         asked = Options(
-            where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress, rewrite_bins
-        )
+            where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress, rewrite_bins,
+            full,
+        )  # fmt: skip
         return optimize.compact(self._handle, asked)
 
     def z_order(

@@ -2,6 +2,8 @@
 
 The key columns are sampled, and cut into ranges of the order. Rows go to their range as the files are read; what does
 not fit in memory goes to temporary files. Each new file takes ranges that follow each other, sorted one by one.
+
+Spec: PROTOCOL.md#writer-requirements-for-clustered-table (clusteringProvider).
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import int64s
 from deltalog.log.file_tables import add_actions
+from deltalog.operations.optimize_plan import in_cube
 from deltalog.operations.rewritten_bins import BinWriter, Rewritten
-from deltalog.operations.z_order import Curve, column_paths, quantiles, range_numbers, values_of
+from deltalog.operations.z_order import Curve, quantiles, range_numbers, values_of
 from deltalog.parallel import mapped
 from deltalog.parquet.file_reader import FileLayout
 from deltalog.protocol.actions import AddFile
@@ -38,18 +41,19 @@ _CHUNK_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ZOrder:
-    """Rewrites the files of a bin in the order of ``columns``, into files of about ``target_bytes``."""
+    """Rewrites the files of a bin in the order of ``columns``, paths in the schema, into files of about
+    ``target_bytes``. ``cube``: the columns as text, where the new files are a cube of a clustered table."""
 
-    columns: Sequence[str]
+    columns: Sequence[tuple[str, ...]]
     target_bytes: int
     threads: int
+    cube: str | None = None
 
     def __call__(self, writer: BinWriter, files: pa.Table) -> Rewritten:
         """Memory: about MEMORY_BYTES, and twice RANGE_BYTES for each thread. Raises as ``BinWriter.rewrite``. Cost: the
         GETs of the key columns, then of all, 1 PUT for each new file; at most the rows' size in temporary files."""
         adds = add_actions(files)
-        paths = column_paths(self.columns, writer.write.schema, writer.write.partition_columns)
-        curve, places, rows = self._sampled(writer, adds, paths)
+        curve, places, rows = self._sampled(writer, adds, self.columns)
         if not rows:
             writer.check_rows(files, [0], 0)
             return Rewritten((), 0)
@@ -65,7 +69,10 @@ class ZOrder:
                     0,
                 )
             )
-        written = Rewritten([add for each in made for add in each.adds], sum(each.rows for each in made))
+        new = [add for each in made for add in each.adds]
+        if self.cube is not None:
+            new = in_cube(new, writer.new_uuid(), self.cube)
+        written = Rewritten(new, sum(each.rows for each in made))
         writer.check_rows(files, [number for each in counted for number in each], written.rows)
         return written
 
@@ -94,7 +101,7 @@ class ZOrder:
             rows += count
             samples += found
         if not samples:
-            return Curve(paths, (), 1, int64s([0, 1])), int64s([]), rows
+            return Curve(paths, (), 1, ()), int64s([]), rows
         columns = [pa.concat_arrays(each) for each in zip(*samples, strict=True)]
         curve = Curve.of(paths, columns)
         return curve, curve.numbers(columns), rows

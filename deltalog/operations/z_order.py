@@ -87,26 +87,29 @@ def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
 
 @dataclass(frozen=True)
 class Curve:
-    """The order of rows by some columns. ``bounds``: of the ranges of each; ``spread``: by the number of a range, its
-    bits with room for those of the other columns between them."""
+    """The order of rows by some columns. ``bounds``: of the ranges of each; ``spreads``: of each, by the number of a
+    range, its bits with room for those of the other columns between them. The numbers of a column with few ranges are
+    as far apart as those of the others, so that the first bits of the order divide it too."""
 
     paths: Sequence[tuple[str, ...]]
     bounds: Sequence[Any]
     bits: int
-    spread: Any
+    spreads: Sequence[Any]
 
     @classmethod
     def of(cls, paths: Sequence[tuple[str, ...]], samples: Sequence[Any]) -> Curve:
         """From a sample of the values of each column, as ``values_of`` has them."""
         bits = max(1, min(_BITS, _ALL_BITS // len(paths)))
         spread = [sum((number >> bit & 1) << bit * len(paths) for bit in range(bits)) for number in range(1 << bits)]
-        return cls(paths, [quantiles(sample, 1 << bits) for sample in samples], bits, int64s(spread))
+        bounds = [quantiles(sample, 1 << bits) for sample in samples]
+        numbers = [[(number << bits) // (len(each) + 1) for number in range(len(each) + 1)] for each in bounds]
+        return cls(paths, bounds, bits, [int64s([spread[number] for number in each]) for each in numbers])
 
     def numbers(self, columns: Sequence[Any]) -> Any:
         """The place of each row, from its values in the columns. The first column has the highest bits."""
         place = None
-        for number, (values, bounds) in enumerate(zip(columns, self.bounds, strict=True)):
-            bits = self.spread.take(range_numbers(values, bounds, self.bits))
+        for number, (values, bounds, spread) in enumerate(zip(columns, self.bounds, self.spreads, strict=True)):
+            bits = spread.take(range_numbers(values, bounds, self.bits))
             shifted = pc.shift_left(bits, scalar(len(columns) - 1 - number, pa.int64()))
             place = shifted if place is None else pc.bit_wise_or(place, shifted)
         return place

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from deltalog.errors import CorruptTableError, InvalidPropertyError
-from deltalog.protocol.actions import Metadata
+from deltalog.protocol.actions import DomainMetadata, Metadata
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, all_columns, in_step
 
 MODE_KEY = "delta.columnMapping.mode"
@@ -247,6 +247,25 @@ def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tu
         return tuple(_logical(path, schema, mode) for path in physical)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptTableError(f"The domain metadata {CLUSTERING_DOMAIN} has no list of columns: {error!r}.") from None
+
+
+def clustering_domain(paths: Sequence[Sequence[str]], schema: StructType, mode: Mode) -> DomainMetadata:
+    """The domain metadata of a table that is clustered by columns, given as paths of logical names; without any, of one
+    whose clustering has ended."""
+    physical = [_physical(path, schema, mode) for path in paths]
+    text = json.dumps({"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}, separators=(",", ":"))
+    return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=text, removed=False)
+
+
+def _physical(path: Sequence[str], schema: StructType, mode: Mode) -> list[str]:
+    names: list[str] = []
+    level: DataType = schema
+    for part in path:
+        assert isinstance(level, StructType)
+        column = level.field(part)
+        names.append(physical_name(column, mode))
+        level = column.data_type
+    return names
 
 
 def _logical(path: Sequence[str], schema: StructType, mode: Mode) -> tuple[str, ...]:

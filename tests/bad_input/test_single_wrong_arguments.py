@@ -187,6 +187,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "add_columns": lambda w: (w.table().add_columns, {"columns": pa.schema([("n", pa.int64())])}),
         "rename_column": lambda w: (w.table().rename_column, {"old": "s", "new": "r"}),
         "drop_columns": lambda w: (w.table().drop_columns, {"columns": ["s"]}),
+        "cluster_by": lambda w: (w.table().cluster_by, {"columns": ["i"]}),
         "set_column": lambda w: (w.table().set_column, {"column": "s"}),
         "set_table": lambda w: (w.table().set_table, {}),
         "set_domain_metadata": lambda w: (w.table().set_domain_metadata, {"domain": "d", "configuration": "x"}),

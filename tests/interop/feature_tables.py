@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltalog import AddFile, DeltaTable, Environment, PrimitiveType, StructField, StructType, col, identity_column
-from deltalog.protocol.actions import DomainMetadata
 from tests.support.spark.every_type import PARTITIONABLE, PERSON, ROWS
 from tests.support.spark.log_files import actions, commits, drop_below
 from tests.support.spark.shapes import PLACES, SCHEMA, batch
@@ -705,18 +704,24 @@ def tracked_later(path: Path) -> pa.Table:
 # ---------------------------------------------------------------------------- metadata, features, versions
 
 
-@feature("Clustered table", "`append`, `delete`")
+@feature("Clustered table", "`create(cluster_by=…)`, `append`, `delete`")
 def clustered(path: Path) -> pa.Table:
-    table = created(path, {"delta.feature.clustering": "supported", "delta.dataSkippingNumIndexedCols": "0"})
-    columns = {"clusteringColumns": [["place"]], "domainName": "delta.clustering"}
-    with table.transaction() as transaction:
-        domain = DomainMetadata(domain="delta.clustering", configuration=json.dumps(columns), removed=False)
-        transaction.metadata_changes.stage_domain(domain)
-        transaction.commit("CLUSTER BY")
+    table = created(path, {"delta.dataSkippingNumIndexedCols": "0"}, cluster_by=["place"])
     table.append(batch(0, 12))
     table.delete("id IN (3, 4)")
     assert all("place" in json.loads(add["stats"])["minValues"] for add in logged(path, "add"))
     return without(batch(0, 12), 3, 4)
+
+
+@feature("Rows clustered", "`cluster_by`, `optimize.compact`", spark=(INSERT, DELETE, "OPTIMIZE {t}"))
+def rows_clustered(path: Path) -> pa.Table:
+    table = created(path)
+    table.append(batch(0, 6))
+    table.cluster_by(["place", "id"])
+    table.append(batch(6, 6))
+    table.optimize.compact()
+    assert logged(path, "add")[-1]["clusteringProvider"] == "liquid"
+    return batch(0, 12)
 
 
 @feature("Metadata domains", "`set_domain_metadata`, `remove_domain_metadata`")

@@ -61,6 +61,27 @@ def test_a_table_with_a_name(spark: Any, tmp_path: Path) -> None:
         assert rows(named.toDF()) == [(0,), (2,)]
 
 
+def test_clustering_columns(spark: Any, table: str) -> None:
+    builder = spark_ext.DeltaTable.create(spark).location(table).addColumn("n", "int").addColumn("s", "string")
+    builder.clusterBy("n").execute()
+    for start in (0, 3):
+        frame = spark.range(start, start + 3).selectExpr("cast(id as int) as n", "'x' as s")
+        spark_ext.write(frame).mode("append").save(table)
+    made = spark_ext.DeltaTable.forPath(spark, table)
+    assert made.detail().first()["clusteringColumns"] == ["n"]
+    assert made.optimize().executeCompaction().first()["metrics"]["numFilesAdded"] == 1
+    (tags,) = deltalog.DeltaTable.open(table).snapshot().files(["tags"])["tags"].to_pylist()
+    assert dict(tags)["ZCUBE_ZORDER_BY"] == '["n"]'
+    spark_ext.sql(spark, f"alter table delta.`{table}` cluster by (s)")
+    assert spark_ext.sql(spark, f"optimize delta.`{table}` full").first()["metrics"]["numFilesRemoved"] == 1
+    spark_ext.DeltaTable.replace(spark).location(table).addColumn("m", "int").clusterBy("m").execute()
+    assert made.detail().first()["clusteringColumns"] == ["m"]
+    spark_ext.sql(spark, f"create or replace table delta.`{table}` (k int, s string) cluster by (k, s)")
+    assert made.detail().first()["clusteringColumns"] == ["k", "s"]
+    spark_ext.sql(spark, f"alter table delta.`{table}` cluster by none")
+    assert made.detail().first()["clusteringColumns"] == [] and made.toDF().count() == 0
+
+
 def test_builders_that_lack_something(spark: Any, table: str) -> None:
     with pytest.raises(deltalog.TableNotFoundError):
         spark_ext.DeltaTable.replace(spark).location(table).addColumn("n", "int").execute()
@@ -70,8 +91,8 @@ def test_builders_that_lack_something(spark: Any, table: str) -> None:
         spark_ext.DeltaTable.create(spark).location(table).execute()
     with pytest.raises(deltalog.UnsupportedFeatureError, match="identity column"):
         spark_ext.DeltaTable.create(spark).addColumn("n", "long", generatedByDefaultAs=object())
-    with pytest.raises(deltalog.UnsupportedFeatureError, match="partitionedBy"):
-        spark_ext.DeltaTable.create(spark).clusterBy("n")
+    with pytest.raises(deltalog.CallError, match="as text"):
+        spark_ext.DeltaTable.create(spark).clusterBy(1)
 
 
 def test_versions_are_restored(spark: Any, table: str) -> None:

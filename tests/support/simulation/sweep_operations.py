@@ -316,6 +316,7 @@ OPERATIONS: tuple[Swept, ...] = (
         _ANY,
         properties=_MAPPED,
     ),
+    Swept("cluster_by", lambda table, token: table.cluster_by(["x"], user_metadata=token), {**_SETTING, **_ANY}),
     Swept("set_column", lambda table, token: table.set_column("x", comment="a number", user_metadata=token), _ANY),
     Swept("set_table", lambda table, token: table.set_table(description="swept", user_metadata=token), _ANY),
     Swept(

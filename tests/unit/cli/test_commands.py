@@ -379,6 +379,11 @@ def test_optimize(cli: Cli, tmp_path: Path) -> None:
     sorted_ = document(cli("optimize", tmp_path / "t", "--z-order", "n", "--json"))
     assert sorted_["rows"] == rows and len(sorted_["commits"]) == 1
     assert cli("optimize", tmp_path / "t", "--z-order", "n", "--purge").status == 2
+    assert cli("optimize", tmp_path / "t", "--full", "--purge").status == 2
+    assert "is not clustered" in cli("optimize", tmp_path / "t", "--full").err
+    DeltaTable.open(tmp_path / "t").cluster_by(["n"])
+    assert document(cli("optimize", tmp_path / "t", "--json"))["rows"] == rows
+    assert document(cli("optimize", tmp_path / "t", "--full", "--json"))["bins"] == 0
 
 
 @pytest.mark.parametrize("size", ["0", "x", "1.5mb"])

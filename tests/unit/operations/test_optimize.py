@@ -23,7 +23,6 @@ from deltalog import (
 )
 from deltalog.log.file_tables import add_actions
 from deltalog.operations.rewritten_bins import BinWriter
-from deltalog.protocol.actions import DomainMetadata
 from deltalog.protocol.paths import checksum_path, commit_path
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
@@ -220,19 +219,14 @@ def test_variants_are_kept() -> None:
 
 def test_files_that_another_implementation_has_clustered_stay() -> None:
     table = create(by=())
-    table.set_properties({"delta.feature.clustering": "supported"})
-    with table.transaction() as transaction:
-        text = json.dumps({"clusteringColumns": [["id"]], "domainName": "delta.clustering"})
-        domain = DomainMetadata(domain="delta.clustering", configuration=text, removed=False)
-        transaction.metadata_changes.stage_domain(domain)
-        transaction.commit("CLUSTER BY")
+    table.cluster_by(["id"])
     for number in (60, 61):
         with table.transaction() as transaction:
             adds, _ = transaction.row_writer.write(rows(number).to_reader())
-            transaction.add(*(msgspec.structs.replace(add, clustering_provider="liquid") for add in adds), known=True)
+            transaction.add(*(msgspec.structs.replace(add, clustering_provider="other") for add in adds), known=True)
             transaction.commit("OPTIMIZE")
     report = table.optimize.compact()
-    assert report.considered == 10 and table.snapshot().num_files == 3 and len(read(table)) == 62
+    assert report.considered == 12 and table.snapshot().num_files == 3 and len(read(table)) == 62
 
 
 # -------------------------------------------------------------------------------------------------- purge

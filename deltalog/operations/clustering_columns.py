@@ -1,0 +1,79 @@
+"""Which columns a table can be clustered by. Pure.
+
+Spec: PROTOCOL.md#writer-requirements-for-clustered-table, #per-file-statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import FALSE
+from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.expressions.bind import find_fields
+from deltalog.log.file_statistics import Leaf, column_name, of_files
+from deltalog.protocol import column_mapping
+from deltalog.protocol.actions import Metadata
+from deltalog.protocol.column_paths import Path, parse_path, path_text
+from deltalog.protocol.schema import StructType
+
+#: The table feature.
+FEATURE = "clustering"
+#: As many as delta-spark allows.
+MOST_COLUMNS = 4
+
+
+def clustering_paths(columns: Sequence[str | Sequence[str]], metadata: Metadata) -> tuple[Path, ...]:
+    """The columns that a caller names, each as its path in the schema. Raises CallError for columns that are not there,
+    named twice, too many, or have no bounds in statistics, and SchemaMismatchError for a partitioned table."""
+    if isinstance(columns, str):
+        raise CallError(f"Clustering columns are a list, as in [{columns!r}].")
+    if columns and metadata.partition_columns:
+        raise SchemaMismatchError(
+            f"The table is partitioned by {', '.join(metadata.partition_columns)}, and a clustered table has no "
+            "partition columns. Leave the clustering columns out."
+        )
+    if len(columns) > MOST_COLUMNS:
+        raise CallError(f"A table is clustered by at most {MOST_COLUMNS} columns; got {len(columns)}.")
+    schema = metadata.schema
+    paths = tuple(_canonical(parse_path(column), schema) for column in columns)
+    twice = next((path for number, path in enumerate(paths) if path in paths[:number]), None)
+    if twice is not None:
+        raise CallError(f"The column {path_text(twice)} is named twice.")
+    for path in paths:
+        leaf = _leaf(path, schema, "none")
+        if isinstance(leaf.data_type, StructType) or "minValues" not in leaf.groups:
+            raise CallError(
+                f"A table cannot be clustered by {path_text(path)}, which is of type {leaf.data_type}: statistics have "
+                "no bounds of such columns."
+            )
+    return paths
+
+
+def _canonical(path: Path, schema: StructType) -> Path:
+    return tuple(field.name for field in find_fields(path, schema))
+
+
+def _leaf(path: Path, schema: StructType, mode: column_mapping.Mode) -> Leaf:
+    return Leaf.of(find_fields(path, schema), mode)
+
+
+def check_statistics(files: pa.Table, metadata: Metadata, paths: Sequence[Path], table: str) -> None:
+    """Refuse columns of which a file has no bounds, unless all its values are null. Raises CallError."""
+    mode = column_mapping.mode_of(metadata.configuration)
+    leaves = [_leaf(path, metadata.schema, mode) for path in paths]
+    if not leaves:
+        return
+    statistics = of_files(files, leaves)
+    for path, leaf in zip(paths, leaves, strict=True):
+        low, nulls = (statistics.column(column_name(group, leaf)) for group in ("minValues", "nullCount"))
+        is_null = pc.fill_null(pc.equal(nulls, statistics.column("numRecords")), FALSE)
+        without = files.filter(pc.and_(pc.is_null(low), pc.invert(is_null)))
+        if without.num_rows:
+            raise CallError(
+                f"{table}: {without.num_rows} files have no statistics of {path_text(path)}, as the first, "
+                f"{without['path'][0]}, and a table is clustered by columns of which all have them. Rewrite the files "
+                "with more indexed columns (delta.dataSkippingNumIndexedCols), or leave the column out."
+            )
