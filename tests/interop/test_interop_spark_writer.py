@@ -86,6 +86,10 @@ def test_identity_columns_take_values_and_are_not_filled(delta: DeltaSpark, tmp_
     spark.sql(f"INSERT INTO delta.`{path}` (v) VALUES ('w')")
     found = spark.read.format("delta").load(path).orderBy("id").collect()
     assert [tuple(row) for row in found] == [(5, "z"), (6, "y"), (7, "new"), (8, "w")]
+    spark.sql(f"INSERT INTO delta.`{path}` (id, v) VALUES (20, 'given')")
+    spark_ext.sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN id SYNC IDENTITY")
+    spark.sql(f"INSERT INTO delta.`{path}` (v) VALUES ('next')")
+    assert spark.read.format("delta").load(path).where("v = 'next'").first()["id"] == 21
 
 
 def test_values_for_generated_always_are_refused(delta: DeltaSpark, tmp_path: Path) -> None:

@@ -107,6 +107,14 @@ def _not_there(store: FaultyStore, environment: Environment, token: str) -> Any:
     return "there"
 
 
+def _unpartitioned(table: DeltaTable) -> None:
+    """A clustered table has no partition columns."""
+    with table.transaction() as transaction:
+        transaction.remove_all_files()
+        transaction.set_schema(transaction.schema, [])
+        transaction.commit()
+
+
 def _remove_one(table: DeltaTable, token: str) -> CommitResult:
     with table.transaction() as transaction:
         assert transaction.snapshot is not None
@@ -316,7 +324,12 @@ OPERATIONS: tuple[Swept, ...] = (
         _ANY,
         properties=_MAPPED,
     ),
-    Swept("cluster_by", lambda table, token: table.cluster_by(["x"], user_metadata=token), {**_SETTING, **_ANY}),
+    Swept(
+        "cluster_by",
+        lambda table, token: table.cluster_by(["x"], user_metadata=token),
+        {**_SETTING, **_ANY},
+        setup=_unpartitioned,
+    ),
     Swept("set_column", lambda table, token: table.set_column("x", comment="a number", user_metadata=token), _ANY),
     Swept("set_table", lambda table, token: table.set_table(description="swept", user_metadata=token), _ANY),
     Swept(

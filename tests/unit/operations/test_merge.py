@@ -298,10 +298,10 @@ def test_a_row_that_comes_meanwhile_is_a_conflict_if_it_matches(
 ) -> None:
     table, real = table_of(), RowWriter.write
 
-    def meanwhile(self: Any, *given: Any) -> Any:
+    def meanwhile(self: Any, *given: Any, **more: Any) -> Any:
         monkeypatch.setattr(RowWriter, "write", real)
         other_handle(table).append(data((key, "new", 0)))
-        return real(self, *given)
+        return real(self, *given, **more)
 
     monkeypatch.setattr(RowWriter, "write", meanwhile)
     merger = table.merge(SOURCE, ON).when_not_matched_insert_all()
@@ -333,7 +333,7 @@ def test_rows_that_are_lost_on_the_way_are_noticed(properties: dict[str, str], m
         with pytest.raises(RowCountError):
             table.merge(SOURCE, ON).when_matched_update_all().execute()
     with monkeypatch.context() as patch:
-        patch.setattr(RowWriter, "write", lambda self, batches: write(self, list(batches)[:-1]))
+        patch.setattr(RowWriter, "write", lambda self, batches, **more: write(self, list(batches)[:-1], **more))
         with pytest.raises(RowCountError, match="1 rows of the source must be inserted, and 0 were"):
             table.merge(SOURCE, ON).when_not_matched_insert_all().execute()
     assert stored(table) == files

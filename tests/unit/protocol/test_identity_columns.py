@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 STEPS = st.integers(-50, 50).filter(bool)
 
 
-def marked(name: str, mark: int | None, **more: int) -> StructField:
+def marked(name: str, mark: int | None, **more: Any) -> StructField:
     column = identity_column(name, **more)
     extra = {} if mark is None else {MARK_KEY: mark}
     return StructField(name, LONG, True, {**column.metadata, **extra})
