@@ -5,7 +5,7 @@ alone; this one also uses the statistics of the files that the winner added: a f
 the predicate was not read.
 
 Spec: PROTOCOL.md leaves conflict detection to writers, except the in-commit timestamp and the row ids of a rebased
-commit (#row-tracking).
+commit (#row-tracking), and what its files must have (#writer-requirements-for-clustered-table).
 """
 
 from __future__ import annotations
@@ -203,6 +203,9 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
                 table,
                 f"changed the metadata domain {domain.domain!r} too",
             )
+        if domain.domain == column_mapping.CLUSTERING_DOMAIN and prepared.adds:
+            what = "changed the clustering columns, of which all files must have statistics"
+            raise _conflict(ConcurrentTransactionError, prepared, winner, table, what)
 
 
 def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, table: str) -> None:

@@ -468,6 +468,8 @@ class Transaction:
             latest = self._refresh()
             if not files_still_fit(self.snapshot.metadata, latest.metadata):
                 raise
+            if latest.clustering_columns != self.snapshot.clustering_columns:  # of which the files lack statistics
+                raise
             self._snapshot = latest
             self._metadata_changes.start_from(latest.log)
         self._check(prepared)

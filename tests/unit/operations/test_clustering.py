@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from deltalog import CallError, ConcurrentAppendError, DeltaTable, SchemaMismatchError
+from deltalog import (
+    CallError,
+    ConcurrentAppendError,
+    ConcurrentTransactionError,
+    DeltaTable,
+    ProtocolChangedError,
+    SchemaMismatchError,
+)
 from deltalog.log.file_tables import files_table
 from deltalog.operations.optimize_plan import CUBE_TARGETS, in_cube, to_cluster
 from deltalog.protocol.actions import AddFile
@@ -144,6 +151,20 @@ def test_files_that_are_added_meanwhile_conflict() -> None:
         transaction.metadata_changes.depends_on_files = True
         with pytest.raises(ConcurrentAppendError):
             transaction.commit("CLUSTER BY")
+
+
+@pytest.mark.parametrize("before", [[], ["x"]])
+def test_rows_that_were_written_for_other_columns_conflict(before: list[str]) -> None:
+    """Statistics of the column would be missing in their files."""
+    table = created(properties={"delta.dataSkippingNumIndexedCols": "1"}, cluster_by=before)
+    other = DeltaTable.open(table._handle.reader.store, environment=environment())
+    with other._handle._blind_append() as transaction:
+        transaction.write(rows(1).to_reader())
+        table.cluster_by(["v"])
+        with pytest.raises((ProtocolChangedError, ConcurrentTransactionError)):
+            transaction.commit()
+    other.append(rows(2))
+    assert table.snapshot().statistics(["v"])["min_values"].null_count == 0 and table.snapshot().num_files == 1
 
 
 # ------------------------------------------------------------------------------------------- the rows
