@@ -411,9 +411,7 @@ class DeltaTable(RowVerbs, CopyVerbs):
         with self.transaction() as transaction:
             return alterations.rename_column(transaction, old, new, user_metadata)
 
-    def drop_columns(
-        self, columns: Sequence[alterations.ColumnPath], *, user_metadata: UserMetadata = None
-    ) -> CommitResult:
+    def drop_columns(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop columns, each given as a path; no file is written, and older versions still have them.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError for columns by which the table is
@@ -434,26 +432,21 @@ class DeltaTable(RowVerbs, CopyVerbs):
     ) -> CommitResult:
         """Change one column, given as a path: allow nulls, set a comment ("" removes it), make its type wider.
 
-        Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them.
-        ``sync_identity``: read the values of an identity column and move its high-water mark past them, where another
-        writer has given it values (Spark's SYNC IDENTITY). None: unchanged; no commit is made when nothing changes.
-        Raises SchemaMismatchError, MetadataChangedError, and ConcurrentAppendError for rows that are added while
-        ``sync_identity`` reads.
+        Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them. None:
+        unchanged; no commit is made when nothing changes. ``sync_identity``: read an identity column, and move its
+        high-water mark past values that another writer gave it (Spark's SYNC IDENTITY). Raises SchemaMismatchError,
+        MetadataChangedError, and ConcurrentAppendError for rows that are added while it is read.
         """
+        changes = (nullable, comment, data_type, user_metadata, sync_identity)
         with self.transaction() as transaction:
-            return alterations.set_column(
-                transaction, column, nullable, comment, data_type, user_metadata, sync_identity
-            )
+            return alterations.set_column(transaction, column, *changes)
 
-    def cluster_by(
-        self, columns: Sequence[alterations.ColumnPath], *, user_metadata: UserMetadata = None
-    ) -> CommitResult:
+    def cluster_by(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Cluster the table by columns, each given as a path (ALTER TABLE … CLUSTER BY); none: no longer. No file is
-        rewritten: ``optimize.compact`` orders rows by the columns.
+        rewritten: ``optimize.compact`` orders rows by them. No commit is made when nothing changes.
 
-        No commit is made when nothing changes. Raises SchemaMismatchError for a partitioned table, CallError for
-        columns without bounds in the statistics of every file, ConcurrentAppendError for files that are added
-        meanwhile. Cost: as ``Snapshot.files`` with their statistics. Spec: PROTOCOL.md#clustered-table.
+        Raises SchemaMismatchError for a partitioned table, CallError for columns of which a file has no bounds,
+        ConcurrentAppendError for files that are added meanwhile. Cost: as ``Snapshot.files`` with their statistics.
         """
         with self.transaction() as transaction:
             return clustering.cluster_by(transaction, columns, user_metadata)

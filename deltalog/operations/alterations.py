@@ -29,6 +29,7 @@ from deltalog.protocol.properties import CONSTRAINT_PREFIX, DATA_SKIPPING_STATS_
 from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
 
 ColumnPath = str | Sequence[str]
+ColumnPaths = Sequence[ColumnPath]
 NewColumns: TypeAlias = StructType | pa.Schema | Iterable[StructField]
 # Metadata that a new column cannot have: existing rows would need values.
 _NEEDS_VALUES = {
