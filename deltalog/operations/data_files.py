@@ -35,7 +35,6 @@ from deltalog.storage.base import LogStore, keep_cleanup_errors
 
 TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20
-COPIES_BYTES = 64 << 20
 _MOST_RUNS, _RUN_ROWS = 256, 1000
 _MOST_LISTED = 100_000
 CHANGES_DIRECTORY = "_change_data"
@@ -51,7 +50,6 @@ class WriteLayout:
     ``extra_columns``: columns of the files that are not in the table, such as the row ids of moved rows; they come
     last and have no statistics. ``as_changes``: files are change files. ``checksum``: the hash recorded for each.
     ``is_new``: the rows are not in the table yet, so that a null struct must not have a NOT NULL field.
-    ``buffer_bytes``: of rows of a partitioned table that wait for others of their partition.
     """
 
     schema: StructType
@@ -64,7 +62,6 @@ class WriteLayout:
     as_changes: bool = False
     checksum: Checksum | None = None
     is_new: bool = False
-    buffer_bytes: int = BUFFER_BYTES
 
     @classmethod
     def of(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
@@ -114,7 +111,7 @@ def write_rows(
 ) -> tuple[list[AddFile], int]:
     """Write a stream into new files, durable when this returns. Returns the add actions and the number of rows.
 
-    On any error the files written so far are removed, best effort. Memory: about twice ``buffer_bytes``. Raises
+    On any error the files written so far are removed, best effort. Memory: about twice BUFFER_BYTES. Raises
     SchemaMismatchError when the rows do not fit the schema. Cost: 1 PUT for each file.
     """
     adds: list[AddFile] = []
@@ -166,8 +163,8 @@ def change_file(add: AddFile) -> AddCDCFile:
 
 
 def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.Table]:
-    """Tables of the table's schema, of TARGET_BYTES (partitioned: ``buffer_bytes``) in memory or less."""
-    limit = layout.buffer_bytes if layout.partition_columns else TARGET_BYTES
+    """Tables of the table's schema, of TARGET_BYTES (partitioned: BUFFER_BYTES) in memory or less."""
+    limit = BUFFER_BYTES if layout.partition_columns else TARGET_BYTES
     held: list[pa.Table] = []
     held_bytes = 0
     for batch in as_batches(reader):
@@ -197,7 +194,7 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
             absent.append(column)
             continue
         try:
-            columns.append(conform(values.combine_chunks(), column.data_type, EXACT))
+            columns.append(conform(combined(values), column.data_type, EXACT))
         except pa.ArrowException as error:
             raise SchemaMismatchError(
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
@@ -298,7 +295,7 @@ def _ends_of_runs(columns: Sequence[Any]) -> list[int] | None:
             runs = pc.run_end_encode(combined(column)).run_ends
         except pa.ArrowException:
             return None
-        if len(runs) > _MOST_RUNS or len(runs) * _RUN_ROWS > len(column):
+        if len(runs) > _MOST_RUNS or (len(runs) > 1 and len(runs) * _RUN_ROWS > len(column)):
             return None
         ends.update(runs.to_pylist())
     return sorted(ends)

@@ -5,7 +5,6 @@ Spec: PROTOCOL.md#add-cdc-file, #deletion-vectors, #row-tracking, #generated-col
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,13 +19,15 @@ from deltalog.expressions.relations import Relation, any_of, restored
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Expression, Predicate
-from deltalog.operations import rewrite, writes
+from deltalog.operations import matched_rows, rewrite, writes
 from deltalog.operations.data_files import conformed
 from deltalog.operations.identity_values import Marks
+from deltalog.operations.matched_rows import NewRows, in_range
 from deltalog.operations.merge_clauses import Clause, CompiledClause, Compiler, check_clauses, entries
 from deltalog.operations.merge_condition import MergeCondition, is_bindable
 from deltalog.operations.merge_evolution import columns_to_merge
-from deltalog.operations.merge_scan import INSERT_ROWS, Found, Scan, Sides, numbers_of
+from deltalog.operations.merge_keys import SourceKeys
+from deltalog.operations.merge_scan import INSERT_ROWS, Found, Sides, TargetScan, numbers_of
 from deltalog.operations.merge_source import PreparedSource, SourceRows
 from deltalog.operations.table_rules import TableRules
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
@@ -139,12 +140,12 @@ class _Plan:
         return any_of(parts)
 
     def found(self, transaction: Transaction) -> Found:
-        """Find the rows that change, and declare what was read. Memory: as ``Scan``."""
+        """Find the rows that change, and declare what was read. Memory: as ``TargetScan``."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         files = transaction.find_files(as_bound(self._where()))
-        scan = Scan(self.sides)
-        scan.add(rewrite.scanned(snapshot, files, self.sides.columns))
+        scan = TargetScan(self.sides)
+        scan.add(matched_rows.scanned(snapshot, files, self.sides.columns))
         return scan.found(rewrite.has_vectors(transaction), files)
 
     # ------------------------------------------------------------------------------------------- staging
@@ -161,8 +162,10 @@ class _Plan:
         num_updated, num_moved = found.changed.num_rows, found.deletion.num_moved_rows
         adds = []
         if num_updated or num_moved:
-            rows = self._written_rows(snapshot, found)
-            adds += transaction.row_writer.write_updates(rows, num_updated + num_moved, self.rules)
+            streams = matched_rows.moved_rows(
+                snapshot, found.changes(), self._new_rows_of(found), self._read_for_updates(snapshot)
+            )
+            adds += transaction.row_writer.write_updates(streams, num_updated + num_moved, self.rules)
         if found.num_inserted:
             inserted, written = transaction.row_writer.write(self._inserted_rows(found), filled=True)
             if written != found.num_inserted:
@@ -178,37 +181,45 @@ class _Plan:
             rewrite.stage_changes(transaction, self._changes(snapshot, found), effect)
         return self._metrics(found, effect)
 
-    def _written_rows(self, snapshot: Snapshot, found: Found) -> Iterator[pa.RecordBatch]:
-        """The rows that are moved and those with new values, partition by partition of the old files."""
-        moved = () if found.deletion.by_vectors else found.deletion.matches
-        parts = [(rewrite.partition_of(each.file), False, each) for each in moved]
-        parts += [(rewrite.partition_of(each.file), True, each) for each in found.updated]
-        parts.sort(key=lambda part: part[:2])
-        at = 0
-        for (_, is_updated), group in itertools.groupby(parts, key=lambda part: part[:2]):
-            matches = [match for *_, match in group]
-            if not is_updated:
-                yield from rewrite.kept_rows(snapshot, matches)
-                continue
-            old = rewrite.matching_rows(snapshot, found.parts_of(matches), with_ids=True)
+    def _new_rows_of(self, found: Found) -> NewRows:
+        def new_rows(old: pa.RecordBatch, at: int) -> Iterator[pa.RecordBatch]:
             for _, new in self._updates(old, found, at):
                 yield from new.to_batches()
-            at += sum(len(match.matched) for match in matches)
 
-    def _updates(
-        self, batches: Iterator[pa.RecordBatch], found: Found, at: int = 0
-    ) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Old rows and what they become, with the columns of row tracking where the old ones have them.
-        ``at``: the place of the first one in ``found.changed``."""
+        return new_rows
+
+    def _read_for_updates(self, snapshot: Snapshot) -> Sequence[str]:
+        """The columns of the target that new rows depend on; at least one."""
+        target = self.sides.target
+        names = target.schema.names
+        if self.schema != target.schema:
+            return names
+        clauses = [each for _, each in (*self.sides.matched, *self.sides.by_source)]
+        read = [name for name in names if any(each.reads(name, target.flat(name)) for each in clauses)]
+        return read or [*snapshot.partition_columns, *names][:1]
+
+    def _updates(self, batch: pa.RecordBatch, found: Found, at: int) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Old rows and what they become, with the columns of row tracking where the old ones have them. Columns that
+        were not read are null. ``at``: the place of the first one in ``found.changed``."""
         clauses = dict((*self.sides.matched, *self.sides.by_source))
-        for batch in batches:
-            rows, chosen = pa.Table.from_batches([batch]), found.changed.slice(at, batch.num_rows)
-            at += batch.num_rows
-            numbers = combined(chosen.column("clause"))
-            for number in sorted(pc.unique(numbers).to_pylist()):
+        rows, chosen = self._with_all_columns(pa.Table.from_batches([batch])), found.changed.slice(at, batch.num_rows)
+        numbers, source = combined(chosen.column("clause")), combined(chosen.column("source"))
+        present = sorted(pc.unique(numbers).to_pylist())
+        for number in present:
+            old, beside = rows, source
+            if len(present) > 1:
                 mask = pc.equal(numbers, number)
-                old = rows.filter(mask)
-                yield old, self._new_rows(clauses[number], old, combined(chosen.column("source")).filter(mask))
+                old, beside = rows.filter(mask), source.filter(mask)
+            yield old, self._new_rows(clauses[number], old, beside)
+
+    def _with_all_columns(self, rows: pa.Table) -> pa.Table:
+        fields = self.sides.target.schema.to_arrow()
+        if rows.schema.names[: len(fields)] == fields.names:
+            return rows
+        held = dict(zip(rows.schema.names, rows.columns, strict=True))
+        columns = {each.name: held.pop(each.name, None) for each in fields}
+        absent = {each.name: pa.nulls(rows.num_rows, each.type) for each in fields if columns[each.name] is None}
+        return pa.table({**columns, **absent, **held})
 
     def _new_rows(self, clause: CompiledClause, old: pa.Table, source: Any) -> pa.Table:
         names = self.sides.target.schema.names
@@ -237,17 +248,19 @@ class _Plan:
         rows = self.sides.source.rows.rows
         for clause, numbers in found.inserts:
             for start in range(0, rows.num_rows if numbers else 0, INSERT_ROWS):
-                some = numbers_of(numbers & rewrite.in_range(start, start + INSERT_ROWS))
+                some = numbers_of(numbers & in_range(start, start + INSERT_ROWS))
                 if len(some):
                     flat = rows.slice(start, INSERT_ROWS).take(pc.subtract(some, start))
                     yield from clause.inserted(flat, self.schema, self.rules).to_batches()
 
     def _changes(self, snapshot: Snapshot, found: Found) -> Iterator[tuple[str, pa.RecordBatch]]:
-        old_rows = rewrite.matching_rows(snapshot, found.parts_of(found.updated))
-        for old, new in self._updates(old_rows, found):
-            yield from (("update_preimage", batch) for batch in old.to_batches())
-            yield from (("update_postimage", batch) for batch in new.to_batches())
-        for batch in rewrite.matching_rows(snapshot, found.parts_of(found.deleted)):
+        at = 0
+        for batch in matched_rows.matching_rows(snapshot, found.no_files, found.updated):
+            for old, new in self._updates(batch, found, at):
+                yield from (("update_preimage", batch) for batch in old.to_batches())
+                yield from (("update_postimage", batch) for batch in new.to_batches())
+            at += batch.num_rows
+        for batch in matched_rows.matching_rows(snapshot, found.no_files, found.deleted):
             yield "delete", batch
         yield from (("insert", batch) for batch in self._inserted_rows(found))
 
@@ -287,7 +300,7 @@ def as_bound(where: Expression | None) -> Predicate | None:
 
 def _check_unkeyed(source: PreparedSource) -> None:
     """Refuse to compare every row of a large source with every row of the table."""
-    assert isinstance(source.keys, pa.Table)
+    assert isinstance(source.keys, SourceKeys)
     if source.keys.num_rows > _MAX_UNKEYED:
         raise CallError(
             f"The predicate has no equality of the source and the table, and {source.keys.num_rows} rows of the source "

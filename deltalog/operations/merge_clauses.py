@@ -93,6 +93,15 @@ class CompiledClause:
         used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
         return [name for name in names if name in used]
 
+    def reads(self, name: str, flat: str) -> bool:
+        """Whether new rows depend on the old values of a column of the target, by its name and its flat name."""
+        if self.clause.action != "update":
+            return False
+        whole = {each.path[0] for each in self.assignments if len(each.path) == 1}
+        values = [each.value for each in (*self.assignments, *self.absent)]
+        used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
+        return flat in used or name not in (*whole, *self.recomputed)
+
     def updated(self, old: pa.Table, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
         """New rows of the table. ``old``: the rows as they were; ``flat``: the same, and those of the source beside
         them, under flat names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""

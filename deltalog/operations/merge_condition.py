@@ -26,7 +26,7 @@ from deltalog.expressions.relations import Relation, Relations, conjuncts, flat_
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import And, Comparison, Expression, In, Literal, Name
 from deltalog.operations.chunked_rows import ChunkedRows
-from deltalog.operations.merge_keys import Key, KeyValues, key_columns, zero_of
+from deltalog.operations.merge_keys import Key, KeyValues, SourceKeys, key_columns, zero_of
 from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import DataType, DecimalType
 
@@ -96,7 +96,7 @@ class MergeCondition:
         """The key columns of rows of the target (flat names). Raises CallError for a row without a value."""
         return key_columns(self.keys, [key.target for key in self.keys], rows)
 
-    def pairs(self, rows: pa.Table, source: ChunkedRows, keys: pa.Table) -> Iterator[tuple[Any, Any]]:
+    def pairs(self, rows: pa.Table, source: ChunkedRows, keys: SourceKeys) -> Iterator[tuple[Any, Any]]:
         """Pairs of row numbers, of the target's rows (flat names) and of the source's, for which the condition is true;
         each array in the order of the target's rows. ``keys``: of the rows of the source that may match these. Memory:
         the pairs with equal keys. Raises CallError."""
@@ -109,19 +109,22 @@ class MergeCondition:
             true = pc.fill_null(matches(self.of_pairs, both), FALSE)
             yield some.filter(true), others.filter(true)
 
-    def _candidates(self, rows: pa.Table, keys: pa.Table) -> Iterator[tuple[Any, Any]]:
-        numbers = row_numbers(rows.num_rows)
+    def _candidates(self, rows: pa.Table, keys: SourceKeys) -> Iterator[tuple[Any, Any]]:
+        numbers = None  # of the rows that may match; all
         if self.of_target is not None:
             true = pc.fill_null(matches(self.of_target, rows), FALSE)
-            numbers, kept = numbers.filter(true), rows.filter(true)
-        else:
-            kept = rows
-        if not len(numbers) or not keys.num_rows:
+            if not pc.all(true).as_py():
+                numbers, rows = row_numbers(rows.num_rows).filter(true), rows.filter(true)
+        if not rows.num_rows or not keys.num_rows:
             return
         if self.keys:
-            yield from self._with_equal_keys(kept, numbers, keys)
+            found, others = keys.pairs(self.target_keys(rows))
+            found = found if numbers is None else numbers.take(found)
+            for start in range(0, len(found), _MAX_PAIRS):
+                yield found.slice(start, _MAX_PAIRS), others.slice(start, _MAX_PAIRS)
             return
-        others = combined(keys.column("s"))
+        numbers = row_numbers(rows.num_rows) if numbers is None else numbers
+        others = combined(keys.rows.column("s"))
         step = max(1, _MAX_PAIRS // len(others))
         for start in range(0, len(numbers), step):
             some = numbers.slice(start, step)
@@ -129,16 +132,6 @@ class MergeCondition:
                 beside = others.slice(at, _MAX_PAIRS)
                 left = pc.take(some, _repeated(len(some), len(beside)))
                 yield left, pa.concat_arrays([beside] * len(some))
-
-    def _with_equal_keys(self, rows: pa.Table, numbers: Any, keys: pa.Table) -> Iterator[tuple[Any, Any]]:
-        columns = self.target_keys(rows)
-        names = list(columns)
-        left = pa.table({**columns, "t": numbers})
-        found = left.join(keys.select([*names, "s"]), names, join_type="inner").select(["t", "s"])
-        found = found.sort_by([("t", "ascending"), ("s", "ascending")])
-        for start in range(0, found.num_rows, _MAX_PAIRS):
-            part = found.slice(start, _MAX_PAIRS)
-            yield combined(part.column("t")), combined(part.column("s"))
 
 
 def bound_condition(tree: Expression, relations: Relations, now: datetime.datetime) -> Bound:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arrow_arrays import combined, row_numbers
 from deltalog.errors import CallError
 from deltalog.expressions.compile import CompiledExpression
 from deltalog.expressions.tree import Expression
@@ -49,6 +50,61 @@ class KeyValues:
         except pa.ArrowException:
             return KeyValues(values.slice(0, 0), False)
         return KeyValues(pa.concat_arrays([pa.repeat(ends[end], 1) for end in ("min", "max")]), False)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKeys:
+    """The keys of rows of the source that may match. ``rows``: the columns of ``key_columns`` and ``s``, the numbers of
+    the rows. ``unique``: a column of it of which all values differ, so that a row of the target has at most one match,
+    which Arrow looks up; None where Arrow must join."""
+
+    rows: pa.Table
+    unique: str | None
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> SourceKeys:
+        """Memory: the rows again."""
+        rows = rows.combine_chunks()
+        return cls(rows, next((name for name in rows.schema.names if _is_unique(name, rows.column(name))), None))
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return int(self.rows.num_rows)
+
+    def pairs(self, columns: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Pairs of row numbers, of the target and of the source, that have equal keys; in the order of the former.
+        ``columns``: those of ``key_columns`` of rows of the target."""
+        names = list(columns)
+        if self.unique is None:
+            left = pa.table({**columns, "t": row_numbers(len(columns[names[0]]))})
+            found = left.join(self.rows.select([*names, "s"]), names, join_type="inner").select(["t", "s"])
+            found = found.sort_by([("t", "ascending"), ("s", "ascending")])
+            return combined(found.column("t")), combined(found.column("s"))
+        values = combined(self.rows.column(self.unique))
+        places = combined(pc.index_in(columns[self.unique], value_set=values, skip_nulls=True))
+        target, source = pc.indices_nonzero(places.is_valid()).view(pa.int64()), places.drop_null()
+        for name in names:
+            if name != self.unique:
+                are_equal = _equal(combined(columns[name]).take(target), combined(self.rows.column(name)).take(source))
+                target, source = target.filter(are_equal), source.filter(are_equal)
+        return target, combined(self.rows.column("s")).take(source)
+
+
+def _is_unique(name: str, values: Any) -> bool:
+    """Whether all values of a key differ. Floats are left to joins; so are columns of truth values, which say of others
+    where they are null."""
+    kind = values.type
+    if not name.startswith("k") or _is_float(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return False
+    return bool(pc.count_distinct(values, mode="only_valid").as_py() == len(values) - values.null_count)
+
+
+def _equal(one: Any, other: Any) -> Any:
+    """Whether values are equal, NaN to itself; null for a null."""
+    if not _is_float(one.type):
+        return pc.equal(one, other)
+    return pc.or_(pc.equal(one, other), pc.and_(pc.is_nan(one), pc.is_nan(other)))
 
 
 def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:

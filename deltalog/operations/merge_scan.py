@@ -6,7 +6,8 @@ Spec: PROTOCOL.md#deletion-vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +21,15 @@ from deltalog.expressions.evaluate import matches
 from deltalog.expressions.relations import Relation
 from deltalog.operations import rewrite
 from deltalog.operations.chunked_rows import partition_numbers
+from deltalog.operations.matched_rows import FileChange, FileMatch, ScannedBatch, bitmap, in_range, partition_of
 from deltalog.operations.merge_clauses import CompiledClause
 from deltalog.operations.merge_condition import MergeCondition, side_by_side
+from deltalog.operations.merge_keys import SourceKeys
 from deltalog.operations.merge_source import PreparedSource
-from deltalog.operations.spilled_rows import Partitions
+from deltalog.operations.spilled_rows import HashPartitions
 
-_BLOCK_ROWS, _BLOCK_BYTES = 1 << 20, 64 << 20  # of the target, that are joined at once
+# Of the target, that are joined at once: fewer where the keys are few, of which each join makes a hash table.
+_FEW_ROWS, _BLOCK_ROWS, _BLOCK_BYTES = 1 << 18, 1 << 20, 64 << 20
 INSERT_ROWS = 1 << 16
 _PLACE = {"file": pa.int32(), "position": pa.uint64()}  # of a row of the target
 _OUTCOMES = pa.schema([*_PLACE.items(), ("clause", pa.int16()), ("source", pa.int64())])
@@ -39,8 +43,8 @@ class Found:
     row of the source. ``inserts``: for each inserting clause the rows of the source."""
 
     deletion: rewrite.Deletion
-    updated: Sequence[rewrite.FileMatch]
-    deleted: Sequence[rewrite.FileMatch]
+    updated: Sequence[FileMatch]
+    deleted: Sequence[FileMatch]
     changed: pa.Table
     counts: Mapping[int, int]
     inserts: Sequence[tuple[CompiledClause, BitMap64]]
@@ -55,10 +59,20 @@ class Found:
         """The number of rows that are inserted."""
         return sum(len(rows) for _, rows in self.inserts)
 
-    def parts_of(self, matches: Sequence[rewrite.FileMatch]) -> rewrite.Deletion:
-        """A deletion of these rows, by which they are read."""
-        whole = self.deletion.whole.slice(0, 0)
-        return rewrite.Deletion(whole, whole, matches, None, self.deletion.by_vectors, False)
+    @property
+    def no_files(self) -> pa.Table:
+        """An empty table of files."""
+        return self.deletion.whole.slice(0, 0)
+
+    def changes(self) -> list[FileChange]:
+        """What is written of each file: the rows with new values, and without deletion vectors those that stay."""
+        moved = {} if self.deletion.by_vectors else {each.file.path: each for each in self.deletion.matches}
+        changes, at = list[FileChange](), 0
+        for each in self.updated:
+            kept = moved.pop(each.file.path).kept if each.file.path in moved else BitMap64()
+            changes.append(FileChange(each.file, kept, each.matched, each.rows, at))
+            at += len(each.matched)
+        return changes + [FileChange(each.file, each.kept, BitMap64(), each.rows) for each in moved.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +103,33 @@ class Sides:
 
 
 @dataclass(slots=True)
-class Scan:
+class TargetScan:
     """Joins the target to the source, and collects the rows to change. Memory: a block of the target with its pairs,
     the keys of the source or of one partition, and 22 bytes for each changed row."""
 
     sides: Sides
-    batches: list[rewrite.ScannedBatch] = field(default_factory=list)
+    batches: list[ScannedBatch] = field(default_factory=list)
     held_rows: int = 0
     held_bytes: int = 0
-    read: dict[int, rewrite.ScannedBatch] = field(default_factory=dict)  # the last batch of each file
+    read: dict[int, ScannedBatch] = field(default_factory=dict)  # the last batch of each file
     outcomes: list[pa.Table] = field(default_factory=lambda: [_OUTCOMES.empty_table()])
-    spilled: Partitions | None = None
+    spilled: HashPartitions | None = None
     used: BitMap64 = field(default_factory=BitMap64)  # numbers of the source's rows that match
 
-    def add(self, batches: Iterable[rewrite.ScannedBatch]) -> None:
+    def add(self, batches: Iterable[ScannedBatch]) -> None:
         """Take the rows of the target: all batches of all files, in their order."""
+        keys = self.sides.source.keys
+        most = min(_BLOCK_ROWS, max(_FEW_ROWS, 2 * keys.num_rows)) if isinstance(keys, SourceKeys) else _BLOCK_ROWS
         for batch in batches:
             self.read[batch.number] = batch.without_rows()
             if batch.rows.num_rows:
                 self.batches.append(batch)
                 self.held_rows += batch.rows.num_rows
                 self.held_bytes += batch.rows.nbytes
-            if self.held_rows >= _BLOCK_ROWS or self.held_bytes >= _BLOCK_BYTES:
+            if self.held_rows >= most or self.held_bytes >= _BLOCK_BYTES:
                 self._take_block()
         self._take_block()
+        pa.default_memory_pool().release_unused()  # of the threads that read
         if self.spilled is not None:
             for number in range(self.spilled.count):
                 self._join_partition(self.spilled, number)
@@ -122,27 +139,25 @@ class Scan:
         if not batches:
             return
         block = self.sides.target.flat_table(pa.Table.from_batches([each.rows for each in batches]))
-        files = [pa.repeat(pa.scalar(each.number, pa.int32()), each.rows.num_rows) for each in batches]
-        places = pa.table(
-            {"file": pa.chunked_array(files), "position": pa.chunked_array([each.positions for each in batches])}
-        )
         keys = self.sides.source.keys
-        if isinstance(keys, pa.Table):
-            self._join(block, places, keys)
+        if isinstance(keys, SourceKeys):
+            self._join(block, lambda rows: _places(batches, rows), keys)
             return
         numbers = partition_numbers(self.sides.condition.target_keys(block), keys.count)
-        for name in _PLACE:
-            block = block.append_column(name, places.column(name))
-        self.spilled = self.spilled or Partitions(block.schema, keys.count)
+        places = _places(batches, row_numbers(block.num_rows))
+        for name, values in zip(_PLACE, places, strict=True):
+            block = block.append_column(name, values)
+        self.spilled = self.spilled or HashPartitions(block.schema, keys.count)
         self.spilled.add(block, numbers)
 
-    def _join_partition(self, spilled: Partitions, number: int) -> None:
+    def _join_partition(self, spilled: HashPartitions, number: int) -> None:
         keys = self.sides.source.keys_of(number)
         held, held_rows, held_bytes = list[pa.RecordBatch](), 0, 0
 
         def join() -> None:
             rows = pa.Table.from_batches(held, schema=spilled.schema)
-            self._join(rows.drop_columns(list(_PLACE)), rows.select(list(_PLACE)), keys)
+            places = rows.select(list(_PLACE))
+            self._join(rows.drop_columns(list(_PLACE)), lambda chosen: places.take(chosen).columns, keys)
 
         for batch in spilled.read(number):
             held.append(batch)
@@ -153,16 +168,16 @@ class Scan:
         if held:
             join()
 
-    def _join(self, block: pa.Table, places: pa.Table, keys: pa.Table) -> None:
-        """``places``: of the block's rows in their files. ``keys``: of all rows of the source that may match them."""
+    def _join(self, block: pa.Table, places: Callable[[Any], Sequence[Any]], keys: SourceKeys) -> None:
+        """``places``: the columns _PLACE of rows of the block. ``keys``: of all rows of the source that may match."""
         rows, sources = self._matches(block, keys)
         found = self._outcomes(block, rows, sources)
         if found.num_rows:
-            where = places.take(found.column("row"))
-            columns = [*where.columns, found.column("clause"), found.column("source")]
+            where = places(combined(found.column("row")))
+            columns = [*where, found.column("clause"), found.column("source")]
             self.outcomes.append(pa.Table.from_arrays(columns, schema=_OUTCOMES).combine_chunks())
 
-    def _matches(self, block: pa.Table, keys: pa.Table) -> tuple[Any, Any]:
+    def _matches(self, block: pa.Table, keys: SourceKeys) -> tuple[Any, Any]:
         """Rows of the block that match, each once, and for each the row of the source."""
         sides = self.sides
         rows, sources = [pa.array([], pa.int64())], [pa.array([], pa.int64())]
@@ -170,7 +185,7 @@ class Scan:
             rows.append(some)
             sources.append(others)
             if sides.inserting:
-                self.used |= rewrite.bitmap(others)
+                self.used |= bitmap(others)
         row, source = pa.concat_arrays(rows), pa.concat_arrays(sources)
         if not sides.matched and not sides.by_source:
             return row.slice(0, 0), source.slice(0, 0)
@@ -221,11 +236,11 @@ class Scan:
         deletes = pa.array(
             [n for n, each in (*sides.matched, *sides.by_source) if each.clause.action == "delete"], pa.int16()
         )
-        every, updated, deleted = list[rewrite.FileMatch](), list[rewrite.FileMatch](), list[rewrite.FileMatch]()
+        every, updated, deleted = list[FileMatch](), list[FileMatch](), list[FileMatch]()
         changed = [_OUTCOMES.empty_table().select(["clause", "source"])]
         counts: dict[int, int] = {}
         whole, partly = list[int](), list[int]()
-        by_partition = sorted(self._by_file(), key=lambda each: rewrite.partition_of(self.read[each[0]].file))
+        by_partition = sorted(self._by_file(), key=lambda each: partition_of(self.read[each[0]].file))
         for number, found in by_partition:
             is_delete = pc.is_in(found["clause"], value_set=deletes)
             old, gone = found.filter(pc.invert(is_delete)), found.filter(is_delete)
@@ -261,16 +276,16 @@ class Scan:
             yield number, outcomes.slice(start, end - start)
             start = end
 
-    def _match(self, number: int, found: pa.Table) -> rewrite.FileMatch:
+    def _match(self, number: int, found: pa.Table) -> FileMatch:
         read = self.read[number]
-        return rewrite.FileMatch(read.file, read.end, read.deleted, rewrite.bitmap(found["position"]))
+        return FileMatch(read.file, read.end, read.deleted, bitmap(found["position"]))
 
     def _inserts(self) -> list[tuple[CompiledClause, BitMap64]]:
         """For each clause that inserts, the rows of the source that match none and that it is the first to apply to."""
         rows = self.sides.source.rows.rows
         found = [(clause, BitMap64()) for clause in self.sides.inserting]
         for start in range(0, rows.num_rows if found else 0, INSERT_ROWS):
-            numbers = rewrite.in_range(start, min(rows.num_rows, start + INSERT_ROWS)) - self.used
+            numbers = in_range(start, min(rows.num_rows, start + INSERT_ROWS)) - self.used
             for clause, taken in found:
                 if clause.condition is None:
                     taken |= numbers
@@ -278,7 +293,7 @@ class Scan:
                 left = numbers_of(numbers)
                 some = rows.slice(start, INSERT_ROWS).take(pc.subtract(left, start))
                 holds = pc.fill_null(matches(clause.condition, some), FALSE)
-                chosen = rewrite.bitmap(left.filter(holds))
+                chosen = bitmap(left.filter(holds))
                 taken |= chosen
                 numbers -= chosen
         return found
@@ -287,6 +302,20 @@ class Scan:
 def numbers_of(rows: BitMap64) -> Any:
     """The numbers of rows as an Arrow array."""
     return uint64s(rows.to_array()).view(pa.int64())
+
+
+def _places(batches: Sequence[ScannedBatch], rows: Any) -> list[Any]:
+    """The file and the position in it of rows of a block, by their numbers in it, in their order."""
+    view = memoryview(rows.buffers()[1]).cast("q")[rows.offset : rows.offset + len(rows)]
+    files, positions = [pa.array([], pa.int32())], [pa.array([], pa.uint64())]
+    start = at = 0
+    for batch in batches:
+        end = bisect_left(view, start + batch.rows.num_rows, at)
+        if end > at:
+            files.append(pa.repeat(pa.scalar(batch.number, pa.int32()), end - at))
+            positions.append(batch.positions_of(pc.subtract(rows.slice(at, end - at), start)))
+        start, at = start + batch.rows.num_rows, end
+    return [pa.concat_arrays(files), pa.concat_arrays(positions)]
 
 
 def _ambiguous(block: pa.Table, rows: Any) -> CallError:

@@ -16,8 +16,8 @@ from deltalog.expressions.relations import Relation
 from deltalog.operations.chunked_rows import ChunkedRows, partition_numbers
 from deltalog.operations.data_files import conformed
 from deltalog.operations.input_streams import as_reader, read_once
-from deltalog.operations.merge_keys import Key, KeyValues, key_columns
-from deltalog.operations.spilled_rows import Partitions, SpilledRows
+from deltalog.operations.merge_keys import Key, KeyValues, SourceKeys, key_columns
+from deltalog.operations.spilled_rows import HashPartitions, SpilledRows
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.protocol.schema_enforcement import check_unique_names
 
@@ -69,11 +69,11 @@ def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSource:
-    """The rows of the source, under flat names. ``keys``: the key columns of the rows that may match, and ``s``, the
-    numbers of these rows; in hash partitions where the keys are large. ``values``: of each key."""
+    """The rows of the source, under flat names. ``keys``: those of the rows that may match, in hash partitions
+    where they are large. ``values``: of each key."""
 
     rows: ChunkedRows
-    keys: pa.Table | Partitions
+    keys: SourceKeys | HashPartitions
     values: Sequence[KeyValues]
 
     @classmethod
@@ -83,7 +83,7 @@ class PreparedSource:
         rows = ChunkedRows.of(relation.flat_table(source.rows))
         values = [KeyValues(pa.array([], key.kind)) for key in keys]
         held: list[pa.Table] = []
-        partitions: Partitions | None = None
+        partitions: HashPartitions | None = None
         for at, found in enumerate(_keys(rows, keys, condition), 1):
             for number in range(len(keys)):
                 values[number] = values[number].with_more(combined(found.column(f"k{number}")))
@@ -91,22 +91,22 @@ class PreparedSource:
             held_bytes = sum(each.nbytes for each in held)
             if keys and partitions is None and held_bytes > KEY_BYTES:
                 read = min(1.0, at * _CHUNK_ROWS / rows.rows.num_rows)
-                partitions = Partitions(found.schema, _count(held_bytes / read))
+                partitions = HashPartitions(found.schema, _count(held_bytes / read))
             if partitions is not None:
                 for each in held:
                     partitions.add(each, partition_numbers(_without_numbers(each), partitions.count))
                 held = []
-        return cls(rows, pa.concat_tables(held).combine_chunks() if partitions is None else partitions, values)
+        return cls(rows, SourceKeys.of(pa.concat_tables(held)) if partitions is None else partitions, values)
 
     @property
     def num_rows(self) -> int:
         """The number of rows."""
         return int(self.rows.rows.num_rows)
 
-    def keys_of(self, partition: int) -> pa.Table:
+    def keys_of(self, partition: int) -> SourceKeys:
         """The keys of a partition."""
-        assert isinstance(self.keys, Partitions)
-        return pa.Table.from_batches(self.keys.read(partition), schema=self.keys.schema)
+        assert isinstance(self.keys, HashPartitions)
+        return SourceKeys.of(pa.Table.from_batches(self.keys.read(partition), schema=self.keys.schema))
 
 
 def _keys(rows: ChunkedRows, keys: Sequence[Key], condition: Bound | None) -> Iterator[pa.Table]:

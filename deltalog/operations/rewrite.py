@@ -6,42 +6,37 @@ Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking, #writer-requir
 
 from __future__ import annotations
 
-import itertools
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from deltalog.arrow_arrays import FALSE, booleans, combined, uint64s
+from deltalog.arrow_arrays import FALSE, booleans
 from deltalog.errors import CallError, ConstraintViolationError, InvalidActionError
 from deltalog.expressions.bind import bind
-from deltalog.expressions.bound import Bound, columns_of
+from deltalog.expressions.bound import columns_of
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.log.file_statistics import live_rows
-from deltalog.log.file_tables import add_actions
+from deltalog.operations import matched_rows
 from deltalog.operations.data_files import conformed
 from deltalog.operations.deletion_vector_writer import masked_statistics
 from deltalog.operations.input_streams import read_once
+from deltalog.operations.matched_rows import FileChange, FileMatch, layout_of, searched
 from deltalog.operations.transaction import Transaction
-from deltalog.parallel import both, opened_ahead
-from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_file, read_files, read_vector
-from deltalog.protocol import column_mapping, features, row_tracking
+from deltalog.parquet.file_reader import DataFile, read_file
+from deltalog.protocol import column_mapping, features
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, Property
 from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import split
 from deltalog.read.snapshot import Snapshot
-from deltalog.storage.remote import parallel_gets
-
-T = TypeVar("T")
 
 METRICS = (
     "numRemovedFiles",
@@ -54,25 +49,6 @@ METRICS = (
     "numDeletionVectorsRemoved",
     "numAddedChangeFiles",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FileMatch:
-    """The rows of a file that match a condition.
-
-    ``rows``: the number of rows in the Parquet file. ``deleted``: positions of rows that were deleted before;
-    ``matched``: positions of the other rows that match.
-    """
-
-    file: AddFile
-    rows: int
-    deleted: BitMap64
-    matched: BitMap64
-
-    @property
-    def kept(self) -> BitMap64:
-        """The positions of the rows that stay live."""
-        return in_range(0, self.rows) - self.deleted - self.matched
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +96,12 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     bound = bind(predicate, snapshot.schema)
     mapping = column_mapping.mode_of(snapshot.metadata.configuration)
     proven, open_files = split(files, bound, snapshot.schema, snapshot.partition_columns, mapping)
-    searched = list(_searched(snapshot, open_files, bound))
-    whole = pa.concat_tables([proven, open_files.filter(_mask(bool(f.matched) and not f.kept for f in searched))])
-    partly = open_files.filter(_mask(bool(f.matched) and bool(f.kept) for f in searched))
-    partial_matches = tuple(each for each in searched if each.matched and each.kept)
+    found = list(searched(snapshot, open_files, bound))
+    whole = pa.concat_tables([proven, open_files.filter(_mask(bool(f.matched) and not f.kept for f in found))])
+    partly = open_files.filter(_mask(bool(f.matched) and bool(f.kept) for f in found))
+    partial_matches = tuple(each for each in found if each.matched and each.kept)
     known = live_rows(proven)
-    rows = None if known is None else known + sum(len(each.matched) for each in searched)
+    rows = None if known is None else known + sum(len(each.matched) for each in found)
     as_changes = bool(partial_matches) and not by_vectors and has_change_data_feed(transaction)
     return Deletion(whole, partly, partial_matches, rows, by_vectors, as_changes)
 
@@ -141,12 +117,14 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
     snapshot = _existing(transaction)
     metrics = stage_removal(transaction, deletion)
     if deletion.num_moved_rows:
-        moved = kept_rows(snapshot, deletion.matches)
-        adds = transaction.row_writer.write_copies(moved, deletion.num_moved_rows)
+        moved = [FileChange(each.file, each.kept, BitMap64(), each.rows) for each in deletion.matches]
+        streams = matched_rows.moved_rows(snapshot, moved)
+        adds = transaction.row_writer.write_copies(streams, deletion.num_moved_rows)
         stage_new_files(transaction, adds, metrics)
         metrics["numCopiedRows"] = deletion.num_moved_rows
     if deletion.as_changes:
-        changes = (("delete", batch) for batch in matching_rows(snapshot, deletion))
+        deleted = matched_rows.matching_rows(snapshot, deletion.whole, deletion.matches)
+        changes = (("delete", batch) for batch in deleted)
         stage_changes(transaction, changes, metrics)
     return metrics
 
@@ -238,7 +216,7 @@ def check_new_files(transaction: Transaction, where: Predicate | str) -> None:
     assert predicate is not None
     bound = bind(predicate, snapshot.schema)
     names = list(dict.fromkeys(column.path[0] for column in columns_of(bound)))
-    layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
+    layout = layout_of(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
     wrong, example = 0, None
     for add in transaction.staged.adds:
         for batch in read_file(snapshot.reader.files, DataFile.of(add), layout):
@@ -260,151 +238,6 @@ def _outside(transaction: Transaction, where: Predicate | str, count: int, examp
         expression=shown(where),
         violations=count,
     )
-
-
-# ------------------------------------------------------------------------------------------------ reading
-
-
-def _searched(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[FileMatch]:
-    names = dict.fromkeys(column.path[0] for column in columns_of(bound))
-
-    def search(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[FileMatch]:
-        matched, rows = BitMap64(), 0
-        for batch in opened.batches():
-            table = pa.Table.from_batches([batch])
-            verdict = pc.fill_null(matches(bound, table), FALSE)
-            matched |= _positions(verdict, rows)
-            rows += batch.num_rows
-        yield FileMatch(file, rows, deleted, matched - deleted)
-
-    return _read_with_vectors(snapshot, files, list(names), search)
-
-
-def _read_with_vectors(
-    snapshot: Snapshot,
-    files: pa.Table,
-    columns: Sequence[str],
-    read: Callable[[AddFile, BitMap64, OpenFile], Iterator[T]],
-) -> Iterator[T]:
-    """``read`` of each file in order, with its deleted positions; deleted rows are among those that it reads."""
-    layout = _layout(snapshot, StructType(tuple(snapshot.schema.field(name) for name in columns)))
-    found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
-
-    def begin(file: AddFile) -> tuple[BitMap64, OpenFile]:
-        vector, whole = file.deletion_vector, DataFile(file.path, file.partition_values, size=file.size)
-        return both(
-            lambda: BitMap64() if vector is None else read_vector(found, vector),
-            lambda: open_file(found, whole, layout),
-            openers > 0 and vector is not None,
-        )
-
-    batches = files.to_batches(max_chunksize=1000)
-    adds = (file for batch in batches for file in add_actions(pa.Table.from_batches([batch])))
-    return opened_ahead(adds, begin, lambda file, begun: read(file, *begun), openers)
-
-
-@dataclass(frozen=True, slots=True)
-class ScannedBatch:
-    """Live rows of a file. ``number``: of the file among those read; ``positions``: of the rows in the Parquet file;
-    ``end``: how many rows of the Parquet file this batch and those before it come from."""
-
-    number: int
-    file: AddFile
-    deleted: BitMap64
-    positions: Any
-    rows: pa.RecordBatch
-    end: int
-
-    def without_rows(self) -> ScannedBatch:
-        return replace(self, positions=None, rows=None)
-
-
-def scanned(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iterator[ScannedBatch]:
-    """The live rows of files, in order, batch by batch; the last batch of each file has its number of rows as ``end``.
-    Batches may be empty. Cost: the GETs of these columns, and of the deletion vectors."""
-
-    def read(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[ScannedBatch]:
-        start = 0
-        for batch in opened.batches():
-            end = start + batch.num_rows
-            live = in_range(start, end) - deleted
-            positions = uint64s(live.to_array())
-            rows = (
-                batch
-                if len(live) == batch.num_rows
-                else batch.take(pc.subtract(positions, pa.scalar(start, pa.uint64())))
-            )
-            yield ScannedBatch(-1, file, deleted, positions, rows, end)
-            start = end
-
-    number, last = -1, None
-    for batch in _read_with_vectors(snapshot, files, columns, read):
-        if batch.file is not last:
-            number, last = number + 1, batch.file
-        yield replace(batch, number=number)
-
-
-def bitmap(positions: Any) -> BitMap64:
-    """Positions of rows, an Arrow column of uint64, as a bitmap."""
-    return _bitmap(combined(positions))
-
-
-def in_range(start: int, end: int) -> BitMap64:
-    """The numbers from ``start`` up to, but not including, ``end``."""
-    numbers = BitMap64()
-    numbers.add_range(start, end)
-    return numbers
-
-
-def _positions(verdict: pa.Array, start: int) -> BitMap64:
-    found = pc.indices_nonzero(verdict)
-    if len(found) == len(verdict):
-        return in_range(start, start + len(verdict))
-    return _bitmap(pc.add(found, pa.scalar(start, pa.uint64())))
-
-
-def _bitmap(numbers: Any) -> BitMap64:
-    values = array("Q")
-    values.frombytes(memoryview(numbers.buffers()[1])[8 * numbers.offset : 8 * (numbers.offset + len(numbers))])
-    return BitMap64(values)
-
-
-def kept_rows(snapshot: Snapshot, matches: Iterable[FileMatch]) -> Iterator[pa.RecordBatch]:
-    """The rows that stay live in files of which others match, with their row ids where the table has them."""
-    layout = _layout(snapshot, snapshot.schema, _kept_columns(snapshot))
-    ordered = sorted(matches, key=lambda each: partition_of(each.file))  # so that fewer new files are written
-    requests = ((_without_vector(each.file), layout, each.kept) for each in ordered)
-    return read_files(snapshot.reader.files, requests, OpenFile.batches)
-
-
-def partition_of(file: AddFile) -> list[tuple[str, str]]:
-    """A key by which files of one partition are sorted together."""
-    return sorted((name, value or "") for name, value in file.partition_values.items())
-
-
-def matching_rows(snapshot: Snapshot, deletion: Deletion, *, with_ids: bool = False) -> Iterator[pa.RecordBatch]:
-    """The rows that match. ``with_ids``: with their row ids and commit versions where the table has them, as
-    ``kept_rows``."""
-    layout = _layout(snapshot, snapshot.schema, _kept_columns(snapshot) if with_ids else ())
-    whole = ((DataFile.of(file), layout, None) for file in add_actions(deletion.whole))
-    partly = ((_without_vector(each.file), layout, each.matched) for each in deletion.matches)
-    return read_files(snapshot.reader.files, itertools.chain(whole, partly), OpenFile.batches)
-
-
-def _kept_columns(snapshot: Snapshot) -> Sequence[row_tracking.RowTrackingColumn]:
-    return row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
-
-
-def _without_vector(file: AddFile) -> DataFile:
-    """A live file of which rows at given positions are read, which must be live."""
-    return replace(DataFile.of(file), deletion_vector=None)
-
-
-def _layout(
-    snapshot: Snapshot, schema: StructType, tracking: Sequence[row_tracking.RowTrackingColumn] = ()
-) -> FileLayout:
-    mapping = column_mapping.mode_of(snapshot.metadata.configuration)
-    return FileLayout(schema, snapshot.partition_columns, mapping, tracking)
 
 
 # ------------------------------------------------------------------------------------------------- helpers

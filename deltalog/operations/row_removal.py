@@ -21,6 +21,7 @@ from deltalog.errors import CallError, InvalidDataFileError, ObjectNotFoundError
 from deltalog.log.file_statistics import live_rows
 from deltalog.log.file_tables import add_actions
 from deltalog.operations import rewrite
+from deltalog.operations.matched_rows import FileMatch
 from deltalog.operations.transaction import Transaction
 from deltalog.parquet.file_reader import read_vector
 from deltalog.protocol import row_tracking
@@ -114,7 +115,7 @@ def _chosen(files: pa.Table, numbers: Sequence[int]) -> pa.Table:
     return files.filter(booleans([number in chosen for number in range(files.num_rows)]))
 
 
-def _match(files: TableFiles, add: AddFile, matched: BitMap64, url: str) -> rewrite.FileMatch:
+def _match(files: TableFiles, add: AddFile, matched: BitMap64, url: str) -> FileMatch:
     deleted = BitMap64() if add.deletion_vector is None else read_vector(files, add.deletion_vector)
     rows = _num_rows(files, add)
     if matched.max() >= rows or matched.intersection_cardinality(deleted):
@@ -125,7 +126,7 @@ def _match(files: TableFiles, add: AddFile, matched: BitMap64, url: str) -> rewr
             written=len(matched),
             found=rows - len(deleted),
         )
-    return rewrite.FileMatch(add, rows, deleted, matched)
+    return FileMatch(add, rows, deleted, matched)
 
 
 def _num_rows(files: TableFiles, add: AddFile) -> int:

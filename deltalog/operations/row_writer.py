@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from pyroaring import BitMap64
 
 from deltalog.environment import Environment
@@ -21,7 +22,6 @@ from deltalog.log.file_tables import files_table
 from deltalog.log.reader import LogReader
 from deltalog.operations.added_files import Examine, check_files, check_rows, describe_files
 from deltalog.operations.data_files import (
-    COPIES_BYTES,
     WriteLayout,
     change_file,
     discard,
@@ -31,6 +31,7 @@ from deltalog.operations.data_files import (
 from deltalog.operations.deletion_vector_writer import write_deletion_vectors
 from deltalog.operations.identity_values import IdentityValues
 from deltalog.operations.metadata_changes import MetadataChanges
+from deltalog.operations.partition_files import write_streams
 from deltalog.operations.table_rules import TableRules, rules_of
 from deltalog.operations.task_files import TaskFiles, storage_of
 from deltalog.parquet.file_writer import Checksum
@@ -128,16 +129,19 @@ class RowWriter:
         layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
-    def write_updates(self, rows: Iterable[Any], num_rows: int | None, rules: TableRules) -> list[AddFile]:
+    def write_updates(
+        self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None, rules: TableRules
+    ) -> list[AddFile]:
         """As ``write_copies``, of rows of which some have new values, which fulfil ``rules``, those of ``rules()``.
         ``num_rows``: None where it is not known."""
         self._record_applied(rules)
-        return self.write_copies(rows, num_rows)
+        return self.write_copies(streams, num_rows)
 
-    def write_copies(self, rows: Iterable[Any], num_rows: int | None) -> list[AddFile]:
+    def write_copies(self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None) -> list[AddFile]:
         """Write existing rows that are moved: batches with the columns of ``row_tracking.kept_columns`` after those of
-        the table, so that rows keep their ids. Raises RowCountError if these are not ``num_rows`` rows."""
-        adds, written = self._write(rows, self.layout_of_copies())
+        the table, so that rows keep their ids; by threads if there are several streams. Raises RowCountError if these
+        are not ``num_rows`` rows."""
+        adds, written = self._written(write_streams, streams, self.layout_of_copies())
         if num_rows is not None and written != num_rows:
             raise RowCountError(
                 f"{self._reader.store.url}: {num_rows} rows of files that are rewritten must be kept, and {written} "
@@ -148,11 +152,11 @@ class RowWriter:
         return adds
 
     def layout_of_copies(self) -> WriteLayout:
-        """How existing rows that are moved are written: with the columns that keep their ids, and in little memory,
-        since they come partition by partition. Raises CorruptTableError, InvalidPropertyError. Cost: none."""
+        """How existing rows that are moved are written: with the columns that keep their ids. Raises CorruptTableError,
+        InvalidPropertyError. Cost: none."""
         kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
         extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
-        return replace(self._layout(), extra_columns=extra, buffer_bytes=COPIES_BYTES)
+        return replace(self._layout(), extra_columns=extra)
 
     def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
         """Write change files: pairs of a change type (insert, delete, update_preimage, update_postimage) and a batch
@@ -247,9 +251,12 @@ class RowWriter:
         self._applied_rules, self._rules_source = rules, (self._changes.metadata, self._changes.protocol)
 
     def _write(self, rows: Iterable[Any], layout: WriteLayout) -> tuple[list[AddFile], int]:
+        return self._written(write_rows, rows, layout)
+
+    def _written(self, write: Any, rows: Any, layout: WriteLayout) -> tuple[list[AddFile], int]:
         environment, base = self._environment, self._changes.base
         self._reader.store.prepare_commit(0 if base is None else base.version + 1)
-        adds, count = write_rows(self._reader.store, rows, layout, environment.new_uuid, environment.clock_ms())
+        adds, count = write(self._reader.store, rows, layout, environment.new_uuid, environment.clock_ms())
         self._written_paths.extend(add.path for add in adds)
         self._changes.raise_marks(self._identities.marks)
         return adds, count

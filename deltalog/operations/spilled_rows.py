@@ -69,8 +69,8 @@ def _full(error: OSError) -> StoreError:
     )
 
 
-class Partitions:
-    """Rows, by the number of their partition."""
+class HashPartitions:
+    """Rows in temporary files, by the number of their hash partition."""
 
     def __init__(self, schema: pa.Schema, count: int) -> None:
         self._rows = SpilledRows(schema)

@@ -5,19 +5,21 @@ Spec: PROTOCOL.md#add-cdc-file, #deletion-vectors, #row-tracking, #generated-col
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from deltalog.commit_result import CommitResult
 from deltalog.expressions.assign import Assignment, assigned, assignments
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
-from deltalog.operations import rewrite, writes
+from deltalog.log.file_tables import add_actions
+from deltalog.operations import matched_rows, rewrite, writes
 from deltalog.operations.data_files import conformed
+from deltalog.operations.matched_rows import FileChange
 from deltalog.operations.table_rules import TableRules
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
 from deltalog.protocol import row_tracking
@@ -54,16 +56,19 @@ def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUp
     assert snapshot is not None
     metrics = rewrite.stage_removal(transaction, matching)
     updated = metrics.pop("numDeletedRows", None)
-    moved = () if matching.by_vectors else rewrite.kept_rows(snapshot, matching.matches)
-    new = changed.new_rows(rewrite.matching_rows(snapshot, matching, with_ids=True))
+    changes = [FileChange(file, BitMap64(), None) for file in add_actions(matching.whole)]
+    for each in matching.matches:
+        kept = BitMap64() if matching.by_vectors else each.kept
+        changes.append(FileChange(each.file, kept, each.matched, each.rows))
     rows = None if updated is None else updated + matching.num_moved_rows
-    adds = transaction.row_writer.write_updates(itertools.chain(moved, new), rows, changed.rules)
+    written = matched_rows.moved_rows(snapshot, changes, changed.new_rows)
+    adds = transaction.row_writer.write_updates(written, rows, changed.rules)
     rewrite.stage_new_files(transaction, adds, metrics)
     metrics["numCopiedRows"] = matching.num_moved_rows
     if updated is not None:
         metrics["numUpdatedRows"] = updated
     if rewrite.has_change_data_feed(transaction):
-        old_rows = rewrite.matching_rows(snapshot, matching)
+        old_rows = matched_rows.matching_rows(snapshot, matching.whole, matching.matches)
         rewrite.stage_changes(transaction, changed.changes(old_rows), metrics)
     return metrics
 
@@ -104,9 +109,10 @@ class _RowUpdate:
             rows = rows.append_column(name, values)
         return rows
 
-    def new_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def new_rows(self, batch: pa.RecordBatch, _: int) -> Sequence[pa.RecordBatch]:
         """The new rows, in the order of the old ones."""
-        return (new for batch in batches for new in self.of_batch(batch).to_batches())
+        batches: Sequence[pa.RecordBatch] = self.of_batch(batch).to_batches()
+        return batches
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The old rows and the new ones, as rows of change files."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltalog.arrow_arrays import scalar, uint64s
+from deltalog.arrow_arrays import row_numbers, scalar, uint64s
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
 from deltalog.parallel import both, opened_ahead
 from deltalog.parquet import datetime_rebase, variant
@@ -205,6 +205,15 @@ class OpenFile:
                     batch = self._assemble(start, rows, stored)
                     yield batch if positions is None else batch.take(positions)
 
+    def placed(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All rows of the row groups that hold a selected one, and the position in the file of the first one, batch by
+        batch; rows that are deleted or not selected are among them. Raises as ``read_file``."""
+        if self._parquet is None:
+            self.read_footer()
+        with _naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
+            for start, rows, stored in self._stored():
+                yield start, self._assemble(start, rows, stored)
+
     def _stored(self) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
         """First row, number of rows and stored columns, batch by batch; None where no column is read."""
         parquet, names = self._parquet, self._assemble.stored_names
@@ -389,7 +398,7 @@ class Assembly:
                 path=file.path,
             )
         if column.counted:
-            fresh = pa.array(range(base + start, base + start + rows), pa.int64())
+            fresh = pc.add(row_numbers(rows), pa.scalar(base + start, pa.int64()))
         else:
             fresh = pa.repeat(scalar(base, pa.int64()), rows)
         return fresh if kept is None else pc.coalesce(kept, fresh)

@@ -28,6 +28,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("v", pa.float64()),
 PARTITIONS, FILES = 10, 40
 OPERATIONS = ("merge spread", "merge one partition", "update", "delete")
 SYSTEMS = ("deltalog", "deltalog, vectors", "deltalake")  # deltalake does not write deletion vectors
+FIGURES = ("seconds", "cpu_seconds", "peak_mib")
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
@@ -164,13 +165,15 @@ def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = 
     for vectors in (False, True):
         build(place / f"vectors-{vectors}", rows, vectors)
     for operation in operations:
-        answers = {}
-        for system in SYSTEMS:
-            path = place / f"vectors-{system.endswith('vectors')}"
-            runs = [measure(system, operation, path, rows) for _ in range(repeats)]
-            answers[system] = [round(value, 1) for value in runs[0]["answer"]]
-            figures = {name: statistics.median(run[name] for run in runs) for name in ("seconds", "peak_mib")}
-            found.append({"operation": operation, "system": system, **figures, "rows": runs[0]["answer"][0]})
+        runs: dict[str, list[dict[str, Any]]] = {system: [] for system in SYSTEMS}
+        for _ in range(repeats):  # in turn, so that what else the machine does meets all of them
+            for system in SYSTEMS:
+                path = place / f"vectors-{system.endswith('vectors')}"
+                runs[system].append(measure(system, operation, path, rows))
+        for system, of_system in runs.items():
+            figures = {name: statistics.median(run[name] for run in of_system) for name in FIGURES}
+            found.append({"operation": operation, "system": system, **figures, "rows": of_system[0]["answer"][0]})
+        answers = {system: [round(value, 1) for value in each[0]["answer"]] for system, each in runs.items()}
         assert len({tuple(each) for each in answers.values()}) == 1, (operation, answers)
     return found
 
@@ -191,7 +194,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=chosen.directory) as place:
         for each in compare(Path(place), rows, repeats):
             name = f"{each['operation']}, {each['system']}"
-            print(f"{name}: {each['seconds']:.2f} s, {each['peak_mib']:.0f} MiB, {each['rows']:,} rows", flush=True)
+            took = f"{each['seconds']:.2f} s, CPU {each['cpu_seconds']:.2f} s, {each['peak_mib']:.0f} MiB"
+            print(f"{name}: {took}, {each['rows']:,} rows, load {os.getloadavg()[0]:.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from deltalog.operations import merge as merge_module
 from deltalog.operations import merge_builder as builder_module
@@ -19,6 +20,7 @@ from deltalog.operations.row_writer import RowWriter
 from deltalog.operations.table_rules import NO_RULES
 from deltalog.operations.transaction import skipped
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
+from tests.support.simulation.row_mutants import without_ids
 from tests.support.simulation.row_simulation import run_row_schedule
 
 # Of modules whose inside is looked into, which mypy need not follow.
@@ -53,8 +55,8 @@ def _uncounted(patch: Patch) -> None:
 
 def _found(patch: Patch, change: Any) -> None:
     """``change`` makes of what a merge has found what it stages."""
-    real = scan.Scan.found
-    patch.setattr(scan.Scan, "found", lambda self, *given: change(real(self, *given)))
+    real = scan.TargetScan.found
+    patch.setattr(scan.TargetScan, "found", lambda self, *given: change(real(self, *given)))
 
 
 # ---------------------------------------------------------------------------------------------- what was read
@@ -99,24 +101,24 @@ def takes_any_of_several_rows_of_the_source(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def lets_a_later_clause_decide_again(patch: Patch) -> None:
-    real = scan.Scan._decided
+    real = scan.TargetScan._decided
 
     def decided(self: Any, block: Any, rows: Any, sources: Any, clauses: Any) -> Any:
         return real(self, block, rows, sources, list(reversed(clauses)))
 
-    patch.setattr(scan.Scan, "_decided", decided)
+    patch.setattr(scan.TargetScan, "_decided", decided)
 
 
 @mutant("R1", kinds=MERGES)
 def inserts_rows_of_the_source_that_only_some_blocks_lack(patch: Patch) -> None:
     """Forgets the matches of earlier blocks; a block is one batch here."""
-    real = scan.Scan._matches
+    real = scan.TargetScan._matches
 
     def matches(self: Any, *given: Any) -> Any:
         self.used = scan.BitMap64()
         return real(self, *given)
 
-    patch.setattr(scan.Scan, "_matches", matches)
+    patch.setattr(scan.TargetScan, "_matches", matches)
     patch.setattr(scan, "_BLOCK_ROWS", 1)
 
 
@@ -169,7 +171,12 @@ def leaves_the_old_rows_of_updates(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES, features=[])
 def loses_the_other_rows_of_rewritten_files(patch: Patch) -> None:
-    patch.setattr(merge.rewrite, "kept_rows", lambda snapshot, matches: iter(()))
+    real = merge.matched_rows.moved_rows
+
+    def without_kept(snapshot: Any, changes: Any, *given: Any) -> Any:
+        return real(snapshot, [dataclasses.replace(each, kept=BitMap64()) for each in changes], *given)
+
+    patch.setattr(merge.matched_rows, "moved_rows", without_kept)
     _uncounted(patch)
 
 
@@ -191,8 +198,7 @@ def leaves_merged_rows_the_version_that_added_them(patch: Patch) -> None:
 
 @mutant("R3", features=["row ids"], kinds=MERGES)
 def gives_merged_rows_new_ids(patch: Patch) -> None:
-    real = merge.rewrite.matching_rows
-    patch.setattr(merge.rewrite, "matching_rows", lambda *given, with_ids=False: real(*given))
+    without_ids(patch)
 
 
 @mutant("R4", features=["changes"], kinds=MERGES)

@@ -14,6 +14,7 @@ from deltalog.commit import conflicts
 from deltalog.commit import loop as commit_module
 from deltalog.commit.prepared import Prepared
 from deltalog.expressions.bound import complement
+from deltalog.operations import matched_rows as matched_rows_module
 from deltalog.operations import rewrite as rewrite_module
 from deltalog.operations import transaction as transaction_module
 from deltalog.operations import update as update_module
@@ -30,6 +31,7 @@ from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 
 # Of modules whose inside is looked into, which mypy need not follow.
 commit: Any = commit_module
+matched_rows: Any = matched_rows_module
 rewrite: Any = rewrite_module
 update: Any = update_module
 verbs: Any = row_verbs_module
@@ -130,7 +132,7 @@ def gives_out_the_row_ids_of_the_first_attempt(patch: Patch) -> None:
 
 @mutant("R3", features=["row ids"])
 def gives_moved_rows_new_ids(patch: Patch) -> None:
-    patch.setattr(rewrite.row_tracking, "kept_columns", lambda configuration, table: ())
+    patch.setattr(matched_rows.row_tracking, "kept_columns", lambda configuration, table: ())
 
 
 @mutant("R2", kinds={"append": 3, "add constraint": 2}, writers=3)
@@ -193,6 +195,19 @@ def _changed(patch: Patch, change: Any) -> None:
     patch.setattr(update._RowUpdate, "of", lambda *given: change(real(*given)))
 
 
+def without_ids(patch: Patch) -> None:
+    """Rows with new values are written without the columns that keep their ids."""
+    real = matched_rows.moved_rows
+
+    def moved(snapshot: Any, changes: Any, new_rows: Any = None, *given: Any) -> Any:
+        def new(*old: Any) -> Any:
+            return (batch.select(snapshot.schema.names) for batch in new_rows(*old))
+
+        return real(snapshot, changes, new_rows and new, *given)
+
+    patch.setattr(matched_rows, "moved_rows", moved)
+
+
 def _uncounted(patch: Patch) -> None:
     """Without the comparison of the rows that are written with those that were found."""
     real = RowWriter.write_copies
@@ -214,12 +229,12 @@ def updates_all_rows_of_a_file(patch: Patch) -> None:
 
 @mutant("R1", kinds=UPDATES)
 def leaves_the_rows_of_whole_files_out_of_an_update(patch: Patch) -> None:
-    real = rewrite.matching_rows
+    real = matched_rows.moved_rows
 
-    def of_parts(snapshot: Any, deletion: Any, **options: Any) -> Any:
-        return real(snapshot, dataclasses.replace(deletion, whole=deletion.whole.slice(0, 0)), **options)
+    def of_parts(snapshot: Any, changes: Any, *given: Any) -> Any:
+        return real(snapshot, [each for each in changes if each.changed is not None], *given)
 
-    patch.setattr(rewrite, "matching_rows", of_parts)
+    patch.setattr(matched_rows, "moved_rows", of_parts)
     _uncounted(patch)
 
 
@@ -235,8 +250,7 @@ def leaves_updated_rows_the_version_that_added_them(patch: Patch) -> None:
 
 @mutant("R3", features=["row ids"], kinds=UPDATES)
 def gives_updated_rows_new_ids(patch: Patch) -> None:
-    real = rewrite.matching_rows
-    patch.setattr(rewrite, "matching_rows", lambda *given, with_ids=False: real(*given))
+    without_ids(patch)
 
 
 @mutant("R4", features=["changes"], kinds=UPDATES)

@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, MissingVersionError, NotFoundError, SchemaMismatchError, StoreError
 from deltalog.log.file_tables import add_actions
-from deltalog.operations import rewrite as rewrite_module
+from deltalog.operations import matched_rows
 from deltalog.parquet.file_reader import read_vector
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
@@ -48,7 +48,6 @@ from tests.support.simulation.rows import (
 from tests.support.simulation.scheduler import Client
 from tests.support.simulation.simulation import ScheduleResult, Simulation
 
-rewrite: Any = rewrite_module  # of which an inner part serves to move rows
 SCHEMA = pa.schema([("x", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64())])
 PARTITIONS = ("a", "b", None)
 VALUES, RARE_VALUES = (0.0, 1.0, 2.0, 3.0, None), (4.0, float("nan"))
@@ -343,17 +342,17 @@ def _move(turn: Turn, table: DeltaTable) -> Operate:
             snapshot = transaction.snapshot
             assert snapshot is not None
             files = transaction.find_files(where)
-            matches = []
+            changes = []
             for add in add_actions(files):
                 vector = add.deletion_vector
                 deleted = BitMap64() if vector is None else read_vector(snapshot.reader.files, vector)
                 rows = msgspec.json.decode(add.stats or "")["numRecords"]
-                matches.append(rewrite.FileMatch(add, rows, deleted, BitMap64()))
-            if not matches:
+                changes.append(matched_rows.FileChange(add, matched_rows.in_range(0, rows) - deleted, BitMap64(), rows))
+            if not changes:
                 return None
             transaction.remove_files(files, data_change=False)
-            kept = sum(len(each.kept) for each in matches)
-            moved = transaction.row_writer.write_copies(rewrite.kept_rows(snapshot, matches), kept)
+            kept = sum(len(each.kept) for each in changes)
+            moved = transaction.row_writer.write_copies(matched_rows.moved_rows(snapshot, changes), kept)
             transaction.staged.add_written(msgspec.structs.replace(add, data_change=False) for add in moved)
             return transaction.commit("OPTIMIZE", user_metadata=token)
 

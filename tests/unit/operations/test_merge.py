@@ -24,7 +24,7 @@ from deltalog import (
     TableMerger,
     col,
 )
-from deltalog.operations import rewrite
+from deltalog.operations import matched_rows
 from deltalog.operations.row_writer import RowWriter
 from deltalog.storage.memory import MemoryStore
 from tests.support.core import environment, info, memory, objects
@@ -242,14 +242,14 @@ def test_append_only_tables_take_inserts_alone() -> None:
 def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_of(*([(10 * n + i, "ab"[n % 2], i) for i in range(10)] for n in range(6)), partition_by=["p"])
     read: list[str] = []
-    real = rewrite.scanned
+    real = matched_rows.scanned
 
     def scanned(snapshot: Any, files: Any, columns: Any) -> Any:
         read.extend(files["path"].to_pylist())
         assert "n" not in columns
         return real(snapshot, files, columns)
 
-    monkeypatch.setattr(rewrite, "scanned", scanned)
+    monkeypatch.setattr(matched_rows, "scanned", scanned)
     before = set(table.snapshot().files()["path"].to_pylist())
     merger = table.merge(data((15, "x", 0), (999, "y", 0)), ON)
     merger.when_matched_update({"n": "source.n"}).when_not_matched_insert_all().execute()
@@ -327,9 +327,9 @@ def test_nothing_to_do_makes_no_commit() -> None:
 @pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}], ids=["moved", "vectors"])
 def test_rows_that_are_lost_on_the_way_are_noticed(properties: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_of(properties=properties)
-    files, real, write = stored(table), rewrite.matching_rows, RowWriter.write
+    files, real, write = stored(table), matched_rows.moved_rows, RowWriter.write
     with monkeypatch.context() as patch:
-        patch.setattr(rewrite, "matching_rows", lambda *given, **more: list(real(*given, **more))[:-1])
+        patch.setattr(matched_rows, "moved_rows", lambda *given: [list(each)[:-1] for each in real(*given)])
         with pytest.raises(RowCountError):
             table.merge(SOURCE, ON).when_matched_update_all().execute()
     with monkeypatch.context() as patch:

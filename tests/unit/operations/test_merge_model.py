@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltalog import CallError, DeltaTable
+from deltalog.operations import matched_rows, merge_scan, merge_source, partition_files
 from deltalog.operations import merge as merge_module
-from deltalog.operations import merge_scan, merge_source
 from tests.support.core import environment, info, memory
 
 SCHEMA = pa.schema([("x", pa.int64()), ("k", pa.int64()), ("p", pa.string()), ("f", pa.float64())])
@@ -218,11 +218,14 @@ def test_merges_are_those_of_a_model(
 
 
 def spill_everything(patch: pytest.MonkeyPatch) -> None:
-    """Sources and keys go to temporary files, in several pieces; the target is joined in small blocks."""
+    """Sources and keys go to temporary files, in several pieces; the target is joined in small blocks, and rows of each
+    file are written by a thread of their own, in small row groups."""
     for module, limits in (
         (merge_source, {"SPILL_BYTES": 0, "KEY_BYTES": 0, "_CHUNK_BYTES": 0, "_CHUNK_ROWS": 2, "_MOST_PARTITIONS": 4}),
         (merge_scan, {"_BLOCK_ROWS": 3, "INSERT_ROWS": 2}),
         (merge_module, {"INSERT_ROWS": 2}),
+        (matched_rows, {"_LEAST_STREAM_BYTES": 1, "_MOST_STREAM_BYTES": 1}),
+        (partition_files, {"GROUP_BYTES": 40, "HELD_BYTES": 80}),
     ):
         for name, value in limits.items():
             patch.setattr(module, name, value)

@@ -20,7 +20,7 @@ from deltalog.operations import merge as merge_module
 from deltalog.operations import merge_source
 from deltalog.operations.chunked_rows import ChunkedRows, partition_numbers
 from deltalog.operations.row_writer import RowWriter
-from deltalog.operations.spilled_rows import Partitions, SpilledRows
+from deltalog.operations.spilled_rows import HashPartitions, SpilledRows
 from tests.support.core import environment, memory
 
 SCHEMA = pa.schema([("id", pa.int64()), ("t", pa.string())])
@@ -157,7 +157,7 @@ def test_partitions_depend_on_values_alone_and_are_even(kind: pa.DataType, value
 
 def test_partitions_hold_each_row_once() -> None:
     rows = pa.Table.from_batches(batches())
-    partitions = Partitions(rows.schema, 4)
+    partitions = HashPartitions(rows.schema, 4)
     for start in range(0, ROWS, 700):
         some = rows.slice(start, 700)
         partitions.add(some, partition_numbers({"id": some["id"]}, 4))

@@ -24,7 +24,7 @@ from deltalog import (
     StructType,
     col,
 )
-from deltalog.operations import rewrite
+from deltalog.operations import matched_rows
 from deltalog.operations.update import update
 from deltalog.storage.memory import MemoryStore
 from tests.support.core import NOW, environment, info, memory, objects
@@ -287,8 +287,8 @@ def test_a_row_that_comes_meanwhile_is_a_conflict() -> None:
 
 @every_mode
 def test_rows_that_are_lost_on_the_way_are_noticed(properties: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    table, real = table_of(properties), rewrite.matching_rows
-    monkeypatch.setattr(rewrite, "matching_rows", lambda *given, **more: list(real(*given, **more))[:-1])
+    table, real = table_of(properties), matched_rows.moved_rows
+    monkeypatch.setattr(matched_rows, "moved_rows", lambda *given: [list(each)[:-1] for each in real(*given)])
     files, version = stored(table), table.version
     with pytest.raises(RowCountError):
         table.update({"n": "1"}, "id > 4")
