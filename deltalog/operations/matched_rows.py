@@ -94,10 +94,11 @@ def _chosen(batch: pa.RecordBatch, start: int, positions: BitMap64) -> pa.Record
 def searched(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[FileMatch]:
     """The rows of each file for which a condition is true. Cost: the GETs of its columns, and of the vectors."""
     names = dict.fromkeys(column.path[0] for column in columns_of(bound))
+    by_threads = files.num_rows < num_writers()
 
     def search(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[FileMatch]:
         matched, rows = BitMap64(), 0
-        for batch in _thrifty(opened.batches()):
+        for batch in _thrifty(opened.batches(by_threads)):
             table = pa.Table.from_batches([batch])
             verdict = pc.fill_null(matches(bound, table), FALSE)
             matched |= _positions(verdict, rows)
@@ -170,9 +171,11 @@ def scanned(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iter
     """The live rows of files, in order, batch by batch; the last batch of each file has its number of rows as ``end``.
     Batches may be empty. Cost: the GETs of these columns, and of the deletion vectors."""
 
+    by_threads = files.num_rows < num_writers()
+
     def read(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[ScannedBatch]:
         start = 0
-        for batch in _thrifty(opened.batches()):
+        for batch in _thrifty(opened.batches(by_threads)):
             end = start + batch.num_rows
             positions, rows = None, batch
             if deleted.range_cardinality(start, end):
@@ -225,7 +228,8 @@ def layout_of(
 @dataclass(frozen=True, slots=True)
 class FileChange:
     """Rows of a file that are written into new ones: ``kept``, as they are, and ``changed``, with new values; positions
-    of live rows. ``changed`` is None for all live rows. ``at``: how many rows of files before it change."""
+    of live rows. ``changed`` is None for all live rows. ``rows``: the number of rows in the Parquet file, 0 where it is
+    not known; ``at``: how many rows of files before it change, which is not counted after a None."""
 
     file: AddFile
     kept: BitMap64
@@ -241,7 +245,7 @@ class FileChange:
         return self.file.size * (len(self.kept) + len(self.changed)) // self.rows
 
 
-#: What old rows become. The number is that of the first one among all rows that change.
+#: What old rows become. The number is that of the first one among all rows that change. Threads call it.
 NewRows = Callable[[pa.RecordBatch, int], Iterable[pa.RecordBatch]]
 
 
@@ -258,40 +262,37 @@ def moved_rows(
     layout = layout_of(snapshot, schema, kept)
     streams = _in_streams(sorted(changes, key=lambda each: partition_of(each.file)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
+    if len(streams) > 1:
+        openers = openers // num_writers()
 
     def begin(change: FileChange) -> OpenFile:
         if change.changed is None:
             return open_file(found, DataFile.of(change.file), layout)
         return open_file(found, _without_vector(change.file), layout, change.kept | change.changed)
 
-    def read(change: FileChange, opened: OpenFile) -> Iterator[tuple[FileChange, int, pa.RecordBatch]]:
-        batches = enumerate_rows(opened.batches()) if change.changed is None else opened.placed()
-        return ((change, start, batch) for start, batch in _thrifty(batches))
-
     def rows(some: Sequence[FileChange]) -> Iterator[pa.RecordBatch]:
-        at = 0
         if openers or len(streams) == 1:
-            placed = opened_ahead(some, begin, read, openers, 1, 1)
+            parts = opened_ahead(some, begin, _parts, openers, _readers(openers), 1)
         else:
-            placed = (each for change in some for each in read(change, begin(change)))
-        for change, start, batch in placed:
-            old = batch
-            if change.changed is not None:
-                yield _chosen(batch, start, change.kept)
-                old = _chosen(batch, start, change.changed)
-                at = change.at + change.changed.range_cardinality(0, start)
+            parts = (part for change in some for part in _parts(change, begin(change)))
+        for moved, old, at in parts:
+            yield moved
             if new_rows is not None and old.num_rows:
                 yield from new_rows(old, at)
 
     return [rows(some) for some in streams]
 
 
-def enumerate_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches with the number of their first row."""
-    start = 0
-    for batch in batches:
-        yield start, batch
-        start += batch.num_rows
+def _parts(change: FileChange, opened: OpenFile) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, int]]:
+    """Of each batch the rows that are moved, those that change, and the number of these in files and batches before."""
+    kept, changed = change.kept, change.changed
+    if changed is None:
+        for batch in _thrifty(opened.batches(by_threads=False)):
+            yield batch.slice(0, 0), batch, change.at
+        return
+    for start, batch in _thrifty(opened.placed(by_threads=False)):
+        at = change.at + changed.range_cardinality(0, start)
+        yield _chosen(batch, start, kept), _chosen(batch, start, changed), at
 
 
 def _in_streams(changes: Sequence[FileChange]) -> list[list[FileChange]]:

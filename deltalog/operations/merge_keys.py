@@ -65,7 +65,9 @@ class SourceKeys:
     def of(cls, rows: pa.Table) -> SourceKeys:
         """Memory: the rows again."""
         rows = rows.combine_chunks()
-        return cls(rows, next((name for name in rows.schema.names if _is_unique(name, rows.column(name))), None))
+        unique = next((name for name in rows.schema.names if _is_unique(name, rows.column(name))), None)
+        pa.default_memory_pool().release_unused()  # several times the keys
+        return cls(rows, unique)
 
     @property
     def num_rows(self) -> int:

@@ -129,12 +129,12 @@ class TargetScan:
             if self.held_rows >= most or self.held_bytes >= _BLOCK_BYTES:
                 self._take_block()
         self._take_block()
-        pa.default_memory_pool().release_unused()  # of the threads that read
         if self.spilled is not None:
             for number in range(self.spilled.count):
                 self._join_partition(self.spilled, number)
 
     def _take_block(self) -> None:
+        pa.default_memory_pool().release_unused()  # what the block before it took, and the threads that read
         batches, self.batches, self.held_rows, self.held_bytes = self.batches, [], 0, 0
         if not batches:
             return

@@ -193,28 +193,30 @@ class OpenFile:
         rows: int = self._parquet.metadata.num_rows
         return rows - self._deleted.range_cardinality(0, rows)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """See ``read_file``."""
+    def batches(self, by_threads: bool = True) -> Iterator[pa.RecordBatch]:
+        """See ``read_file``. ``by_threads``: Arrow's threads decode a large file; else the caller's does, which holds
+        less memory, for callers that read several files side by side."""
         deleted, only = self._deleted, self._only
         if self._parquet is None:
             self.read_footer()
         with _naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
-            for start, rows, stored in self._stored():
+            for start, rows, stored in self._stored(by_threads):
                 positions = _positions(start, rows, deleted, only)
                 if positions is None or len(positions):
                     batch = self._assemble(start, rows, stored)
                     yield batch if positions is None else batch.take(positions)
 
-    def placed(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def placed(self, by_threads: bool = True) -> Iterator[tuple[int, pa.RecordBatch]]:
         """All rows of the row groups that hold a selected one, and the position in the file of the first one, batch by
-        batch; rows that are deleted or not selected are among them. Raises as ``read_file``."""
+        batch; rows that are deleted or not selected are among them. ``by_threads``: as ``batches``. Raises as
+        ``read_file``."""
         if self._parquet is None:
             self.read_footer()
         with _naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
-            for start, rows, stored in self._stored():
+            for start, rows, stored in self._stored(by_threads):
                 yield start, self._assemble(start, rows, stored)
 
-    def _stored(self) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
+    def _stored(self, by_threads: bool) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
         """First row, number of rows and stored columns, batch by batch; None where no column is read."""
         parquet, names = self._parquet, self._assemble.stored_names
         size = _batch_rows(parquet.metadata, sum(char_length([column]) or 0 for column in self.layout.schema))
@@ -225,7 +227,8 @@ class OpenFile:
                 continue
             if number == self._announced:
                 self._announced = self._expect(number, ahead=False)
-            for batch in parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=self._is_large):
+            threads = self._is_large and by_threads
+            for batch in parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=threads):
                 yield start, batch.num_rows, batch
                 start += batch.num_rows
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +159,8 @@ def measure(system: str, operation: str, path: Path, rows: int) -> dict[str, Any
     return result
 
 
-def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = OPERATIONS) -> list[dict[str, Any]]:
+def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = OPERATIONS) -> Iterator[dict[str, Any]]:
     """The medians of each operation and system. Raises AssertionError where the systems disagree on the rows."""
-    found = []
     for vectors in (False, True):
         build(place / f"vectors-{vectors}", rows, vectors)
     for operation in operations:
@@ -172,10 +171,9 @@ def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = 
                 runs[system].append(measure(system, operation, path, rows))
         for system, of_system in runs.items():
             figures = {name: statistics.median(run[name] for run in of_system) for name in FIGURES}
-            found.append({"operation": operation, "system": system, **figures, "rows": of_system[0]["answer"][0]})
+            yield {"operation": operation, "system": system, **figures, "rows": of_system[0]["answer"][0]}
         answers = {system: [round(value, 1) for value in each[0]["answer"]] for system, each in runs.items()}
         assert len({tuple(each) for each in answers.values()}) == 1, (operation, answers)
-    return found
 
 
 def main() -> None:
