@@ -65,9 +65,7 @@ class SourceKeys:
     def of(cls, rows: pa.Table) -> SourceKeys:
         """Memory: the rows again."""
         rows = rows.combine_chunks()
-        unique = next((name for name in rows.schema.names if _is_unique(name, rows.column(name))), None)
-        pa.default_memory_pool().release_unused()  # several times the keys
-        return cls(rows, unique)
+        return cls(rows, next((name for name in rows.schema.names if _is_unique(name, rows.column(name))), None))
 
     @property
     def num_rows(self) -> int:

@@ -134,7 +134,6 @@ class TargetScan:
                 self._join_partition(self.spilled, number)
 
     def _take_block(self) -> None:
-        pa.default_memory_pool().release_unused()  # what the block before it took, and the threads that read
         batches, self.batches, self.held_rows, self.held_bytes = self.batches, [], 0, 0
         if not batches:
             return
@@ -170,6 +169,7 @@ class TargetScan:
 
     def _join(self, block: pa.Table, places: Callable[[Any], Sequence[Any]], keys: SourceKeys) -> None:
         """``places``: the columns _PLACE of rows of the block. ``keys``: of all rows of the source that may match."""
+        pa.default_memory_pool().release_unused()  # of the block before it, and of the threads that read
         rows, sources = self._matches(block, keys)
         found = self._outcomes(block, rows, sources)
         if found.num_rows:

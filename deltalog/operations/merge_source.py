@@ -96,7 +96,9 @@ class PreparedSource:
                 for each in held:
                     partitions.add(each, partition_numbers(_without_numbers(each), partitions.count))
                 held = []
-        return cls(rows, SourceKeys.of(pa.concat_tables(held)) if partitions is None else partitions, values)
+        prepared = SourceKeys.of(pa.concat_tables(held)) if partitions is None else partitions
+        pa.default_memory_pool().release_unused()  # of hash tables, which are several times the keys
+        return cls(rows, prepared, values)
 
     @property
     def num_rows(self) -> int:
