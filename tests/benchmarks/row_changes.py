@@ -18,15 +18,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("name", pa.string())])
 PARTITIONS, FILES = 10, 40
 OPERATIONS = ("merge spread", "merge one partition", "update", "delete")
+FLOOR = "floor"  # pyarrow alone: the files of a merge read, and their rows written again
 SYSTEMS = ("deltalog", "deltalog, vectors", "deltalake")  # deltalake does not write deletion vectors
 FIGURES = ("seconds", "cpu_seconds", "peak_mib")
 _VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -75,6 +78,9 @@ def condition() -> str:
 
 def call(system: str, operation: str, path: str, given: pa.Table) -> Callable[[], Any]:
     """The operation, ready to run: imports, and the table opened, are not part of its time."""
+    if system == FLOOR:
+        parts = sorted(Path(path).glob("p=2" if operation == "merge one partition" else "p=*"))
+        return lambda: copied_by_pyarrow(parts)
     if system == "deltalake":
         import deltalake
 
@@ -92,6 +98,20 @@ def call(system: str, operation: str, path: str, given: pa.Table) -> Callable[[]
     if operation == "delete":
         return lambda: table.delete(condition())
     return lambda: merge().when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def copied_by_pyarrow(parts: list[Path]) -> None:
+    """The rows of each partition in one new file, by two threads."""
+
+    def copy(part: Path) -> None:
+        files = [pq.ParquetFile(each, pre_buffer=True) for each in part.glob("*.parquet")]
+        with pq.ParquetWriter(part / "floor", files[0].schema_arrow, use_dictionary=False) as writer:
+            for file in files:
+                for batch in file.iter_batches(1 << 16, use_threads=False):
+                    writer.write_batch(batch)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(copy, parts))
 
 
 def _resident_mib() -> float:
@@ -164,15 +184,16 @@ def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = 
     for vectors in (False, True):
         build(place / f"vectors-{vectors}", rows, vectors)
     for operation in operations:
-        runs: dict[str, list[dict[str, Any]]] = {system: [] for system in SYSTEMS}
+        systems = (*SYSTEMS, FLOOR) if "merge" in operation else SYSTEMS
+        runs: dict[str, list[dict[str, Any]]] = {system: [] for system in systems}
         for _ in range(repeats):  # in turn, so that what else the machine does meets all of them
-            for system in SYSTEMS:
+            for system in systems:
                 path = place / f"vectors-{system.endswith('vectors')}"
                 runs[system].append(measure(system, operation, path, rows))
         for system, of_system in runs.items():
             figures = {name: statistics.median(run[name] for run in of_system) for name in FIGURES}
             yield {"operation": operation, "system": system, **figures, "rows": of_system[0]["answer"][0]}
-        answers = {system: [round(value, 1) for value in each[0]["answer"]] for system, each in runs.items()}
+        answers = {system: [round(value, 1) for value in runs[system][0]["answer"]] for system in SYSTEMS}
         assert len({tuple(each) for each in answers.values()}) == 1, (operation, answers)
 
 
@@ -182,6 +203,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="100,000 rows once: a check, not figures")
     parser.add_argument("--directory", default=None)
+    parser.add_argument("--operation", choices=OPERATIONS, action="append", help="one of them; may be repeated")
     parser.add_argument("--child", nargs=3)
     chosen = parser.parse_args()
     if chosen.child:
@@ -190,7 +212,7 @@ def main() -> None:
         return
     rows, repeats = (100_000, 1) if chosen.quick else (chosen.rows, chosen.repeats)
     with tempfile.TemporaryDirectory(dir=chosen.directory) as place:
-        for each in compare(Path(place), rows, repeats):
+        for each in compare(Path(place), rows, repeats, tuple(chosen.operation or OPERATIONS)):
             name = f"{each['operation']}, {each['system']}"
             took = f"{each['seconds']:.2f} s, CPU {each['cpu_seconds']:.2f} s, {each['peak_mib']:.0f} MiB"
             print(f"{name}: {took}, {each['rows']:,} rows, load {os.getloadavg()[0]:.0f}", flush=True)
