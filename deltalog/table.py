@@ -564,6 +564,7 @@ class DeltaTable(RowVerbs, CopyVerbs):
         dry_run: bool = True,
         enforce_retention_duration: bool = True,
         *,
+        full: bool = True,
         progress: vacuuming.VacuumProgress = vacuuming.silent,
     ) -> VacuumReport:
         """Delete the files below the table's root that no version within the retention needs; by default only report
@@ -574,14 +575,19 @@ class DeltaTable(RowVerbs, CopyVerbs):
         names stays until it is a day old in any case, since its commit may follow. Kept are all files that the version
         at the cut-off and every later one name, also in their change feeds; hidden files, links, other tables. What is
         deleted is recorded by two commits, VACUUM START and VACUUM END; without files to delete none is made. Safe to
-        interrupt: a second call continues. ``progress``: called with the numbers of deleted files and of all to delete.
+        interrupt: a second call continues. ``full=False`` lists no files, and considers those only that the commits
+        since the last vacuum removed (Spark's VACUUM LITE): what no version ever named, and empty directories, stay.
+        ``progress``: called with the numbers of deleted files and of all to delete.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
-        path in the log whose file is not known, CorruptTableError, StoreError. Cost: as ``LogStore.walk``, the files of
-        the latest version and of that at the cut-off, 1 GET for each commit since, 1 DELETE for each file, 2 commits.
+        path in the log whose file is not known, CorruptTableError, StoreError, VersionNotFoundError with ``full=False``
+        where the log no longer has the commits since the last vacuum. Cost: as ``LogStore.walk``, the files of the
+        latest version and of that at the cut-off, 1 GET for each commit since, 1 DELETE for each file, 2 commits and 1
+        PUT. With ``full=False`` instead of the listing 1 GET for each commit since the last vacuum, 1 HEAD for each
+        file that these removed, and 1 HEAD and 1 LIST for each directory with such files.
         Spec: PROTOCOL.md#vacuum-protocol-check.
         """
-        return vacuuming.vacuum(self._handle, retention_hours, dry_run, enforce_retention_duration, progress)
+        return vacuuming.vacuum(self._handle, retention_hours, dry_run, enforce_retention_duration, full, progress)
 
 
 def handle_of(table: DeltaTable) -> TableHandle:

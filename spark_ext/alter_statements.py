@@ -9,7 +9,7 @@ from pyspark.sql import types as spark_types
 
 import deltalog
 from spark_ext import sql_columns
-from spark_ext.delta_table import DeltaTable
+from spark_ext.delta_table import DeltaTable, vacuum_options
 from spark_ext.reader import timestamp_ms
 from spark_ext.sql_context import Context
 from spark_ext.sql_cursor import Cursor
@@ -17,7 +17,6 @@ from spark_ext.statements import unquoted
 from spark_ext.table_builder import type_of
 from spark_ext.types import from_spark
 
-_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _KNOWN = (
     "Known are ADD COLUMNS, RENAME COLUMN, DROP COLUMNS, ALTER COLUMN, CLUSTER BY, SET and UNSET TBLPROPERTIES, ADD "
     "and DROP CONSTRAINT, DROP FEATURE"
@@ -191,14 +190,15 @@ def restore(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``VACUUM t [RETAIN n HOURS] [DRY RUN]``. Returns the paths: of the files that would be deleted with DRY RUN, else
-    of the table, as delta-spark does; None for a table of Spark. Raises as ``DeltaTable.vacuum``."""
+    """``VACUUM t [LITE | FULL] [RETAIN n HOURS] [DRY RUN]``, in any order. Returns the paths: of the files that would
+    be deleted with DRY RUN, else of the table, as delta-spark does; None for a table of Spark. Raises as
+    ``DeltaTable.vacuum``."""
     cursor.expect("vacuum")
     cursor.accept("table")
     found = context.target(cursor)
     if found is None:
         return None
-    hours, is_dry = None, False
+    hours, is_dry, full = None, False, None
     while not cursor.is_at_end:
         if hours is None and cursor.accept("retain"):
             text = cursor.until("hours", "hour")
@@ -210,13 +210,17 @@ def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
                 raise cursor.error("HOURS is expected")
         elif not is_dry and cursor.accept("dry", "run"):
             is_dry = True
-        elif not cursor.accept("full"):  # deltalog always checks all files
+        elif full is None and (kind := cursor.accept_one("lite", "full")):
+            full = kind == "full"
+        else:
             cursor.finish()
     if not is_dry:
-        found.table.vacuum(hours)
+        found.table.vacuum(hours, full=full)
         return context.spark.createDataFrame([(found.core.url,)], "path string")
-    checks = str(context.spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
-    report = found.core.vacuum(hours, dry_run=True, enforce_retention_duration=checks)
+    checks, by_conf = vacuum_options(context.spark)
+    report = found.core.vacuum(
+        hours, dry_run=True, enforce_retention_duration=checks, full=by_conf if full is None else full
+    )
     rows = [(f"{found.core.url}/{path}",) for path in report.paths]
     return context.spark.createDataFrame(rows, "path string")
 

@@ -23,6 +23,7 @@ from spark_ext.results import WriteResult
 from spark_ext.table_builder import DeltaTableBuilder, Kind
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_LITE = "spark.databricks.delta.vacuum.lite.enabled"
 # The columns of delta-spark's RESTORE.
 _RESTORED = (
     "table_size_after_restore bigint, num_of_files_after_restore bigint, num_removed_files bigint, "
@@ -221,15 +222,21 @@ class DeltaTable:
         datetime. Raises InvalidTimestampError too."""
         return self._restored(self._table.restore(timestamp=timestamp_ms(self._spark, timestamp, "timestamp")))
 
-    def vacuum(self, retentionHours: float | None = None) -> DataFrame:
+    def vacuum(self, retentionHours: float | None = None, *, full: bool | None = None) -> DataFrame:
         """Delete the files that no version within the retention needs. Returns a DataFrame without rows, as
         delta-spark does.
 
         As there, ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention below
-        that of the table. Raises and costs as ``DeltaTable.vacuum`` of deltalog with ``dry_run=False``.
+        that of the table. ``full=False`` is VACUUM LITE; by default ``spark.databricks.delta.vacuum.lite.enabled``
+        decides, false as there. Raises and costs as ``DeltaTable.vacuum`` of deltalog with ``dry_run=False``.
         """
-        checks = str(self._spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
-        self._table.vacuum(retentionHours, dry_run=False, enforce_retention_duration=checks)
+        checks, by_conf = vacuum_options(self._spark)
+        self._table.vacuum(
+            retentionHours,
+            dry_run=False,
+            enforce_retention_duration=checks,
+            full=by_conf if full is None else full,
+        )
         return self._spark.createDataFrame([], "path string")
 
     def optimize(self) -> DeltaOptimizeBuilder:
@@ -319,6 +326,13 @@ class DeltaTable:
         files = (done.files_after, done.removed_files, done.added_files)
         row = (done.bytes_after, *files, done.removed_bytes, done.added_bytes)
         return self._spark.createDataFrame([row], _RESTORED)
+
+
+def vacuum_options(spark: SparkSession) -> tuple[bool, bool]:
+    """What the session says of vacuums: whether the retention is checked, and whether they are full."""
+    checks = str(spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
+    lite = str(spark.conf.get(_LITE, "false")).strip().lower() == "true"
+    return checks, not lite
 
 
 def cloned(

@@ -33,6 +33,9 @@ def vacuum(
     below_retention: Annotated[
         bool, typer.Option("--below-retention", help="Accept fewer hours than the table's: versions are lost.")
     ] = False,
+    lite: Annotated[
+        bool, typer.Option("--lite", help="List no files: consider what the commits since the last vacuum removed.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the files that no version within the retention needs; with --yes delete them.
@@ -40,11 +43,13 @@ def vacuum(
     Versions that were replaced before the retention can no longer be read afterwards.
     """
     out = Output(as_json)
-    with out.progress("Listing the files and reading the log", "Deleted") as progress:
+    doing = "Reading the log" if lite else "Listing the files and reading the log"
+    with out.progress(doing, "Deleted") as progress:
         report = open_table(table).vacuum(
             retention_hours,
             dry_run=not yes,
             enforce_retention_duration=not below_retention,
+            full=not lite,
             progress=lambda done, of: progress("files", done, of),
         )
     if as_json:

@@ -9,7 +9,8 @@ Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.deletion_vectors import relative_path
 from deltalog.protocol.paths import Place, are_ordinary, base_name, locate, place_of
-from deltalog.storage.base import real_url
+from deltalog.storage.base import LogStore, real_url
 
 _COMMITS_AT_ONCE = 256
 _COLUMNS = ("path", "deletion_vector")
@@ -40,10 +41,11 @@ def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
     latest = history.latest
     store = latest.reader.store
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
-    first = history.version_at(cutoff_ms, before="earliest", after="latest").version
+    current = history.version_at(cutoff_ms, before="earliest", after="latest")
+    first = current.version
     since = set(names.of_table(history.snapshot(first).cache.files(_COLUMNS)))
     changes: set[str] = set()
-    for commit in _commits(history, first):
+    for commit in _commits(history, first, latest.version):
         since.update(names.of_commit(commit))
         changes.update(path for cdc in commit.cdc for path in names.of(cdc.path))
     live = set(names.of_table(latest.cache.files(_COLUMNS)))
@@ -56,7 +58,8 @@ def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
     needed: dict[str, Need] = dict.fromkeys(changes, Need.CHANGES)
     needed.update(dict.fromkeys(since | unexpired, Need.EARLIER))
     needed.update(dict.fromkeys(live, Need.LATEST))
-    return NamedFiles(needed, removed - needed.keys(), names.elsewhere)
+    cutoff_version = first if current.timestamp_ms <= cutoff_ms else None
+    return NamedFiles(needed, removed - needed.keys(), names.elsewhere, cutoff_version)
 
 
 def added_since(history: LogHistory, version: int) -> frozenset[str]:
@@ -64,11 +67,48 @@ def added_since(history: LogHistory, version: int) -> frozenset[str]:
     commit."""
     store = history.reader.store
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
-    return frozenset(path for commit in _commits(history, version) for path in names.of_commit(commit))
+    commits = _commits(history, version, history.latest.version)
+    return frozenset(path for commit in commits for path in names.of_commit(commit))
 
 
-def _commits(history: LogHistory, after: int) -> Iterator[CommitActions]:
-    last = history.latest.version
+def paths_named(store: LogStore, names: Iterable[str]) -> set[str]:
+    """The paths below a table's root of files as a log names them. Raises UnsafePathError. Cost: none."""
+    known = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
+    return {path for name in names for path in known.of(name)}
+
+
+def files_of(history: LogHistory, version: int) -> set[str]:
+    """The paths of the files of a version. Raises and costs as ``LogHistory.snapshot``, and its files."""
+    store = history.reader.store
+    names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
+    return set(names.of_table(history.snapshot(version).cache.files(_COLUMNS)))
+
+
+def removed_in(history: LogHistory, first: int, last: int) -> set[str]:
+    """The paths of the files that the commits from ``first`` to ``last`` removed, and of their change feeds. Left out
+    are files that are not known: none of them can be deleted.
+
+    Raises MissingVersionError, InvalidCommitError. Cost: 1 GET for each commit.
+    """
+    store = history.reader.store
+    names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
+    found: set[str] = set()
+    for commit in _commits(history, first - 1, last):
+        for remove in commit.removes:
+            found.update(_if_known(partial(names.of_action, remove)))
+        for cdc in commit.cdc:
+            found.update(_if_known(partial(names.of, cdc.path)))
+    return found
+
+
+def _if_known(paths: Callable[[], Iterable[str]]) -> set[str]:
+    try:
+        return set(paths())
+    except (UnsafePathError, InvalidDataFileError):
+        return set()
+
+
+def _commits(history: LogHistory, after: int, last: int) -> Iterator[CommitActions]:
     for start in range(after + 1, last + 1, _COMMITS_AT_ONCE):
         yield from history.reader.commits(range(start, min(start + _COMMITS_AT_ONCE, last + 1)))
 
@@ -109,9 +149,12 @@ class _Names:
     def of_commit(self, commit: CommitActions) -> Iterator[str]:
         actions: list[AddFile | RemoveFile] = [*commit.adds, *commit.removes]
         for action in actions:
-            yield from self.of(action.path)
-            if action.deletion_vector is not None:
-                yield from self.of_vector(action.deletion_vector)
+            yield from self.of_action(action)
+
+    def of_action(self, action: AddFile | RemoveFile) -> Iterator[str]:
+        yield from self.of(action.path)
+        if action.deletion_vector is not None:
+            yield from self.of_vector(action.deletion_vector)
 
     def of_vector(self, vector: DeletionVector) -> Iterable[str]:
         if vector.storage_type == "i":

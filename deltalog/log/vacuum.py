@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,7 @@ class Stay(enum.Enum):
     ODD_NAME = "of a name that no log can have"
 
 
+_FOR_THEIR_AGE = (Stay.YOUNG, Stay.UNCOMMITTED, Stay.NO_TIME)
 _REMOVED = "removed from the table before the retention"
 _UNNAMED = "no version names it"
 _BESIDE = "the checksum of a file that does not exist or is deleted"
@@ -62,11 +63,13 @@ _BESIDE = "the checksum of a file that does not exist or is deleted"
 class NamedFiles:
     """What a log names, as decoded paths below the table's root. ``needed``: by versions within the retention, and why.
     ``removed``: by earlier ones. ``elsewhere``: the names, without directories, of files that are named by absolute
-    paths which do not lead into the table as it was opened."""
+    paths which do not lead into the table as it was opened. ``cutoff_version``: the version that was current at the
+    cut-off; None where all versions are within the retention."""
 
     needed: Mapping[str, Need]
     removed: Set[str] = frozenset()
     elsewhere: Set[str] = frozenset()
+    cutoff_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +107,13 @@ class VacuumedFile:
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
     """``files``: to delete, each with its entry. ``directories``: to remove after them if they are empty, the deepest
-    first. ``kept``: the number of the files that stay, by reason. ``directory_count``: of the directories that were
-    listed, the root included."""
+    first. ``kept``: the number of the files that stay, by reason. ``young``: the paths of those that only their age
+    keeps. ``directory_count``: of the directories that were listed, the root included."""
 
     files: Sequence[tuple[VacuumedFile, Entry]]
     directories: Sequence[Entry]
     kept: Mapping[str, int]
+    young: Set[str]
     directory_count: int
 
 
@@ -120,7 +124,8 @@ class VacuumReport:
     ``version``: the latest version when the log was read. ``retention_ms``: as it was applied; ``cutoff_ms``: older
     files were considered, in milliseconds since 1970. ``files``: those deleted, by path. ``directories``: the paths of
     those that were removed, being empty. ``kept``: the number of the files that stay, by reason. ``commits``: the
-    versions that record the start and the end, where there are any.
+    versions that record the start and the end, where there are any. ``full``: whether all files below the root were
+    listed; else only those are counted that the log says were removed.
     """
 
     table: str
@@ -132,6 +137,7 @@ class VacuumReport:
     directories: tuple[str, ...]
     kept: Mapping[str, int]
     commits: tuple[int, ...] = ()
+    full: bool = True
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -161,6 +167,7 @@ class VacuumReport:
             "directories": list(self.directories),
             "kept": dict(self.kept),
             "commits": list(self.commits),
+            "full": self.full,
         }
 
     def facts(self) -> list[tuple[str, str]]:
@@ -169,6 +176,7 @@ class VacuumReport:
         facts = [
             ("Table", self.table),
             ("Cut-off", describe(self.cutoff_ms)),
+            *([] if self.full else [("Mode", "lite: only files that the log says were removed")]),
             ("Files", f"{len(self.files):,} {verb}, {self.size_bytes:,} bytes; {sum(self.kept.values()):,} stay"),
         ]
         if self.directories:
@@ -188,6 +196,7 @@ def plan(entries: Iterable[Entry], named: NamedFiles, rules: VacuumRules) -> Vac
     deleted: list[tuple[VacuumedFile, Entry]] = []
     kept: Counter[str] = Counter()
     stays: set[str] = set()
+    young: set[str] = set()
     # Hadoop's checksum of a file is hidden; without the file it is of no use.
     for entry in sorted(listed, key=lambda each: _checked_name(each.path) is not None):
         if entry.kind is EntryKind.DIRECTORY:
@@ -199,12 +208,14 @@ def plan(entries: Iterable[Entry], named: NamedFiles, rules: VacuumRules) -> Vac
         else:
             kept[reason.value] += 1
             stays.add(entry.path)
+            if reason in _FOR_THEIR_AGE:
+                young.add(entry.path)
     deleted.sort(key=lambda each: each[0].path)
     directories = [entry for entry in listed if entry.kind is EntryKind.DIRECTORY]
-    emptied = {parent for file, _ in deleted for parent in _parents(file.path)}
-    occupied = {parent for path in stays for parent in _parents(path)}
+    emptied = {parent for file, _ in deleted for parent in parents(file.path)}
+    occupied = {parent for path in stays for parent in parents(path)}
     known = {entry.path for entry in directories if decider.may_remove(entry)} | emptied | occupied
-    return VacuumPlan(deleted, _removable(directories, emptied, occupied, decider), kept, len(known) + 1)
+    return VacuumPlan(deleted, _removable(directories, emptied, occupied, decider), kept, young, len(known) + 1)
 
 
 class _Decider:
@@ -274,7 +285,7 @@ def _removable(directories: Sequence[Entry], emptied: Set[str], occupied: set[st
         if is_free and decider.may_remove(entry):
             found.append(entry)
         else:
-            occupied.update(_parents(entry.path))
+            occupied.update(parents(entry.path))
     return found
 
 
@@ -282,7 +293,8 @@ def _is_temporary(path: str) -> bool:
     return leftover_kind(path) is LeftoverKind.TEMPORARY_FILE
 
 
-def _parents(path: str) -> Iterable[str]:
+def parents(path: str) -> Iterator[str]:
+    """The directories above a path, the nearest first, without the root."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
@@ -292,6 +304,12 @@ def _table_roots(entries: Iterable[Entry]) -> frozenset[str]:
     """The directories below the root that have a log of their own."""
     mark = f"/{LOG_DIRECTORY}/"
     return frozenset(f"{entry.path}/".partition(mark)[0] for entry in entries if mark in f"{entry.path}/")
+
+
+def checksum_path(path: str) -> str:
+    """Where Hadoop writes the checksum of a local file."""
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}.{name}{_CHECKSUM}"
 
 
 def _checked_name(path: str) -> str | None:

@@ -1,7 +1,8 @@
 """Vacuum: deletes the files below a table's root that no version within the retention needs.
 
-The listing is made before the log is read: a file that is committed in between is found in the log. What is committed
-later is read again after the commit that records the start, before the first file is deleted.
+The listing is made before the log is read: a file that is committed in between is found in the log. A lite vacuum lists
+nothing and asks for the files that the log says were removed. What is committed later is read again after the commit
+that records the start, before the first file is deleted.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.
 """
@@ -12,11 +13,22 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from deltalog.errors import CallError, DeltaLogError, ResourceNotReadyError, StoreError
 from deltalog.log.history import LogHistory
 from deltalog.log.needed_files import added_since, metadata_of_iceberg, named_files
-from deltalog.log.vacuum import NamedFiles, Need, VacuumedFile, VacuumPlan, VacuumReport, VacuumRules, plan
+from deltalog.log.removed_files import RemovedFiles, record_vacuum, removed_files
+from deltalog.log.vacuum import (
+    UNCOMMITTED_AGE_MS,
+    NamedFiles,
+    Need,
+    VacuumedFile,
+    VacuumPlan,
+    VacuumReport,
+    VacuumRules,
+    plan,
+)
 from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS
 from deltalog.read.snapshot import Snapshot
@@ -30,6 +42,23 @@ log = logging.getLogger(__name__)
 
 #: Called with the number of files that are deleted so far, and of all to delete.
 VacuumProgress = Callable[[int, int], None]
+
+
+class Claims:
+    """What is known of those who need files that no version names: here the commits of this process that may still take
+    effect."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
+
+    def needed(self, history: LogHistory, named: NamedFiles, rules: VacuumRules) -> dict[str, Need]:
+        """By path, why files must stay. Cost: none."""
+        files = self._handle.reader.files
+        return {files.find(path)[1]: Need.UNSETTLED for path in self._handle.unsettled}
+
+    def remove(self, entries: Sequence[Entry], version: int) -> list[Entry]:
+        """As ``LogStore.remove``, but for files that are needed by now. ``version``: that of the plan."""
+        return self._handle.reader.store.remove(entries)
 
 
 def silent(done: int, of: int) -> None:
@@ -54,17 +83,20 @@ def vacuum(
     retention_hours: float | None,
     dry_run: bool,
     enforce_retention_duration: bool,
+    full: bool,
     progress: VacuumProgress,
+    claims: Claims | None = None,
 ) -> VacuumReport:
-    """See ``DeltaTable.vacuum``."""
+    """See ``DeltaTable.vacuum``. ``claims``: who else may need files; for a table of a catalog they must be given."""
     store = handle.reader.store
     if store.branch is not None:
         raise CallError(f"{store.url}: a table cannot be vacuumed in a transaction. Open it outside of one.")
-    if store.catalog is not None:
+    if store.catalog is not None and claims is None:
         raise ResourceNotReadyError(
             f"{store.url} is managed by the catalog {store.catalog}, and the open transactions of a catalog may need "
             "files that no version names. Managed tables cannot be vacuumed yet."
         )
+    claims = claims or Claims(handle)
     before = handle.writable()  # the protocol check that vacuumProtocolCheck requires
     retention = _retention(before, retention_hours, enforce_retention_duration)
     now_ms = handle.environment.clock_ms()
@@ -74,14 +106,34 @@ def vacuum(
         before.partition_columns,
         metadata_of_iceberg(before.metadata.configuration),
     )
-    entries = list(store.walk(rules.enters))
+    entries = list(store.walk(rules.enters)) if full else []
     latest = handle.writable()
-    named = named_files(LogHistory(handle.reader, latest.log), rules.cutoff_ms)
-    decided = plan(entries, _with_unsettled(named, handle), rules)
-    report = _report(store.url, latest, dry_run, retention, rules, decided)
-    if dry_run or not (decided.files or decided.directories):
+    history = LogHistory(handle.reader, latest.log)
+    named = named_files(history, rules.cutoff_ms)
+    named = replace(named, needed={**claims.needed(history, named, rules), **named.needed})
+    removed = RemovedFiles(entries, named.removed, are_settled=True) if full else removed_files(history, named)
+    decided = plan(removed.entries, named, rules)
+    report = _report(store.url, latest, dry_run, retention, rules, decided, full)
+    if dry_run:
         return report
-    return _carry_out(handle, report, decided, retention, progress)
+    if decided.files or decided.directories:
+        report = _carry_out(handle, report, decided, retention, claims, progress)
+    # Within a day a full vacuum cannot tell what was removed from what is not committed yet.
+    is_short = full and rules.cutoff_ms > now_ms - UNCOMMITTED_AGE_MS
+    waiting = decided.young if is_short else decided.young & removed.paths
+    if removed.are_settled and not waiting and len(report.files) == len(decided.files):
+        _record(handle, named.cutoff_version, report)
+    return report
+
+
+def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
+    """Let later lite vacuums begin after ``cutoff_version``. What was deleted stays so: no error is raised."""
+    if cutoff_version is None:
+        return
+    try:
+        record_vacuum(handle.reader.store, cutoff_version, report.version)
+    except StoreError as error:
+        log.warning("%s: the next lite vacuum reads more commits, since %s", report.table, error)
 
 
 def _retention(snapshot: Snapshot, hours: float | None, is_enforced: bool) -> Retention:
@@ -101,15 +153,14 @@ def _retention(snapshot: Snapshot, hours: float | None, is_enforced: bool) -> Re
     return Retention(given_ms, of_table_ms, is_enforced)
 
 
-def _with_unsettled(named: NamedFiles, handle: TableHandle) -> NamedFiles:
-    """With the staged files whose commit may still take effect."""
-    files = handle.reader.files
-    unsettled = {files.find(path)[1]: Need.UNSETTLED for path in handle.unsettled}
-    return replace(named, needed={**unsettled, **named.needed}) if unsettled else named
-
-
 def _report(
-    url: str, latest: Snapshot, dry_run: bool, retention: Retention, rules: VacuumRules, decided: VacuumPlan
+    url: str,
+    latest: Snapshot,
+    dry_run: bool,
+    retention: Retention,
+    rules: VacuumRules,
+    decided: VacuumPlan,
+    full: bool,
 ) -> VacuumReport:
     return VacuumReport(
         url,
@@ -120,6 +171,7 @@ def _report(
         tuple(file for file, _ in decided.files),
         tuple(entry.path for entry in decided.directories),
         dict(decided.kept),
+        full=full,
     )
 
 
@@ -127,7 +179,12 @@ def _report(
 
 
 def _carry_out(
-    handle: TableHandle, report: VacuumReport, decided: VacuumPlan, retention: Retention, progress: VacuumProgress
+    handle: TableHandle,
+    report: VacuumReport,
+    decided: VacuumPlan,
+    retention: Retention,
+    claims: Claims,
+    progress: VacuumProgress,
 ) -> VacuumReport:
     """Record the start, delete, and record the end. The commits add and remove no files."""
     start = _commit(
@@ -144,7 +201,7 @@ def _carry_out(
     try:
         committed = added_since(LogHistory(handle.reader, handle.refresh().log), report.version)
         files = [each for each in decided.files if each[0].path not in committed]
-        _delete(handle, files, deleted, progress)
+        _delete(partial(claims.remove, version=report.version), files, deleted, progress)
         directories = handle.reader.store.remove(decided.directories)
     except Exception as error:
         try:
@@ -174,7 +231,7 @@ def _carry_out(
 
 
 def _delete(
-    handle: TableHandle,
+    remove: Callable[[Sequence[Entry]], list[Entry]],
     files: Sequence[tuple[VacuumedFile, Entry]],
     deleted: list[VacuumedFile],
     progress: VacuumProgress,
@@ -182,7 +239,7 @@ def _delete(
     """Adds what is deleted to ``deleted``, which is right after an error, too."""
     for start in range(0, len(files), _AT_ONCE):
         some = files[start : start + _AT_ONCE]
-        gone = {entry.path for entry in handle.reader.store.remove([entry for _, entry in some])}
+        gone = {entry.path for entry in remove([entry for _, entry in some])}
         deleted += [file for file, _ in some if file.path in gone]
         progress(min(start + _AT_ONCE, len(files)), len(files))
 

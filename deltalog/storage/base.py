@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from deltalog.errors import CallError, ObjectNotFoundError
+from deltalog.parallel import mapped
 
 
 class UnsafeStoreWarning(UserWarning):
@@ -211,6 +212,14 @@ class LogStore(ABC):
         """
         raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
 
+    def entries(self, paths: Sequence[str]) -> list[Entry]:
+        """What ``walk`` would return for these paths, in their order, without a listing. A path is left out where
+        nothing is, and where a symbolic link or another file system is on the way.
+
+        Raises CallError as ``walk``. Cost: 1 HEAD each; on a remote store several at a time.
+        """
+        raise CallError(f"{self.url}: this store cannot tell files from links, so its tables cannot be vacuumed.")
+
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
         """Remove files of ``walk``, and then directories, those that are empty, in the order given. Returns what was
         there and is gone now.
@@ -253,6 +262,16 @@ class LogStore(ABC):
     def link_target(self, path: str) -> str | None:
         """The resolved path if ``path`` contains symbolic links, else None. Cost: no request."""
         return None
+
+
+def entries_by_head(store: LogStore, paths: Sequence[str], threads: int) -> list[Entry]:
+    """``LogStore.entries`` of a store without directories and links. Cost: 1 HEAD each, ``threads`` at a time."""
+    metas = mapped(paths, store.head, threads, 0)
+    return [
+        Entry(path, EntryKind.FILE, meta.size_bytes, meta.modification_time_ms)
+        for path, meta in zip(paths, metas, strict=True)
+        if meta is not None
+    ]
 
 
 def real_url(store: LogStore) -> str:

@@ -20,7 +20,7 @@ import re
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, BinaryIO, TypeVar
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
@@ -41,6 +41,8 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _MOST_OPEN = 64
 # What a name that no longer is what was listed answers: the way to it is a link or a file now, or it is not empty.
 _STAYS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
+# What a path answers that leads to nothing, or through a link or a file.
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
 
 
@@ -263,12 +265,34 @@ class LocalStore(LogStore):
                 for found in sorted(_entries(target), key=lambda each: each.name):
                     path = f"{directory}/{found.name}" if directory else found.name
                     try:
-                        entry = _entry(path, found, device, found.path in mounts)
+                        entry = _entry(path, found.stat(follow_symlinks=False), device, found.path in mounts)
                     except FileNotFoundError:
                         continue  # removed between listing and stat
                     yield entry
                     if entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY and enters(path):
                         waiting.append(path)
+
+    def entries(self, paths: Sequence[str]) -> list[Entry]:
+        """See LogStore. Each directory is opened from the one above, without following symbolic links."""
+        real = os.path.realpath(self.root)
+        with _store_errors("list", self.root):
+            device, mounts = os.stat(real).st_dev, mount_points_below(real)
+        below = tuple(f"{mount}/" for mount in mounts)
+        found = []
+        with contextlib.closing(_OwnDirectories(real)) as opened:
+            for path in paths:
+                target = os.path.join(real, path)
+                if target.startswith(below):
+                    continue
+                directory, _, name = path.rpartition("/")
+                try:
+                    status = os.stat(name, dir_fd=opened[directory], follow_symlinks=False)
+                except OSError as error:
+                    if error.errno in _ABSENT:
+                        continue
+                    raise _store_error("stat", target, error) from error
+                found.append(_entry(path, status, device, target in mounts))
+        return found
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
         """See LogStore. Each directory is opened from the one above, so that no symbolic link is followed, even one
@@ -497,13 +521,12 @@ class _OwnDirectories(dict[str, int]):
             os.close(descriptor)
 
 
-def _entry(path: str, found: os.DirEntry[str], device: int, is_mount: bool) -> Entry:
-    status = found.stat(follow_symlinks=False)
-    if found.is_symlink():
+def _entry(path: str, status: os.stat_result, device: int, is_mount: bool) -> Entry:
+    if S_ISLNK(status.st_mode):
         kind = EntryKind.LINK
     elif is_mount or status.st_dev != device:
         kind = EntryKind.OTHER
-    elif found.is_dir(follow_symlinks=False):
+    elif S_ISDIR(status.st_mode):
         kind = EntryKind.DIRECTORY
     else:
         kind = EntryKind.FILE if S_ISREG(status.st_mode) else EntryKind.OTHER

@@ -6,12 +6,12 @@ import contextlib
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError
 from deltalog.protocol.paths import LOG_DIRECTORY
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, entries_by_head
 
 
 def _wall_clock_ms() -> int:
@@ -65,6 +65,9 @@ class MemoryStore(LogStore):
         for path, size, time_ms in sorted(items):
             if not path.startswith(f"{LOG_DIRECTORY}/"):
                 yield Entry(path, EntryKind.FILE, size, time_ms)
+
+    def entries(self, paths: Sequence[str]) -> list[Entry]:
+        return entries_by_head(self, paths, 0)
 
     def open_input(self, path: str) -> Any:
         import pyarrow as pa

@@ -24,10 +24,10 @@ from obstore import exceptions
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, entries_by_head
 from deltalog.storage.exclusive import check_answer, check_exclusive, is_verified, place_of, verify_once
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
-from deltalog.storage.remote import LIST_PAGE, get_together, is_below_root, outcome_of_status, spooled
+from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, get_together, is_below_root, outcome_of_status, spooled
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
@@ -227,6 +227,9 @@ class ObstoreStore(LogStore):
                     if not each["path"].startswith(f"{LOG_DIRECTORY}/"):
                         meta = _meta(each)
                         yield Entry(each["path"], EntryKind.FILE, meta.size_bytes, meta.modification_time_ms)
+
+    def entries(self, paths: Sequence[str]) -> list[Entry]:
+        return entries_by_head(self, paths, PARALLEL_GETS)
 
     def open_input(self, path: str) -> Any:
         """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file (on Azure 1 HEAD besides);

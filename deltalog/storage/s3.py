@@ -24,10 +24,10 @@ from typing import Any, BinaryIO, cast
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, entries_by_head
 from deltalog.storage.exclusive import remove, scratch, verify_once
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
-from deltalog.storage.remote import LIST_PAGE, is_below_root
+from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
 from deltalog.storage.s3_client import S3Client, code_of, status_of
 
 STAGED_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
@@ -272,6 +272,9 @@ class S3Store(LogStore):
                 arguments = {"Prefix": self._prefix, "StartAfter": f"{log_keys[:-1]}{chr(ord('/') + 1)}"}
             else:
                 arguments["ContinuationToken"] = page["NextContinuationToken"]
+
+    def entries(self, paths: Sequence[str]) -> list[Entry]:
+        return entries_by_head(self, paths, PARALLEL_GETS)
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
         """Cost: 1 DeleteObjects for each 1,000 files, one after the other."""

@@ -70,6 +70,9 @@ class WrappedStore(LogStore, Generic[S]):
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         return self.inner.walk(enters)
 
+    def entries(self, paths: Sequence[str]) -> list[Entry]:
+        return self.inner.entries(paths)
+
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
         return self.inner.remove(entries)
 

@@ -312,6 +312,13 @@ class LogStoreTests:
         for path, entry in files.items():
             assert entry == Entry(path, EntryKind.FILE, *_size_and_time(store.head(path)))
 
+    def test_entries_are_those_of_the_walk(self, store: LogStore) -> None:
+        for size, path in enumerate(("a", "b/c=1 %41/d", "é")):
+            store.put(path, b"x" * size)
+        files = self._walked(store)
+        wanted = ["é", "absent", "b/c=1 %41/d", "a/below/a/file", "b/absent", "a"]
+        assert store.entries(wanted) == [files["é"], files["b/c=1 %41/d"], files["a"]] and store.entries([]) == []
+
     def test_removes_many(self, store: LogStore, another: LogStore) -> None:
         paths = [f"b/{n}=%41 é/x" for n in range(30)]
         for path in (*paths, FIRST):

@@ -240,6 +240,11 @@ class FaultyStore(LogStore):
         self._read("list_from", "")
         return self.inner.walk(enters)
 
+    def entries(self, paths: Sequence[str]) -> list[Entry]:
+        for path in paths:
+            self._read("head", path)
+        return self.inner.entries(paths)
+
     def open_input(self, path: str) -> Any:
         self._read("open_input", path)
         return self.inner.open_input(path)
@@ -378,6 +383,11 @@ class CountingStore(LogStore):
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         self._count("walk", "")
         return self.inner.walk(enters)
+
+    def entries(self, paths: Sequence[str]) -> list[Entry]:
+        for path in paths:
+            self._count("head", path)
+        return self.inner.entries(paths)
 
     def delete(self, path: str) -> None:
         self._count("delete", path)

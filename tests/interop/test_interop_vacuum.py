@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deltalog import DeltaTable
+from deltalog import DeltaTable, VersionNotFoundError
 from tests.interop.vacuum_tables import CASES, REASONS, make
 from tests.support.spark import DeltaSpark
+from tests.support.spark.shapes import batch
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def by_delta_spark(delta: DeltaSpark, path: Path, hours: int) -> set[str]:
+def by_delta_spark(delta: DeltaSpark, path: Path, hours: int, mode: str) -> set[str]:
     """The files; it lists empty directories too."""
     delta.forget()
     delta.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    rows = delta.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS DRY RUN").collect()
+    rows = delta.sql(f"VACUUM delta.`{path}` {mode} RETAIN {hours} HOURS DRY RUN").collect()
     found = [row["path"].removeprefix("file:").removeprefix(f"{path}/") for row in rows]
     assert len(found) < 1000  # of which it lists no more
     return {name for name in found if not (path / name).is_dir()}
@@ -29,16 +31,50 @@ def by_delta_spark(delta: DeltaSpark, path: Path, hours: int) -> set[str]:
 def test_both_would_delete_the_same_files(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
     case, path = CASES[name], tmp_path / "t"
     make(name, delta, path)
-    ours = set(DeltaTable.open(str(path)).vacuum(case.hours, enforce_retention_duration=False).paths)
-    theirs = by_delta_spark(delta, path, case.hours)
-    for only, explained in ((ours - theirs, case.ours), (theirs - ours, case.theirs)):
-        unexplained = [each for each in only if not any(fnmatchcase(each, pattern) for pattern in explained)]
-        unused = [pattern for pattern in explained if not any(fnmatchcase(each, pattern) for each in only)]
-        assert (unexplained, unused) == ([], []), (ours, theirs)
+    table = DeltaTable.open(str(path))
+    for mode, only_ours, only_theirs in (
+        ("FULL", case.ours, case.theirs), ("LITE", case.lite_ours, case.lite_theirs)
+    ):  # fmt: skip
+        report = table.vacuum(case.hours, enforce_retention_duration=False, full=mode == "FULL")
+        ours, theirs = set(report.paths), by_delta_spark(delta, path, case.hours, mode)
+        for only, explained in ((ours - theirs, only_ours), (theirs - ours, only_theirs)):
+            unexplained = [each for each in only if not any(fnmatchcase(each, pattern) for pattern in explained)]
+            unused = [pattern for pattern in explained if not any(fnmatchcase(each, pattern) for each in only)]
+            assert (unexplained, unused) == ([], []), (mode, ours, theirs)
+
+
+def test_both_refuse_a_log_that_does_not_reach_back(delta: DeltaSpark, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    make("overwritten", delta, path)
+    table = DeltaTable.open(str(path))
+    table.checkpoint()
+    (path / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(VersionNotFoundError, match="version 0 is not in the log"):
+        table.vacuum(0, enforce_retention_duration=False, full=False)
+    with pytest.raises(Exception, match="VACUUM LITE cannot delete all eligible files"):
+        by_delta_spark(delta, path, 0, "LITE")
+
+
+def test_each_goes_on_after_the_other(delta: DeltaSpark, tmp_path: Path) -> None:
+    """By ``_last_vacuum_info``: neither reads the commits again whose removals the other has dealt with."""
+    path = tmp_path / "t"
+    make("overwritten", delta, path)
+    table = DeltaTable.open(str(path))
+    options: dict[str, Any] = {"enforce_retention_duration": False, "full": False}
+    assert len(table.vacuum(0, dry_run=False, **options).paths) == 3
+    assert by_delta_spark(delta, path, 0, "LITE") == set()
+    table.overwrite(batch(4))
+    delta.forget()
+    delta.sql(f"VACUUM delta.`{path}` LITE RETAIN 0 HOURS")
+    table.checkpoint()
+    for version in range(4):
+        (path / "_delta_log" / f"{version:020}.json").unlink()
+    assert DeltaTable.open(str(path)).vacuum(0, **options).paths == ()
 
 
 def test_the_page_on_maintenance_names_every_difference() -> None:
     page = (ROOT / "docs" / "maintenance.md").read_text()
-    used = {why for each in CASES.values() for why in (*each.ours.values(), *each.theirs.values())}
+    differences = [each for case in CASES.values() for each in (case.ours, case.theirs, case.lite_theirs)]
+    used = {why for each in differences for why in each.values()}
     assert used == set(REASONS) and len(CASES) >= 30
     assert [each for each in REASONS if each not in page] == []

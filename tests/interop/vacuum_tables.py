@@ -30,6 +30,8 @@ TEMPORARY = "deltalog deletes its own temporary files, which delta-spark ignores
 CHECKSUM = "deltalog lists Hadoop's checksums of deleted files, which delta-spark deletes without listing them"
 REASONS = (YOUNG, LINK, TABLE, NAME, CASE, TEMPORARY, CHECKSUM)
 
+REMOVED_CHECKSUMS = "*.crc"  # of files that delta-spark wrote, and a commit removed
+
 Builder = Callable[[DeltaSpark, Path], None]
 NO_DIFFERENCES: Mapping[str, str] = {}
 
@@ -37,12 +39,18 @@ NO_DIFFERENCES: Mapping[str, str] = {}
 @dataclass(frozen=True)
 class Case:
     """``hours``: the retention. ``ours`` and ``theirs``: by pattern of their paths, the files that only one would
-    delete, and why."""
+    delete, and why; ``lite_…`` by the log alone."""
 
     build: Builder
     hours: int = 0
     ours: Mapping[str, str] = field(default_factory=dict)
     theirs: Mapping[str, str] = field(default_factory=dict)
+    lite_theirs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lite_ours(self) -> Mapping[str, str]:
+        """By the log alone deltalog finds the checksums of removed files only."""
+        return {pattern: why for pattern, why in self.ours.items() if pattern == REMOVED_CHECKSUMS}
 
 
 CASES: dict[str, Case] = {}
@@ -52,11 +60,12 @@ def case(
     hours: int = 0,
     ours: Mapping[str, str] = NO_DIFFERENCES,
     theirs: Mapping[str, str] = NO_DIFFERENCES,
+    lite_theirs: Mapping[str, str] = NO_DIFFERENCES,
 ) -> Callable[[Builder], Builder]:
     """Add a table."""
 
     def register(build: Builder) -> Builder:
-        CASES[build.__name__] = Case(build, hours, ours, theirs)
+        CASES[build.__name__] = Case(build, hours, ours, theirs, lite_theirs)
         return build
 
     return register
@@ -324,27 +333,27 @@ def empty_directories(delta: DeltaSpark, path: Path) -> None:
 # --------------------------------------------------------------------------------- tables of delta-spark
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def spark_overwritten(delta: DeltaSpark, path: Path) -> None:
     name = spark_table(delta, path, by="place")
     delta.sql(f"INSERT OVERWRITE {name} SELECT * FROM {name} WHERE id < 9")
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def spark_deleted_by_vectors(delta: DeltaSpark, path: Path) -> None:
     name = spark_table(delta, path, "'delta.enableDeletionVectors' = 'true'")
     for number in (3, 4, 20):
         delta.sql(f"DELETE FROM {name} WHERE id = {number}")
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def spark_changes_recorded(delta: DeltaSpark, path: Path) -> None:
     name = spark_table(delta, path, "'delta.enableChangeDataFeed' = 'true'")
     delta.sql(f"UPDATE {name} SET amount = 0 WHERE id < 5")
     delta.sql(f"DELETE FROM {name} WHERE id = 20")
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def spark_merged(delta: DeltaSpark, path: Path) -> None:
     name = spark_table(delta, path)
     delta.sql(
@@ -353,21 +362,21 @@ def spark_merged(delta: DeltaSpark, path: Path) -> None:
     )
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def spark_optimized(delta: DeltaSpark, path: Path) -> None:
     name = spark_table(delta, path, "'delta.enableDeletionVectors' = 'true'")
     delta.sql(f"DELETE FROM {name} WHERE id = 3")
     delta.sql(f"OPTIMIZE {name} ZORDER BY (id)")
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def spark_restored(delta: DeltaSpark, path: Path) -> None:
     name = spark_table(delta, path)
     delta.sql(f"INSERT OVERWRITE {name} SELECT * FROM {name} WHERE id < 9")
     delta.sql(f"RESTORE {name} TO VERSION AS OF 2")
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def spark_checkpointed(delta: DeltaSpark, path: Path) -> None:
     name = spark_table(delta, path, "'delta.checkpointPolicy' = 'v2'")
     delta.sql(f"INSERT OVERWRITE {name} SELECT * FROM {name} WHERE id < 9")
@@ -375,14 +384,14 @@ def spark_checkpointed(delta: DeltaSpark, path: Path) -> None:
     delta.sql(f"DELETE FROM {name} WHERE id = 1")
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def spark_columns_mapped(delta: DeltaSpark, path: Path) -> None:
     name = spark_table(delta, path, "'delta.columnMapping.mode' = 'name'", by="place")
     delta.sql(f"ALTER TABLE {name} RENAME COLUMN amount TO price")
     delta.sql(f"DELETE FROM {name} WHERE id < 9")
 
 
-@case(ours={"*.crc": CHECKSUM})
+@case(ours={REMOVED_CHECKSUMS: CHECKSUM})
 def both_engines(delta: DeltaSpark, path: Path) -> None:
     table = created(path, VECTORS, CHANGES)
     delta.sql(f"DELETE FROM delta.`{path}` WHERE id = 3")

@@ -6,20 +6,16 @@ everything else that is old must.
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from deltalog import DeltaLogError, DeltaTable
-from deltalog.protocol.actions import DeletionVector
-from deltalog.protocol.deletion_vectors import relative_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.recording import log_of
 from tests.support.core import Clock, environment, memory
+from tests.support.vacuum_model import VacuumModel
 
 HOUR, DAY = 3_600_000, 86_400_000
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
@@ -29,49 +25,6 @@ BESIDE = [
 ]  # fmt: skip
 ACTIONS = ("append", "append", "overwrite", "delete", "delete", "update", "restore", "checkpoint", "beside")
 STAYS = {"_own/kept", ".hidden", "nested/_delta_log/00000000000000000000.json", "nested/x.parquet"}
-
-
-class Model:
-    """What each version needs, by its log alone."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.live: dict[int, set[str]] = {}
-        self.times: dict[int, int] = {}
-        self.tombstones: dict[str, int] = {}
-        self.changes: dict[int, set[str]] = {}
-        files: dict[str, set[str]] = {}
-        for version, data in sorted(log_of(store).items()):
-            self.changes[version] = set()
-            for line in data.splitlines():
-                ((kind, body),) = json.loads(line).items()
-                if kind == "commitInfo":
-                    self.times[version] = body.get("inCommitTimestamp", body["timestamp"])
-                elif kind == "remove":
-                    for path in files.pop(body["path"], set()) | set(names(body)):
-                        self.tombstones[path] = max(self.tombstones.get(path, 0), body["deletionTimestamp"])
-                elif kind == "cdc":
-                    self.changes[version].add(body["path"])
-            for line in data.splitlines():
-                ((kind, body),) = json.loads(line).items()
-                if kind == "add":
-                    files[body["path"]] = set(names(body))
-            self.live[version] = set().union(*files.values())
-
-    def needed(self, cutoff_ms: int) -> set[str]:
-        latest = max(self.live)
-        current = max((v for v in self.live if self.times[v] <= cutoff_ms), default=0)
-        found = {path for path, time_ms in self.tombstones.items() if time_ms > cutoff_ms}
-        for version in range(current, latest + 1):
-            found |= self.live[version]
-            found |= self.changes[version] if version > current else set()
-        return found
-
-
-def names(body: dict[str, Any]) -> Iterator[str]:
-    yield body["path"]
-    vector = body.get("deletionVector")
-    if vector is not None and vector["storageType"] == "u":
-        yield relative_path(DeletionVector("u", vector["pathOrInlineDv"], 0, 0))
 
 
 def step(rng: random.Random, table: DeltaTable, store: MemoryStore, clock: Clock) -> None:
@@ -138,31 +91,35 @@ def vacuum_once(rng: random.Random, store: MemoryStore, clock: Clock, hours: int
     """One vacuum, judged. Returns how many files it deleted."""
     given = rng.choice((None, 0, hours, 3 * hours))
     retention_ms = HOUR * (hours if given is None else given)
-    model, before = Model(store), everything(store)
+    model, before = VacuumModel(log_of(store)), everything(store)
     table = DeltaTable.open(store, environment=environment(clock))
     cutoff_ms = clock.now_ms - retention_ms
     rows_before = readable(table, model, cutoff_ms)
-    report = table.vacuum(given, dry_run=False, enforce_retention_duration=False)
+    full, lite = (table.vacuum(given, enforce_retention_duration=False, full=full) for full in (True, False))
+    assert set(lite.paths) <= set(full.paths)
+    assert set(full.paths) & model.removed_before(cutoff_ms) <= set(lite.paths)
+    is_full = rng.random() < 0.5
+    report = table.vacuum(given, dry_run=False, enforce_retention_duration=False, full=is_full)
+    assert report.paths == (full if is_full else lite).paths
     after = everything(store)
     assert before.keys() - after.keys() == set(report.paths) and after.keys() <= before.keys()
     needed = model.needed(cutoff_ms)
     assert not needed & set(report.paths)
     at_cutoff = {path for path, time_ms in model.tombstones.items() if time_ms == cutoff_ms}
-    for path in after.keys() - needed - STAYS - at_cutoff:
+    for path in after.keys() - needed - STAYS - at_cutoff if is_full else ():
         # Checkpoints leave expired tombstones out: such a file looks like one that was never committed.
         is_named = model.tombstones.get(path, 0) > clock.now_ms - HOUR * hours
         assert before[path] >= cutoff_ms or (not is_named and before[path] > clock.now_ms - DAY), path
-    assert sum(report.kept.values()) == len(after)
+    assert sum(report.kept.values()) == len(after) or not is_full
     fresh = DeltaTable.open(store, environment=environment(clock))
     assert readable(fresh, model, cutoff_ms) == rows_before
     return len(report.paths)
 
 
-def readable(table: DeltaTable, model: Model, cutoff_ms: int) -> dict[int, list[int]]:
+def readable(table: DeltaTable, model: VacuumModel, cutoff_ms: int) -> dict[int, list[int]]:
     """The ids of each version within the retention, as far as it was readable before."""
-    current = max((v for v in model.live if model.times[v] <= cutoff_ms), default=0)
     found = {}
-    for version in range(current, max(model.live) + 1):
+    for version in range(model.current(cutoff_ms), max(model.live) + 1):
         try:
             found[version] = sorted(table.snapshot(version).scan(["id"]).to_arrow()["id"].to_pylist())
         except DeltaLogError:

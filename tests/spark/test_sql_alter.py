@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,13 @@ def test_files_are_vacuumed(spark: Any, t: str) -> None:
     with session_of(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
         found = run(spark, t, "VACUUM {t} RETAIN 0 HOURS DRY RUN").collect()
         assert [Path(row["path"]).name for row in found] == [Path(name).name for name in data_files(t)]
+        assert run(spark, t, "vacuum {t} lite retain 0 hours dry run").collect() == found
+        (Path(t) / "stray").write_bytes(b"1")
+        os.utime(Path(t) / "stray", (1, 1))
+        assert run(spark, t, "vacuum {t} lite retain 0 hours").collect() == [(t,)]
+        assert data_files(t) == ["stray"]
+        with session_of(spark, {"spark.databricks.delta.vacuum.lite.enabled": "true"}):
+            assert run(spark, t, "vacuum {t} retain 0 hours dry run").collect() == []
         assert run(spark, t, "vacuum {t} full retain 0.0 hours").collect() == [(t,)]
     assert data_files(t) == []
 
@@ -126,7 +134,7 @@ def test_tables_with_names(spark: Any, tmp_path: Path) -> None:
         ("restore {t} to 1", "VERSION or TIMESTAMP is expected"),
         ("restore {t} to version as of x", "is a number, not 'x'"),
         ("vacuum {t} retain many hours", "a number of hours"),
-        ("vacuum {t} lite", "'lite' cannot stand here"),
+        ("vacuum {t} lite full", "'full' cannot stand here"),
         ("optimize {t} where id = 1", "not a partition column"),
         ("optimize {t} full", "'full' cannot stand here"),
         ("optimize {t} zorder by (nothing)", "nothing"),

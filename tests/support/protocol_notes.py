@@ -15,7 +15,7 @@ _NO_CASE = "No rule and no case yet."
 _IN_OTHERS = "Cases of the sections that use it test it as well; it has none of its own."
 _VARIANT = "No case: most engines cannot give a variant as Arrow. tests/unit/parquet/test_variant.py tests it."
 _ICEBERG = "deltalog reads such tables and refuses to write them (protocol/features)."
-_VACUUM = "deltalog has no VACUUM; protocol/features knows the feature, and so has a table with it read and written."
+_VACUUM = "The kit has no vacuum: tests/unit/operations/test_vacuum.py tests that the protocol is checked before one."
 
 NOTES: dict[str, str] = {
     "delta-transaction-log-protocol": _HEAD,

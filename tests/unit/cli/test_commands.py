@@ -355,6 +355,17 @@ def test_vacuum(cli: Cli, tmp_path: Path) -> None:
     assert DeltaTable.open(tmp_path / "t").snapshot().num_files == 1
 
 
+def test_vacuum_lite(cli: Cli, tmp_path: Path) -> None:
+    table = appended(tmp_path / "t")
+    table.overwrite(pa.table({"n": [9]}))
+    (tmp_path / "t" / "stray").write_bytes(b"1")
+    os.utime(tmp_path / "t" / "stray", (1, 1))
+    options = ("--retention-hours", "0", "--below-retention", "--lite")
+    assert "lite" in cli("vacuum", tmp_path / "t", *options).out
+    said = document(cli("vacuum", tmp_path / "t", *options, "--yes", "--json"))
+    assert len(said["files"]) == 3 and said["full"] is False and (tmp_path / "t" / "stray").exists()
+
+
 def test_vacuum_shows_some_of_many(cli: Cli, tmp_path: Path) -> None:
     appended(tmp_path / "t")
     for number in range(30):
