@@ -102,6 +102,14 @@ def is_address(url: object) -> TypeGuard[str]:
     return isinstance(url, str) and url.startswith(CATALOG_SCHEME)
 
 
+def split_address(address: str) -> tuple[str, str]:
+    """The URL of the catalog and the name of the table in an address. Raises CallError. Cost: none."""
+    url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
+    if not (url and mark):
+        raise CallError(f"{address} is not the address of a table: write catalog:<catalog>#<name>.")
+    return url, name
+
+
 def open_managed(address: str, **options: Any) -> ManagedStore:
     """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an
     EntityNotFoundError where there is no such catalog or it has no table of the name.
@@ -109,9 +117,7 @@ def open_managed(address: str, **options: Any) -> ManagedStore:
     from deltalog.catalog.records import check_table_name
     from deltalog.catalog.store import ManagedStore
 
-    url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
-    if not (url and mark):
-        raise CallError(f"{address} is not the address of a table: write catalog:<catalog>#<name>.")
+    url, name = split_address(address)
     full = check_table_name(name)
     try:
         coordinator = open_coordinator(url, create=False, **options)

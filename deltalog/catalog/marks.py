@@ -164,11 +164,13 @@ def _deleting(known: Marks, paths: frozenset[str]) -> tuple[str, Marking] | None
 
 
 def _being_deleted(table: str, path: str, marking: Marking, is_over: bool = False) -> ObjectBeingDeletedError:
-    what = (
-        "was deleted by the clean-up of transaction {0}, which had named it, and has not been written again"
-        if is_over
-        else "was named by transaction {0}, which is aborted, and its clean-up may be deleting it now"
-    )
+    if marking.is_of_vacuum:
+        doing = "was deleted by {0}, and has not been written again" if is_over else "may be being deleted by {0}"
+        what = f"is older than the retention and {doing}"
+    elif is_over:
+        what = "was deleted by the clean-up of transaction {0}, which had named it, and has not been written again"
+    else:
+        what = "was named by transaction {0}, which is aborted, and its clean-up may be deleting it now"
     advice = (
         "Write it again, or give it another name."
         if is_over

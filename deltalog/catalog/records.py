@@ -28,6 +28,8 @@ from deltalog.errors import (
 IDLE_TIMEOUT_MS = 30 * 60 * 1000
 # How long a commit may take before other processes treat its process as dead.
 COMMIT_LEASE_MS = 60 * 1000
+# How the ids of vacuums begin; those of transactions are UUIDs.
+VACUUM_ID = "vacuum-"
 # A lone surrogate is text that no database can store.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
@@ -165,12 +167,17 @@ class TableRecord:
 @dataclass(frozen=True, slots=True)
 class Marking:
     """Objects of a table that one clean-up deletes, by their paths below its root: those that it may be deleting
-    now, and those that it has deleted. ``transaction_id``: the aborted transaction that left them."""
+    now, and those that it has deleted. ``transaction_id``: the aborted transaction that left them, or the id of a
+    vacuum."""
 
     transaction_id: str
     made_ms: int
     deleting: tuple[str, ...]
     deleted: tuple[str, ...] = ()
+
+    @property
+    def is_of_vacuum(self) -> bool:
+        return self.transaction_id.startswith(VACUUM_ID)
 
 
 @dataclass(frozen=True, slots=True)

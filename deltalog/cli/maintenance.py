@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deltalog.cli.options import Json, Table, open_table
+from deltalog.cli.options import Json, Table, open_table, vacuum_of
 from deltalog.cli.output import Output, facts_of, plural
 from deltalog.protocol.properties import LOG_RETENTION_MS, TARGET_FILE_SIZE
 
@@ -45,7 +45,7 @@ def vacuum(
     out = Output(as_json)
     doing = "Reading the log" if lite else "Listing the files and reading the log"
     with out.progress(doing, "Deleted") as progress:
-        report = open_table(table).vacuum(
+        report = vacuum_of(table)(
             retention_hours,
             dry_run=not yes,
             enforce_retention_duration=not below_retention,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from deltalog import DeltaTable
+    from deltalog import DeltaTable, VacuumReport
 
 # Options that are text even if the value looks like a number: credentials and endpoints.
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
@@ -113,6 +113,19 @@ def open_table(table: str) -> DeltaTable:
     from deltalog.catalog.locate import open_location
 
     return DeltaTable.open(open_location(table, **storage_options()))
+
+
+def vacuum_of(table: str) -> Callable[..., VacuumReport]:
+    """``DeltaTable.vacuum`` of the table at a location, ``TransactionManager.vacuum`` of one at an address."""
+    from deltalog import TransactionManager
+    from deltalog.catalog.locate import is_address, open_coordinator, split_address
+
+    if not is_address(table):
+        return open_table(table).vacuum
+    url, name = split_address(table)
+    options = storage_options()
+    manager = TransactionManager(open_coordinator(url, create=False, **options), **options)
+    return functools.partial(manager.vacuum, name)
 
 
 def at_most_one(**options: Any) -> None:

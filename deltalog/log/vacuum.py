@@ -36,6 +36,7 @@ class Need(enum.Enum):
     EARLIER = "a version within the retention needs it"
     CHANGES = "the change feed within the retention needs it"
     UNSETTLED = "a commit that names it may still take effect"
+    TRANSACTION = "a transaction that is not decided needs it"
 
 
 class Stay(enum.Enum):

@@ -94,7 +94,8 @@ def vacuum(
     if store.catalog is not None and claims is None:
         raise ResourceNotReadyError(
             f"{store.url} is managed by the catalog {store.catalog}, and the open transactions of a catalog may need "
-            "files that no version names. Managed tables cannot be vacuumed yet."
+            "files that no version names. Vacuum it through its catalog: TransactionManager.vacuum(name), or deltalog "
+            "vacuum catalog:<catalog>#<name>."
         )
     claims = claims or Claims(handle)
     before = handle.writable()  # the protocol check that vacuumProtocolCheck requires

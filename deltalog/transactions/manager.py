@@ -46,6 +46,8 @@ from deltalog.errors import (
     TransactionStateError,
 )
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.log.vacuum import VacuumReport
+from deltalog.operations import vacuum as vacuuming
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
@@ -58,6 +60,7 @@ from deltalog.transactions.recovery import clean_up, recover
 from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, deletable_path
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
+from deltalog.transactions.vacuum import vacuum
 
 _MS = datetime.timedelta(milliseconds=1)
 E = TypeVar("E", bound=enum.Enum)
@@ -210,6 +213,16 @@ class TransactionManager:
         Cost: 2 calls of the coordinator, and 1 for each 100 commits; 1 GET, 1 PUT and 1 DELETE for each commit.
         """
         return self._tables.publish(self._tables.record(name))
+
+    def vacuum(self, name: str, retention_hours: float | None = None, dry_run: bool = True,
+               enforce_retention_duration: bool = True, *, full: bool = True,
+               progress: vacuuming.VacuumProgress = vacuuming.silent) -> VacuumReport:  # fmt: skip
+        """As ``DeltaTable.vacuum``, which refuses tables of a catalog. Files that a transaction needs stay, and those
+        of the version that it reads. Raises EntityNotFoundError, CatalogBehindLogError. Cost: as there; for each 500
+        files 4 calls of the coordinator, and 1 for each open transaction."""
+        return vacuum(self._ledger, self._tables, self._tables.record(name), retention_hours=retention_hours,
+                      dry_run=dry_run, enforce_retention_duration=enforce_retention_duration, full=full,
+                      progress=progress)  # fmt: skip
 
     def restart_timestamps(self, name: str) -> int:
         """Restart the in-commit timestamps of a table from the current time, when the last one is so far ahead of the

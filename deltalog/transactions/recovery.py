@@ -25,16 +25,17 @@ from deltalog.catalog.records import (
     are_nested,
     cleaned,
 )
-from deltalog.errors import ConcurrentModificationError, DeltaLogError, StoreError, UnsafePathError
+from deltalog.errors import DeltaLogError, StoreError, UnsafePathError
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, encode_path
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.commit import side_by_side
+from deltalog.transactions.deletions import chunks, end_marking, mark, undecided
 from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.managed_tables import ManagedTables
-from deltalog.transactions.prepared_codec import added_files, written_files
+from deltalog.transactions.prepared_codec import written_files
 from deltalog.transactions.table_objects import can_be_deleted, same_etag
 from deltalog.transactions.transaction import CHANGES, OBJECTS
 
@@ -48,9 +49,6 @@ _FORGOTTEN_AT_ONCE = 100
 # can appear later. An object found then that is younger than LATE_AGE_MS may be one that a retry is about to add.
 LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
-# The size of one marking: its names cannot be used while it exists, which is a day if the process dies.
-_MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
-_TRIES = 20
 _THREADS = 8
 
 
@@ -240,7 +238,7 @@ class _Cleaner:
                 remaining.add(orphan.key)
             else:
                 found.append(orphan)
-        for some in _chunks(found):
+        for some in chunks(found, lambda each: each.path):
             deleted, kept_keys = self._delete_unused(table, store, some)
             count += deleted
             remaining |= kept_keys
@@ -275,7 +273,7 @@ class _Cleaner:
         transaction that names or adds one afterwards detects it (see ``catalog.marks``)."""
         paths = tuple(dict.fromkeys(each.path for each in orphans))
         marking = Marking(self._record.id, self._ledger.now_ms(), paths)
-        number = self._mark(table, marking)
+        number = mark(self._ledger, table, marking)
         try:
             in_use = self._in_use(table)
         except DeltaLogError:
@@ -292,30 +290,10 @@ class _Cleaner:
             self._coordinator.remark(table.table_id, number, marking if doomed else None)
         failed = [path for path in doomed if not _deleted(store, path)]
         if doomed:
-            self._end_marking(
-                table, number, replace(marking, deleting=tuple(failed), deleted=tuple({*doomed} - {*failed}))
-            )
+            ended = replace(marking, deleting=tuple(failed), deleted=tuple({*doomed} - {*failed}))
+            end_marking(self._ledger, table, number, ended)
         kept_keys = {each.key for each in orphans if each.path in failed or each.path in waiting}
         return len(doomed) - len(failed), kept_keys
-
-    def _mark(self, table: TableRecord, marking: Marking) -> int:
-        for number in range(_TRIES):
-            self._ledger.environment.back_off(number)
-            last = live_marks(self._coordinator, table.table_id, self._ledger.now_ms()).last
-            if self._coordinator.mark(table.table_id, last + 1, marking):
-                return last + 1
-        raise ConcurrentModificationError(
-            f"{table.url}: another clean-up marked objects before each attempt. Nothing was deleted; recover again."
-        )
-
-    def _end_marking(self, table: TableRecord, number: int, marking: Marking) -> None:
-        """Record that a clean-up is over. Otherwise its names cannot be used for a day."""
-        for attempt in range(self._ledger.environment.retry.settle_attempts):
-            self._ledger.environment.back_off(attempt)
-            try:
-                return self._coordinator.remark(table.table_id, number, marking)
-            except DeltaLogError as error:
-                log.warning("%s: marking %d is kept for now: %s", table.url, number, error)
 
     def _why_foreign(self, table: TableRecord, store: LogStore, files: TableFiles, path: str) -> str | None:
         """Why a path cannot be that of a data file of this table; None if it can. Cost: 1 LIST for each directory that
@@ -348,19 +326,10 @@ class _Cleaner:
         """Cost: 1 call of the coordinator for each transaction that is not decided, and 1 for each 1,000; as
         ``Snapshot.files``."""
         # Undecided transactions first, then the last version: so nothing is missed that is committed in between.
-        added, named = set[str](), set[str]()
-        changes, objects = f"{CHANGES}/{table.table_id}/", f"{OBJECTS}/{table.table_id}/"
-        for record in self._ledger.all(StatusFilter.ACTIVE):
-            for key, part in self._coordinator.parts(record.id).items():
-                if key.startswith(changes):
-                    added.update(
-                        each for add in added_files(part) for each in (add.path, *vector_files(add.deletion_vector))
-                    )
-                elif key.startswith(objects):
-                    named.add(key.removeprefix(objects))
+        open_ = undecided(self._ledger, table.table_id)
         snapshot = self._tables.handle(table).refresh()
         files = snapshot.reader.files
-        return _InUse(_paths(files, _named(snapshot)), _paths(files, added), named)
+        return _InUse(_paths(files, _named(snapshot)), _paths(files, open_.added), open_.named)
 
 
 def _by_table(parts: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
@@ -377,19 +346,6 @@ def _orphans(files: TableFiles, parts: Mapping[str, bytes]) -> Iterator[_OrphanF
             yield _OrphanFile(key, rest, json.loads(part), is_object=True)
         elif kind == CHANGES:
             yield from (_OrphanFile(key, path) for path in _paths(files, written_files(part)))
-
-
-def _chunks(orphans: Sequence[_OrphanFile]) -> Iterator[list[_OrphanFile]]:
-    some, size = list[_OrphanFile](), 0
-    for each in orphans:
-        length = len(each.path.encode("utf-8", "surrogatepass"))
-        if some and (len(some) == _MARKED_AT_ONCE or size + length > _MARKED_BYTES):
-            yield some
-            some, size = [], 0
-        some.append(each)
-        size += length
-    if some:
-        yield some
 
 
 def _deleted(store: LogStore, path: str) -> bool:

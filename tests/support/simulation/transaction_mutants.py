@@ -19,6 +19,7 @@ from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.transactions import branch as branch_module
 from deltalog.transactions import commit as commit_module
+from deltalog.transactions import deletions as deletions_module
 from deltalog.transactions import manager as manager_module
 from deltalog.transactions import recovery as recovery_module
 from deltalog.transactions import transaction as transaction_module
@@ -36,6 +37,7 @@ commit: Any = commit_module
 records: Any = records_module
 committer: Any = committer_module
 recovery: Any = recovery_module
+deletions: Any = deletions_module
 marks: Any = marks_module
 manager: Any = manager_module
 transaction: Any = transaction_module
@@ -307,7 +309,7 @@ def looks_for_objects_once(patch: Patch) -> None:
 
 @mutant("X10", **JOBS)
 def deletes_objects_that_were_added_and_not_yet_committed(patch: Patch) -> None:
-    patch.setattr(recovery, "added_files", lambda part: [])
+    patch.setattr(deletions, "added_files", lambda part: [])
 
 
 # ------------------------------------------------------------------------------------------- processes, lost answers

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import deltalog
-from deltalog import DeltaTable
+from deltalog import DeltaTable, TransactionManager
 from deltalog.storage.fs import LocalStore
 from tests.support.cli import MINUTE, START, Cli, Clock, Ran, set_file_time
 from tests.support.core import ICT, put_variant_table
@@ -364,6 +364,17 @@ def test_vacuum_lite(cli: Cli, tmp_path: Path) -> None:
     assert "lite" in cli("vacuum", tmp_path / "t", *options).out
     said = document(cli("vacuum", tmp_path / "t", *options, "--yes", "--json"))
     assert len(said["files"]) == 3 and said["full"] is False and (tmp_path / "t" / "stray").exists()
+
+
+def test_vacuum_of_a_managed_table(cli: Cli, tmp_path: Path) -> None:
+    appended(tmp_path / "t").overwrite(pa.table({"n": [9]}))
+    TransactionManager(str(tmp_path / "c.db")).register_table("db.t", str(tmp_path / "t"))
+    address, options = f"catalog:{tmp_path}/c.db#db.t", ("--retention-hours", "0", "--below-retention")
+    assert cli("vacuum", tmp_path / "t", *options).status == 1
+    assert "3 would be deleted" in cli("vacuum", address, *options).out
+    assert "3 deleted" in cli("vacuum", address, *options, "--yes").out
+    assert DeltaTable.open(address).snapshot().num_files == 1
+    assert cli("vacuum", f"catalog:{tmp_path}/none.db#db.t").status == 1 and not (tmp_path / "none.db").exists()
 
 
 def test_vacuum_shows_some_of_many(cli: Cli, tmp_path: Path) -> None:

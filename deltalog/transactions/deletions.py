@@ -1,0 +1,88 @@
+"""How files of a table are deleted that a transaction may name at the same time: each is marked in the catalog first,
+then compared with what is in use, and then deleted. ``catalog.marks`` says why nothing is lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeVar
+
+from deltalog.catalog.marks import live_marks, vector_files
+from deltalog.catalog.records import Marking, StatusFilter, TableRecord
+from deltalog.errors import ConcurrentModificationError, DeltaLogError
+from deltalog.transactions.ledger import Ledger
+from deltalog.transactions.prepared_codec import added_files, written_files
+from deltalog.transactions.transaction import CHANGES, OBJECTS
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+# The size of one marking: its names cannot be used while it exists, which is a day if the process dies.
+_MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
+_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """What the transactions that are not decided need of a table. ``added``: the files that they add, and ``written``:
+    those that they wrote, as a log names them. ``named``: paths of objects. ``pins``: the versions that they read."""
+
+    added: Set[str]
+    written: Set[str]
+    named: Set[str]
+    pins: Set[int]
+
+
+def undecided(ledger: Ledger, table_id: str) -> Undecided:
+    """Cost: 1 call of the coordinator for each transaction that is not decided, and 1 for each 1,000."""
+    added, written, named, pins = set[str](), set[str](), set[str](), set[int]()
+    changes, objects = f"{CHANGES}/{table_id}/", f"{OBJECTS}/{table_id}/"
+    for record in ledger.all(StatusFilter.ACTIVE):
+        if record.pins is not None and table_id in record.pins:
+            pins.add(record.pins[table_id])
+        for key, part in ledger.coordinator.parts(record.id).items():
+            if key.startswith(changes):
+                written.update(written_files(part))
+                for add in added_files(part):
+                    added.update((add.path, *vector_files(add.deletion_vector)))
+            elif key.startswith(objects):
+                named.add(key.removeprefix(objects))
+    return Undecided(added, written, named, pins)
+
+
+def mark(ledger: Ledger, table: TableRecord, marking: Marking) -> int:
+    """Store a marking; returns its number. Raises ConcurrentModificationError. Cost: 2 calls of the coordinator."""
+    for number in range(_TRIES):
+        ledger.environment.back_off(number)
+        last = live_marks(ledger.coordinator, table.table_id, ledger.now_ms()).last
+        if ledger.coordinator.mark(table.table_id, last + 1, marking):
+            return last + 1
+    raise ConcurrentModificationError(
+        f"{table.url}: another clean-up marked objects before each attempt. Nothing was deleted; try again."
+    )
+
+
+def end_marking(ledger: Ledger, table: TableRecord, number: int, marking: Marking | None) -> None:
+    """Record that a clean-up is over. Otherwise its names cannot be used for a day."""
+    for attempt in range(ledger.environment.retry.settle_attempts):
+        ledger.environment.back_off(attempt)
+        try:
+            return ledger.coordinator.remark(table.table_id, number, marking)
+        except DeltaLogError as error:
+            log.warning("%s: marking %d is kept for now: %s", table.url, number, error)
+
+
+def chunks(items: Sequence[T], path_of: Callable[[T], str]) -> Iterator[list[T]]:
+    """Items, as many at a time as one marking holds the paths of."""
+    some, size = list[T](), 0
+    for each in items:
+        length = len(path_of(each).encode("utf-8", "surrogatepass"))
+        if some and (len(some) == _MARKED_AT_ONCE or size + length > _MARKED_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += length
+    if some:
+        yield some
