@@ -43,21 +43,21 @@ def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     current = history.version_at(cutoff_ms, before="earliest", after="latest")
     first = current.version
-    since = set(names.of_table(history.snapshot(first).cache.files(_COLUMNS)))
+    needed: dict[str, Need] = dict.fromkeys(names.of_table(latest.cache.files(_COLUMNS)), Need.LATEST)
+    since = set(names.of_table(history.snapshot(first).cache.files(_COLUMNS)) if first < latest.version else ())
     changes: set[str] = set()
     for commit in _commits(history, first, latest.version):
         since.update(names.of_commit(commit))
         changes.update(path for cdc in commit.cdc for path in names.of(cdc.path))
-    live = set(names.of_table(latest.cache.files(_COLUMNS)))
-    if not live <= since:
+    if first < latest.version and not needed.keys() <= since:
         raise CorruptTableError(
-            f"{store.url}: {min(live - since)} is a file of version {latest.version}, but neither of version {first} "
-            "nor of any commit since. Nothing was deleted; deltalog check shows what is wrong with the log."
+            f"{store.url}: {min(needed.keys() - since)} is a file of version {latest.version}, but neither of version "
+            f"{first} nor of any commit since. Nothing was deleted; deltalog check shows what is wrong with the log."
         )
     unexpired, removed = _tombstones(history, cutoff_ms, names)
-    needed: dict[str, Need] = dict.fromkeys(changes, Need.CHANGES)
-    needed.update(dict.fromkeys(since | unexpired, Need.EARLIER))
-    needed.update(dict.fromkeys(live, Need.LATEST))
+    for paths, why in ((since, Need.EARLIER), (unexpired, Need.EARLIER), (changes, Need.CHANGES)):
+        for path in paths:
+            needed.setdefault(path, why)
     cutoff_version = first if current.timestamp_ms <= cutoff_ms else None
     return NamedFiles(needed, removed - needed.keys(), names.elsewhere, cutoff_version)
 
@@ -136,12 +136,13 @@ class _Names:
 
     def of_table(self, files: pa.Table) -> Iterator[str]:
         """Of rows with the columns ``path`` and ``deletion_vector``."""
-        paths = files["path"].to_pylist()
-        if are_ordinary(paths):
-            yield from paths
-        else:
-            for path in paths:
-                yield from self.of(path)
+        for chunk in files["path"].chunks:
+            paths = chunk.to_pylist()
+            if are_ordinary(paths):
+                yield from paths
+            else:
+                for path in paths:
+                    yield from self.of(path)
         vectors = files["deletion_vector"]
         for row in vectors.filter(vectors.is_valid()).to_pylist():
             yield from self.of_vector(DeletionVector(**row))

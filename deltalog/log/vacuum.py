@@ -15,8 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from deltalog.protocol.leftovers import LeftoverKind, leftover_kind
-from deltalog.protocol.paths import LOG_DIRECTORY, is_plain
+from deltalog.protocol.paths import LOG_DIRECTORY, are_ordinary, is_plain
 from deltalog.protocol.retention import DAY_MS
 from deltalog.protocol.timestamps import describe
 from deltalog.storage.base import Entry, EntryKind
@@ -88,16 +90,17 @@ class VacuumRules:
         """Whether a name in a path is one that engines ignore."""
         if name == _ICEBERG_METADATA and self.has_iceberg_metadata:
             return True
+        if not name.startswith(_HIDDEN):
+            return False
         partitions = tuple(f"{column}=" for column in self.partition_columns)
-        return name.startswith(_HIDDEN) and not name.startswith((*_NOT_HIDDEN, *partitions))
+        return not name.startswith((*_NOT_HIDDEN, *partitions))
 
     def enters(self, directory: str) -> bool:
         """Whether the files in a directory, given by its path, can be deleted."""
         return not self.is_hidden(directory.rpartition("/")[2])
 
 
-@dataclass(frozen=True, slots=True)
-class VacuumedFile:
+class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
     """A file to delete. ``path``: below the table's root. ``reason``: why it is not needed."""
 
     path: str
@@ -191,17 +194,29 @@ class VacuumReport:
 
 
 def plan(entries: Iterable[Entry], named: NamedFiles, rules: VacuumRules) -> VacuumPlan:
-    """The decision on everything below a table's root, as ``LogStore.walk`` gives it."""
-    listed = sorted(entries, key=lambda entry: entry.path)
-    decider = _Decider(named, rules, _table_roots(listed))
-    deleted: list[tuple[VacuumedFile, Entry]] = []
-    kept: Counter[str] = Counter()
+    """The decision on everything below a table's root, as ``LogStore.walk`` gives it. Of files that are needed neither
+    size nor time is used."""
+    directories: list[Entry] = []
+    others: list[Entry] = []
     stays: set[str] = set()
-    young: set[str] = set()
-    # Hadoop's checksum of a file is hidden; without the file it is of no use.
-    for entry in sorted(listed, key=lambda each: _checked_name(each.path) is not None):
+    needed = named.needed
+    for entry in entries:
         if entry.kind is EntryKind.DIRECTORY:
-            continue
+            directories.append(entry)
+        elif entry.path in needed:
+            stays.add(entry.path)
+        else:
+            others.append(entry)
+    counts = Counter(map(needed.__getitem__, stays))
+    kept = Counter({need.value: count for need, count in counts.items()})
+    directories.sort(key=lambda entry: entry.path)
+    decider = _Decider(named, rules, others, _table_roots(needed, (e.path for e in (*others, *directories))))
+    deleted: list[tuple[VacuumedFile, Entry]] = []
+    young: set[str] = set()
+    # Hadoop's checksum of a file is hidden; without the file it is of no use, so that is decided first.
+    others.sort(key=lambda each: each.path)
+    others.sort(key=lambda each: each.path.endswith(_CHECKSUM))
+    for entry in others:
         checked = _checked_name(entry.path)
         reason = decider.decide(entry, is_beside=checked is not None and checked not in stays)
         if isinstance(reason, str):
@@ -212,40 +227,51 @@ def plan(entries: Iterable[Entry], named: NamedFiles, rules: VacuumRules) -> Vac
             if reason in _FOR_THEIR_AGE:
                 young.add(entry.path)
     deleted.sort(key=lambda each: each[0].path)
-    directories = [entry for entry in listed if entry.kind is EntryKind.DIRECTORY]
-    emptied = {parent for file, _ in deleted for parent in parents(file.path)}
-    occupied = {parent for path in stays for parent in parents(path)}
+    emptied = _directories_of(file.path for file, _ in deleted)
+    occupied = _directories_of(stays)
     known = {entry.path for entry in directories if decider.may_remove(entry)} | emptied | occupied
     return VacuumPlan(deleted, _removable(directories, emptied, occupied, decider), kept, young, len(known) + 1)
 
 
 class _Decider:
-    def __init__(self, named: NamedFiles, rules: VacuumRules, other_tables: Collection[str]) -> None:
+    def __init__(
+        self, named: NamedFiles, rules: VacuumRules, others: Sequence[Entry], other_tables: Collection[str]
+    ) -> None:
         self._named = named
         self._rules = rules
         self._other_tables = other_tables
-        self._folded = {_folded(path): need for path, need in named.needed.items()}
+        self._are_ordinary = are_ordinary([entry.path for entry in others])
+        folded = {_folded(entry.path) for entry in others}
+        self._needed_folded = {name for path in named.needed if (name := _folded(path)) in folded} if others else folded
+        self._places: dict[str, Stay | None] = {}
 
-    def decide(self, entry: Entry, is_beside: bool = False) -> str | Need | Stay:
-        """Why a file is deleted, or why it stays. ``is_beside``: it is the checksum of a file that does not stay."""
-        path, rules = entry.path, self._rules
-        need = self._named.needed.get(path)
-        if need is not None:
-            return need
+    def decide(self, entry: Entry, is_beside: bool) -> str | Stay:
+        """Why a file that is not needed is deleted, or why it stays. ``is_beside``: it is the checksum of a file that
+        does not stay."""
+        path = entry.path
         if entry.kind is not EntryKind.FILE:
             return Stay.LINK if entry.kind is EntryKind.LINK else Stay.SPECIAL
-        *above, name = path.split("/")
-        if not is_plain(path):
+        if not (self._are_ordinary or is_plain(path)):
             return Stay.ODD_NAME
-        if self.is_in_other_table(path):
-            return Stay.OTHER_TABLE
-        if any(map(rules.is_hidden, above)) or (rules.is_hidden(name) and not (is_beside or _is_temporary(path))):
+        directory, _, name = path.rpartition("/")
+        if directory not in self._places:
+            self._places[directory] = self._place(directory)
+        place = self._places[directory]
+        if place is not None:
+            return place
+        if self._rules.is_hidden(name) and not (is_beside or _is_temporary(path)):
             return Stay.HIDDEN
-        if _folded(path) in self._folded:
+        if _folded(path) in self._needed_folded:
             return Stay.SPELLED
         if name in self._named.elsewhere:
             return Stay.ELSEWHERE
         return self._by_age(entry, is_beside)
+
+    def _place(self, directory: str) -> Stay | None:
+        """Why all files in a directory stay."""
+        if self.is_in_other_table(directory):
+            return Stay.OTHER_TABLE
+        return Stay.HIDDEN if any(map(self._rules.is_hidden, directory.split("/"))) else None
 
     def _by_age(self, entry: Entry, is_beside: bool) -> str | Stay:
         time_ms, rules = entry.modification_time_ms, self._rules
@@ -294,6 +320,11 @@ def _is_temporary(path: str) -> bool:
     return leftover_kind(path) is LeftoverKind.TEMPORARY_FILE
 
 
+def _directories_of(paths: Iterable[str]) -> set[str]:
+    nearest = {path.rpartition("/")[0] for path in paths} - {""}
+    return nearest.union(*map(parents, nearest))
+
+
 def parents(path: str) -> Iterator[str]:
     """The directories above a path, the nearest first, without the root."""
     while "/" in path:
@@ -301,10 +332,11 @@ def parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _table_roots(entries: Iterable[Entry]) -> frozenset[str]:
+def _table_roots(needed: Iterable[str], others: Iterable[str]) -> frozenset[str]:
     """The directories below the root that have a log of their own."""
     mark = f"/{LOG_DIRECTORY}/"
-    return frozenset(f"{entry.path}/".partition(mark)[0] for entry in entries if mark in f"{entry.path}/")
+    inside = [*(path for path in needed if mark in path), *(path for path in others if mark in f"{path}/")]
+    return frozenset(f"{path}/".partition(mark)[0] for path in inside)
 
 
 def checksum_path(path: str) -> str:
@@ -315,8 +347,10 @@ def checksum_path(path: str) -> str:
 
 def _checked_name(path: str) -> str | None:
     """The path of the file whose checksum, as Hadoop writes it beside local files, this is; None for any other."""
+    if not path.endswith(_CHECKSUM):
+        return None
     directory, slash, name = path.rpartition("/")
-    if not (name.startswith(".") and name.endswith(_CHECKSUM) and len(name) > len(_CHECKSUM) + 1):
+    if not (name.startswith(".") and len(name) > len(_CHECKSUM) + 1):
         return None
     return f"{directory}{slash}{name[1 : -len(_CHECKSUM)]}"
 

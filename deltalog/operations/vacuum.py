@@ -9,6 +9,7 @@ Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ from deltalog.log.vacuum import (
 from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS
 from deltalog.read.snapshot import Snapshot
-from deltalog.storage.base import Entry, keep_cleanup_errors
+from deltalog.storage.base import Entry, EntryKind, LogStore, keep_cleanup_errors
 
 HOUR_MS = 3_600_000
 _AT_ONCE = 1_000
@@ -107,12 +108,15 @@ def vacuum(
         before.partition_columns,
         metadata_of_iceberg(before.metadata.configuration),
     )
-    entries = list(store.walk(rules.enters)) if full else []
+    entries = list(store.walk(rules.enters, stat=False)) if full else []
     latest = handle.writable()
     history = LogHistory(handle.reader, latest.log)
     named = named_files(history, rules.cutoff_ms)
     named = replace(named, needed={**claims.needed(history, named, rules), **named.needed})
-    removed = RemovedFiles(entries, named.removed, are_settled=True) if full else removed_files(history, named)
+    if full:
+        removed = RemovedFiles(_with_times(store, entries, named), named.removed, are_settled=True)
+    else:
+        removed = removed_files(history, named)
     decided = plan(removed.entries, named, rules)
     report = _report(store.url, latest, dry_run, retention, rules, decided, full)
     if dry_run:
@@ -125,6 +129,16 @@ def vacuum(
     if removed.are_settled and not waiting and len(report.files) == len(decided.files):
         _record(handle, named.cutoff_version, report)
     return report
+
+
+def _with_times(store: LogStore, entries: Sequence[Entry], named: NamedFiles) -> list[Entry]:
+    """With size and time of the files that nothing needs; those of all others are not read where they cost extra."""
+    needed = named.needed
+    is_read = [
+        each.size_bytes is not None or each.kind is not EntryKind.FILE or each.path in needed for each in entries
+    ]
+    unread = sorted(each.path for each, known in zip(entries, is_read, strict=True) if not known)
+    return [*itertools.compress(entries, is_read), *store.entries(unread)]
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:

@@ -42,6 +42,17 @@ _KINDS = {
 }
 
 
+# What each kind of path has in it.
+_PARTS = (
+    (LeftoverKind.JOB_FILE, _JOB),
+    (LeftoverKind.TEMPORARY_FILE, ".tmp"),
+    (LeftoverKind.CHANGE_FILE, "_change_data/"),
+    (LeftoverKind.BLOB, "_blobs/"),
+    (LeftoverKind.DELETION_VECTOR, "deletion_vector_"),
+    (LeftoverKind.DATA_FILE, "part-"),
+)
+
+
 def job_directory_name(job_id: str) -> str:
     """The name below a table's root of the directory that one Spark job writes to. ``job_id``: a UUID."""
     return _JOB + job_id
@@ -50,4 +61,7 @@ def job_directory_name(job_id: str) -> str:
 def leftover_kind(path: str) -> LeftoverKind | None:
     """What a file that no version names is, by its decoded path below the table's root. None: no writer of Delta tables
     that is known names a file so, and a clean-up should leave it."""
-    return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(path)), None)
+    for kind, part in _PARTS:  # a search for its text costs a tenth of a match
+        if part in path and _KINDS[kind].fullmatch(path):
+            return kind
+    return None

@@ -202,13 +202,13 @@ class LogStore(ABC):
         1,000 objects."""
         return []
 
-    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
         """Everything at any depth, except what is in a directory ``_delta_log``. What other programs put there is
         included, whatever its name. Symbolic links are not followed, and other file systems not entered.
 
         ``enters``: whether the entries of a directory, given by its path, are wanted; object stores return them anyway.
-        Raises CallError if the store cannot list all depths. Cost: 1 LIST for each 1,000 objects; on local disk 1 for
-        each directory.
+        With ``stat=False`` a store may leave out size and time of files where they cost extra. Raises CallError if the
+        store cannot list all depths. Cost: 1 LIST for each 1,000 objects; on local disk 1 for each directory.
         """
         raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
 

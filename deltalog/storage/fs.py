@@ -41,7 +41,7 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _MOST_OPEN = 64
 # What a name that no longer is what was listed answers: the way to it is a link or a file now, or it is not empty.
 _STAYS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
-# What a path answers that leads to nothing, or through a link or a file.
+# What a path answers where nothing is, or the way leads through a link or a file.
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
 
@@ -253,45 +253,46 @@ class LocalStore(LogStore):
                         removed.append(entry.name)
         return sorted(removed)
 
-    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
-        real = os.path.realpath(self.root)
-        with _store_errors("list", self.root):
-            device, mounts = os.stat(real).st_dev, mount_points_below(real)
+    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+        real, device, mounts = self._mounts()
         waiting = [""]
         while waiting:
             directory = waiting.pop()
             target = os.path.join(real, directory)
             with _store_errors("list", target):
-                for found in sorted(_entries(target), key=lambda each: each.name):
+                for found in _entries(target):
                     path = f"{directory}/{found.name}" if directory else found.name
-                    try:
-                        entry = _entry(path, found.stat(follow_symlinks=False), device, found.path in mounts)
-                    except FileNotFoundError:
-                        continue  # removed between listing and stat
-                    yield entry
-                    if entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY and enters(path):
-                        waiting.append(path)
+                    is_mount = bool(mounts) and found.path in mounts
+                    if not (stat or is_mount) and found.is_file(follow_symlinks=False):
+                        yield Entry(path, EntryKind.FILE, None, None)
+                        continue
+                    with contextlib.suppress(FileNotFoundError):  # removed between listing and stat
+                        entry = _entry(path, found.stat(follow_symlinks=False), device, is_mount)
+                        if entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY and enters(path):
+                            waiting.append(path)
+                        yield entry
+
+    def _mounts(self) -> tuple[str, int, frozenset[str]]:
+        real = os.path.realpath(self.root)
+        with _store_errors("list", self.root):
+            return real, os.stat(real).st_dev, mount_points_below(real)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         """See LogStore. Each directory is opened from the one above, without following symbolic links."""
-        real = os.path.realpath(self.root)
-        with _store_errors("list", self.root):
-            device, mounts = os.stat(real).st_dev, mount_points_below(real)
-        below = tuple(f"{mount}/" for mount in mounts)
+        real, device, mounts = self._mounts()
+        mounted = {os.path.relpath(mount, real) for mount in mounts}
+        below = tuple(f"{mount}/" for mount in mounted)
         found = []
         with contextlib.closing(_OwnDirectories(real)) as opened:
             for path in paths:
-                target = os.path.join(real, path)
-                if target.startswith(below):
-                    continue
                 directory, _, name = path.rpartition("/")
                 try:
-                    status = os.stat(name, dir_fd=opened[directory], follow_symlinks=False)
+                    if not path.startswith(below):
+                        status = os.stat(name, dir_fd=opened[directory], follow_symlinks=False)
+                        found.append(_entry(path, status, device, path in mounted))
                 except OSError as error:
-                    if error.errno in _ABSENT:
-                        continue
-                    raise _store_error("stat", target, error) from error
-                found.append(_entry(path, status, device, target in mounts))
+                    if error.errno not in _ABSENT:
+                        raise _store_error("stat", self._absolute(path), error) from error
         return found
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:

@@ -67,8 +67,8 @@ class WrappedStore(LogStore, Generic[S]):
     def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
         return self.inner.find_names(start, containing, most=most)
 
-    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
-        return self.inner.walk(enters)
+    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+        return self.inner.walk(enters, stat=stat)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         return self.inner.entries(paths)

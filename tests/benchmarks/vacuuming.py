@@ -1,9 +1,9 @@
 """Vacuum beside deltalake: ``python -m tests.benchmarks.vacuuming [--files N] [--repeats N] [--quick]``.
 
 A table of so many empty files in 100 partitions, of which a tenth was removed before the retention, and a tenth is
-named by no version. A dry run, and one that deletes, run in a process of their own, with the table opened. Their time
-and their peak memory above that of the process before them are printed. The systems must name, and delete, the same
-number of files.
+named by no version. A dry run, and one that deletes, run in a process of their own, with the table opened. Their time,
+their CPU time and their peak memory above that of the process before them are printed. The systems must name, and
+delete, the same number of files.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.benchmarks.row_changes import Peak
 
 SYSTEMS = ("deltalog", "deltalake")
 MODES = ("dry run", "deletion")
+_FIGURES = ("seconds", "cpu_seconds", "peak_mib")
 _PARTITIONS = 100
 _OLD_S = 10 * 86_400
 _encode = msgspec.json.Encoder().encode
@@ -125,10 +126,19 @@ def call(system: str, mode: str, path: str) -> Callable[[], Any]:
 def _child(system: str, mode: str, path: str) -> None:
     run = call(system, mode, path)
     with Peak() as peak:
-        started = time.perf_counter()
+        started, started_cpu = time.perf_counter(), time.process_time()
         found = run()
-        seconds = time.perf_counter() - started
-    print(json.dumps({"seconds": seconds, "peak_mib": peak.most_mib - peak.before_mib, "files": len(found)}))
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
+    print(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "cpu_seconds": cpu_seconds,
+                "peak_mib": peak.most_mib - peak.before_mib,
+                "files": len(found),
+            }
+        )
+    )
 
 
 def measure(system: str, mode: str, path: Path, files: int) -> dict[str, Any]:
@@ -152,7 +162,7 @@ def compare(place: Path, files: int, repeats: int) -> Iterator[dict[str, Any]]:
     for mode in MODES:
         for system in SYSTEMS:
             runs = [measure(system, mode, path, files) for _ in range(repeats)]
-            figures = {name: statistics.median(run[name] for run in runs) for name in ("seconds", "peak_mib")}
+            figures = {name: statistics.median(run[name] for run in runs) for name in _FIGURES}
             yield {"mode": mode, "system": system, "files": runs[0]["files"], **figures}
 
 
@@ -171,7 +181,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=chosen.directory) as place:
         for each in compare(Path(place), files, repeats):
             print(
-                f"{each['mode']}, {each['system']}: {each['seconds']:.2f} s, {each['peak_mib']:.0f} MiB, "
+                f"{each['mode']}, {each['system']}: {each['seconds']:.2f} s, {each['cpu_seconds']:.2f} s CPU, "
+                f"{each['peak_mib']:.0f} MiB, "
                 f"{each['files']:,} of {files:,} files",
                 flush=True,
             )

@@ -389,7 +389,7 @@ def test_stores_without_times_keep_their_files(
     table = by_hand(store, clock)
     walk = MemoryStore.walk
 
-    def timeless(self: MemoryStore, enters: Any) -> Any:
+    def timeless(self: MemoryStore, enters: Any, **options: Any) -> Any:
         import msgspec
 
         return (msgspec.structs.replace(entry, modification_time_ms=None) for entry in walk(self, enters))
@@ -636,8 +636,8 @@ def test_a_file_that_is_committed_between_the_listing_and_the_log_stays(store: M
     clock.now_ms += 2 * WEEK
 
     class Slow(FaultyStore):
-        def walk(self, enters: Any) -> Any:
-            yield from [*super().walk(enters)]
+        def walk(self, enters: Any, **options: Any) -> Any:
+            yield from [*super().walk(enters, **options)]
             DeltaTable.open(store, environment=environment(clock)).commit_staged([staged])
 
     report = delete(DeltaTable.open(Slow(store), environment=environment(clock)))
