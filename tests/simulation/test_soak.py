@@ -12,6 +12,7 @@ from tests.support.simulation import (
     row_mutants,
     soak,
     transaction_mutants,
+    vacuum_mutants,
 )
 from tests.support.simulation.sweep_operations import OPERATIONS
 
@@ -21,6 +22,7 @@ EVERY_MUTANT = [
     *merge_mutants.MUTANTS,
     *optimize_mutants.MUTANTS,
     *transaction_mutants.MUTANTS,
+    *vacuum_mutants.MUTANTS,
 ]
 
 
@@ -74,7 +76,7 @@ def test_the_parts_cover_everything():
     planned: list[tuple[Any, tuple[Any, ...]]] = list(soak.bounded_parts(30, 0))
     assert {run.__name__ for run, _ in planned} == {
         "kills", "interleavings", "model", "failing_calls", "failing_pairs", "mutants", "row_schedules",
-        "transaction_schedules",
+        "transaction_schedules", "vacuum_schedules",
     }  # fmt: skip
     seeds = [seed for run, (seeds, *_) in planned if run is soak.transaction_schedules for seed in seeds]
     assert len(seeds) == len(set(seeds)) >= 20_000

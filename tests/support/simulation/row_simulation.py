@@ -205,14 +205,21 @@ class RowSimulation(Simulation):
                 return violations  # of a log that is broken the rows need not make sense
             raise
 
+    def _content(self, path: str) -> bytes:
+        """A file of any version."""
+        return self.shared.get(path)
+
+    def _first_readable(self) -> int:
+        return min(log_of(self.shared))
+
     def _judge_rows(self) -> list[Violation]:
         level = "WriteSerializable" if "write serializable" in self.features else "Serializable"
         log = self._history().log
-        found, seen = judge_rows(self._initial, log, self.shared.get, self.plans, self.records, CONSTRAINTS, level)
+        found, seen = judge_rows(self._initial, log, self._content, self.plans, self.records, CONSTRAINTS, level)
         with quiet():
             environment = seeded_environment(f"{self.seed}/judge", self.scheduler.time_ms)
             table = DeltaTable.open(self.shared, environment=environment)
-            first = min(log_of(self.shared))
+            first = self._first_readable()
             for version in {table.version, self.random.randrange(first, table.version + 1)}:
                 with contextlib.suppress(NotFoundError):  # no checkpoint leads to it
                     rows = sorted(map(str, _read(table, version)))

@@ -30,12 +30,14 @@ from tests.support.simulation import (
     row_mutants,
     sweep,
     transaction_mutants,
+    vacuum_mutants,
 )
 from tests.support.simulation.mutants import find
 from tests.support.simulation.row_simulation import run_row_schedule
 from tests.support.simulation.simulation import ScheduleResult, Totals, run_schedule, run_schedules
 from tests.support.simulation.sweep_operations import OPERATIONS
 from tests.support.simulation.transactions import run_transactions
+from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 
 CHUNK = 250  # schedules that one process makes before it gets more
 _ROW_CHUNK = 50  # the same of those with rows, which take longer
@@ -47,6 +49,7 @@ _MUTANTS = (
     *merge_mutants.MUTANTS,
     *optimize_mutants.MUTANTS,
     *transaction_mutants.MUTANTS,
+    *vacuum_mutants.MUTANTS,
 )
 
 
@@ -70,6 +73,10 @@ def schedules(seeds: range) -> Part:
 
 def row_schedules(seeds: range) -> Part:
     return _run(seeds, run_row_schedule, "row_schedules", "row-schedule")[0]
+
+
+def vacuum_schedules(seeds: range) -> Part:
+    return _run(seeds, run_vacuum_schedule, "vacuum_schedules", "vacuum-schedule")[0]
 
 
 def transaction_schedules(seeds: range) -> Part:
@@ -168,7 +175,8 @@ def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Par
         yield failing_calls, (number, thorough)
     for number in range(round(minutes)):
         yield failing_pairs, (seed + number, 100)
-        yield row_schedules, (range(seed + number * _ROW_CHUNK, seed + (number + 1) * _ROW_CHUNK),)
+        for run in (row_schedules, vacuum_schedules):
+            yield run, (range(seed + number * _ROW_CHUNK, seed + (number + 1) * _ROW_CHUNK),)
         for part in range(_TRANSACTION_CHUNKS * number, _TRANSACTION_CHUNKS * (number + 1)):
             yield transaction_schedules, (range(seed + part * CHUNK, seed + (part + 1) * CHUNK),)
 
@@ -205,7 +213,7 @@ def line(total: Part, seeds: range, seconds: float, processes: int) -> dict[str,
     """The figures in the order in which they are reported."""
     figures = total.figures
     ends = ["kills", "stops", "model_steps", "nth_call_cases", "interleavings"]
-    names = ["schedules", "row_schedules", "transactions", "faults", "acked", *ends]
+    names = ["schedules", "row_schedules", "vacuum_schedules", "transactions", "faults", "acked", *ends]
     return {
         **{name: figures[name] for name in names},
         "violations": figures["violations"],
@@ -220,6 +228,7 @@ def line(total: Part, seeds: range, seconds: float, processes: int) -> dict[str,
 _REPLAYED: dict[str, Callable[[int], ScheduleResult]] = {
     "schedule": run_schedule,
     "row-schedule": run_row_schedule,
+    "vacuum-schedule": run_vacuum_schedule,
     "transactions": run_transactions,
 }
 

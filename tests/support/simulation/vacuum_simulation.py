@@ -1,0 +1,189 @@
+"""Seeded schedules of vacuums, full and lite, beside operations on rows, with faults.
+
+    result = run_vacuum_schedule(seed=7)
+    assert not result.violations, result.report()
+
+As ``row_simulation``, whose judge of rows reads files from before they were deleted. The commits of vacuums carry no
+token, so the checker of the log does not judge these schedules. The invariants of files:
+
+====  =======================================================================================================
+V1    Needed: all files are there that a version within the retention of each vacuum names, for its rows or for its
+      change feed.
+V2    Complete: after a last full vacuum, days later, only those of the latest version are there, and what is not the
+      table's: hidden files, and another table.
+V3    By the log: after a last lite vacuum before that, none is there that a commit removed; and what no commit named
+      is.
+====  =======================================================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from deltalog.errors import (
+    CommitStateUnknownError,
+    InvalidDataFileError,
+    ObjectNotFoundError,
+    StoreError,
+    VersionNotFoundError,
+)
+from deltalog.storage.base import LogStore
+from deltalog.storage.wrapped import WrappedStore
+from deltalog.table import DeltaTable
+from deltalog.testing.checker import Violation
+from deltalog.testing.recording import log_of, quiet, seeded_environment
+from tests.support.simulation import row_simulation
+from tests.support.simulation.row_simulation import PARTITIONS, SCHEMA, RowSimulation
+from tests.support.simulation.rows import Plan
+from tests.support.simulation.scheduler import Client
+from tests.support.simulation.simulation import ScheduleResult
+from tests.support.vacuum_model import VacuumModel
+
+#: What clients do, and how often in proportion.
+VACUUM_KINDS: Mapping[str, int] = {
+    "append": 8,
+    "delete": 12,
+    "update": 8,
+    "overwrite": 4,
+    "replace partitions": 4,
+    "optimize": 6,
+    "restore": 3,
+    "checkpoint": 3,
+    "clean up log": 1,
+    "vacuum": 16,
+}
+_DAY_MS = 86_400_000
+_STRAY = "p=a/stray.parquet"
+_FOREIGN = frozenset({"_own/kept", ".hidden", "nested/_delta_log/00000000000000000000.json", "nested/x.parquet"})
+
+
+class Graveyard(WrappedStore[LogStore]):
+    """Keeps what is deleted, for the judge."""
+
+    def __init__(self, inner: LogStore, buried: dict[str, bytes]) -> None:
+        super().__init__(inner)
+        self._buried = buried
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(ObjectNotFoundError):
+            self._buried[path] = self.inner.get(path)
+        self.inner.delete(path)
+
+
+class VacuumSimulation(RowSimulation):
+    """One schedule; options as of RowSimulation. With a retention of 0 hours nothing is restored: what is restored
+    while it is deleted may be lost, as docs/maintenance.md says."""
+
+    def __init__(self, seed: int, *, kinds: Mapping[str, int] = VACUUM_KINDS, **options: Any) -> None:
+        self._hours = random.Random(f"{seed}/vacuums").choice((0, 24))
+        self._buried: dict[str, bytes] = {}
+        self._bounds_of_vacuums: list[int] = []
+        self._old_version = 0
+        chosen = {kind: often for kind, often in kinds.items() if self._hours or kind != "restore"}
+        super().__init__(seed, kinds=chosen, wrap=lambda store: Graveyard(store, self._buried), **options)
+        self._refusals = (*self._refusals, InvalidDataFileError)
+
+    def _properties(self) -> dict[str, str]:
+        # Checkpoints forget what was removed days ago: a lite vacuum has to read the commits.
+        return {**super()._properties(), "delta.deletedFileRetentionDuration": "interval 1 hours"}
+
+    def _prepare(self) -> int:
+        """Versions that are days old, of which one is restored; versions of today; and files that no version names."""
+        scheduler = self.scheduler
+        environment = seeded_environment(f"{self.seed}/prepare", scheduler.time_ms)
+        rng = random.Random(f"{self.seed}/rows/prepare")
+        scheduler._now_ms -= 5 * _DAY_MS
+        with quiet():
+            table = DeltaTable.create(
+                self.shared, SCHEMA, properties=self._properties(), partition_by=["p"], environment=environment
+            )
+            for number in range(3):
+                table.append(row_simulation._as_table(row_simulation._draw(rng, 100 * (number + 1), 4, 0.0)))
+            table.delete("v <= 1")
+            table.overwrite(row_simulation._as_table(row_simulation._draw(rng, 500, 3, 0.0)))
+            restored = rng.choice((2, 4))
+            table.restore(restored, user_metadata="restored")
+            self.plans["restored"] = Plan("restore", version=restored)
+            for path in (*_FOREIGN, _STRAY):
+                self.shared.put(path, b"x")
+            self._old_version = table.version
+            scheduler._now_ms += 5 * _DAY_MS
+            table.append(row_simulation._as_table(row_simulation._draw(rng, 700, 4, 0.0)))
+            table.checkpoint()
+            table.delete(f"p = '{rng.choice(PARTITIONS[:2])}'")
+        self.shared.sightings.clear()
+        self.shared.is_remote = self._common.is_remote = self._remote
+        self._before = log_of(self.shared)
+        return len(self._before)
+
+    # ------------------------------------------------------------------------------------------ the clients
+
+    def _change_files(self, client: Client, table: DeltaTable, kind: str) -> None:
+        if kind == "vacuum":
+            self._record(client, kind, lambda record: self._vacuum(client, table))
+        else:
+            super()._change_files(client, table, kind)
+
+    def _vacuum(self, client: Client, table: DeltaTable) -> None:
+        """It may fail, but must do no harm."""
+        full = client.random.random() < 0.5
+        try:
+            with contextlib.suppress(StoreError, CommitStateUnknownError, VersionNotFoundError):
+                table.vacuum(self._hours, False, enforce_retention_duration=False, full=full)
+        finally:
+            self._bounds_of_vacuums.append(self._old_version if self._hours else max(log_of(self.shared)))
+
+    # -------------------------------------------------------------------------------------------- the judge
+
+    def _content(self, path: str) -> bytes:
+        return self._buried[path] if path not in self.shared.paths() else super()._content(path)
+
+    def _first_readable(self) -> int:
+        return max(super()._first_readable(), *self._bounds_of_vacuums, 0)
+
+    def _judge(self) -> list[Violation]:
+        crashed = [record for record in self.records if record.outcome == "crashed"]
+        found = [Violation("I16", f"{each.kind} {each.token} raised {each.error}") for each in crashed]
+        return found or self._judge_files() or self._judge_rows()
+
+    def _judge_files(self) -> list[Violation]:
+        model, found = VacuumModel(self._history().log), list[Violation]()
+        for version in {self._old_version, *self._bounds_of_vacuums} if self._bounds_of_vacuums else ():
+            if version >= self._first_readable() and (gone := model.since(version) - self.shared.paths()):
+                found.append(Violation("V1", f"{sorted(gone)} are deleted, which a later version needs", version))
+        if found:
+            return found
+        kept = dict(self.shared._objects)
+        later = seeded_environment(f"{self.seed}/later", lambda: self.scheduler.time_ms() + 3 * _DAY_MS)
+        with quiet():
+            found += self._judge_last(DeltaTable.open(self._common, environment=later), model)
+        self.shared._objects.update(kept)
+        return found
+
+    def _judge_last(self, table: DeltaTable, model: VacuumModel) -> list[Violation]:
+        found: list[Violation] = []
+        latest, removed = max(model.live), set().union(*model.removed.values(), *model.changes.values())
+        table.checkpoint()  # which no longer has the tombstones
+        is_there = _STRAY in self._data()
+        with contextlib.suppress(VersionNotFoundError):  # the log was cleaned up
+            table.vacuum(0, False, enforce_retention_duration=False, full=False)
+            if left := removed & self._data() - model.live[latest]:
+                found.append(Violation("V3", f"a lite vacuum leaves {sorted(left)}"))
+            if is_there and _STRAY not in self._data():
+                found.append(Violation("V3", "a lite vacuum deletes what no commit removed"))
+        table.vacuum(0, False, enforce_retention_duration=False)
+        if self._data() != model.live[latest] | _FOREIGN:
+            wrong = sorted(self._data() ^ (model.live[latest] | _FOREIGN))
+            found.append(Violation("V2", f"a full vacuum leaves or deletes {wrong}"))
+        return found
+
+    def _data(self) -> set[str]:
+        return {path for path in self.shared.paths() if not path.startswith("_delta_log/")}
+
+
+def run_vacuum_schedule(seed: int, **options: Any) -> ScheduleResult:
+    """Run and judge one schedule; options as of VacuumSimulation."""
+    return VacuumSimulation(seed, **options).run()
