@@ -46,9 +46,11 @@ def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
     needed: dict[str, Need] = dict.fromkeys(names.of_table(latest.cache.files(_COLUMNS)), Need.LATEST)
     since = set(names.of_table(history.snapshot(first).cache.files(_COLUMNS)) if first < latest.version else ())
     changes: set[str] = set()
+    later: set[str] = set()
     for commit in _commits(history, first, latest.version):
-        since.update(names.of_commit(commit))
+        later.update(names.of_commit(commit))
         changes.update(path for cdc in commit.cdc for path in names.of(cdc.path))
+    since |= later
     if first < latest.version and not needed.keys() <= since:
         raise CorruptTableError(
             f"{store.url}: {min(needed.keys() - since)} is a file of version {latest.version}, but neither of version "
@@ -59,7 +61,7 @@ def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
         for path in paths:
             needed.setdefault(path, why)
     cutoff_version = first if current.timestamp_ms <= cutoff_ms else None
-    return NamedFiles(needed, removed - needed.keys(), names.elsewhere, cutoff_version)
+    return NamedFiles(needed, removed - needed.keys(), names.elsewhere, cutoff_version, unexpired <= later)
 
 
 def added_since(history: LogHistory, version: int) -> frozenset[str]:

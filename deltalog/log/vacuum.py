@@ -67,12 +67,14 @@ class NamedFiles:
     """What a log names, as decoded paths below the table's root. ``needed``: by versions within the retention, and why.
     ``removed``: by earlier ones. ``elsewhere``: the names, without directories, of files that are named by absolute
     paths which do not lead into the table as it was opened. ``cutoff_version``: the version that was current at the
-    cut-off; None where all versions are within the retention."""
+    cut-off; None where all versions are within the retention. ``is_settled``: whether no tombstone of a commit up to
+    that one is within the retention, by a clock that was ahead."""
 
     needed: Mapping[str, Need]
     removed: Set[str] = frozenset()
     elsewhere: Set[str] = frozenset()
     cutoff_version: int | None = None
+    is_settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def vacuum(
     named = named_files(history, rules.cutoff_ms)
     named = replace(named, needed={**claims.needed(history, named, rules), **named.needed})
     if full:
-        removed = RemovedFiles(_with_times(store, entries, named), named.removed, are_settled=True)
+        removed = RemovedFiles(_with_times(store, entries, named), named.removed, named.is_settled)
     else:
         removed = removed_files(history, named)
     decided = plan(removed.entries, named, rules)

@@ -17,7 +17,7 @@ from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 
 USUAL, LONG = 40, 300
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
-KEPT: list[int] = []
+KEPT = [86]  # a full vacuum recorded commits of which tombstones waited, since a clock was ahead
 
 
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_VACUUM_SCHEDULES", LONG)))
