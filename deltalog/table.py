@@ -12,22 +12,15 @@ from deltalog.arguments import checked
 from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit_result import CommitResult
 from deltalog.copy_verbs import CopyVerbs
-from deltalog.doctor.check import examine
-from deltalog.doctor.examination import Progress, silent
-from deltalog.doctor.findings import CheckReport
 from deltalog.environment import Environment
 from deltalog.errors import CallError, TableNotFoundError
-from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
-from deltalog.log.cleanup import CleanupReport
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.reader import LogReader
-from deltalog.log.vacuum import VacuumReport
-from deltalog.operations import alterations, clustering, constraints, log_files, protocol_changes, row_id_backfill
-from deltalog.operations import vacuum as vacuuming
+from deltalog.maintenance_verbs import MaintenanceVerbs
+from deltalog.operations import alterations, clustering, constraints, protocol_changes, row_id_backfill
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.staging import StagedFiles
 from deltalog.operations.create import check_is_empty, create, first_transaction, initial_state, table_schema
-from deltalog.operations.optimizer import TableOptimizer
 from deltalog.operations.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.operations.restore import RestoreResult, restore
 from deltalog.operations.table_handle import TableHandle
@@ -50,7 +43,7 @@ T = TypeVar("T")
 
 
 @checked
-class DeltaTable(RowVerbs, CopyVerbs):
+class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
     """A Delta table; ``DeltaTable(url)`` and ``DeltaTable.open(url)`` open one. Threads may share it; each call works
     on a snapshot of its own.
 
@@ -517,77 +510,6 @@ class DeltaTable(RowVerbs, CopyVerbs):
         target = self.snapshot(version, timestamp)
         with self.transaction() as transaction:
             return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
-
-    def check(self, deep: bool = False, *, progress: Progress = silent) -> CheckReport:
-        """Examine the log and the files of the table; see ``deltalog.check``, which also takes a table that cannot be
-        opened. Cost: as ``deltalog.check``."""
-        return examine(self._handle.reader, deep, progress, self._handle.environment)
-
-    def flush(self) -> None:
-        """Wait for the derived files of this process's commits, which follow them on a remote store. Cost: none."""
-        self._handle.flush()
-
-    def checkpoint(self, *, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS) -> None:
-        """Write a checkpoint of the latest version now: a classic one, or where delta.checkpointPolicy is v2 a
-        UUID-named one of the form ``top_level``, with sidecars of ``sidecar_rows`` file actions if there are more.
-
-        Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
-        """
-        log_files.checkpoint(self._handle, top_level, sidecar_rows)
-
-    def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
-        """Write a log compaction file: a range of commits in one file, which readers may read instead of the commits.
-
-        Default: from the last checkpoint on. Returns the first and the last version; None if there are fewer than two.
-        Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET for each commit, 1 PUT.
-        """
-        return log_files.compact(self._handle, from_version, to_version)
-
-    def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
-        """Delete the files of the log that no version within the retention needs; with ``dry_run`` only report them.
-
-        ``retention``: default delta.logRetentionDuration, 30 days. Kept are the newest checkpoint at or before the last
-        midnight UTC before it, and later files. The report says which versions become unreachable, and why a file is
-        kept. Checkpoints run clean-up too, unless delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md.
-        Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
-        """
-        return log_files.delete_expired(self._handle, dry_run, retention)
-
-    @property
-    def optimize(self) -> TableOptimizer:
-        """The verbs that rewrite files and keep the rows: ``table.optimize.compact()``. Cost: none."""
-        return TableOptimizer(self._handle)
-
-    def vacuum(
-        self,
-        retention_hours: float | None = None,
-        dry_run: bool = True,
-        enforce_retention_duration: bool = True,
-        *,
-        full: bool = True,
-        progress: vacuuming.VacuumProgress = vacuuming.silent,
-    ) -> VacuumReport:
-        """Delete the files below the table's root that no version within the retention needs; by default only report
-        them: pass ``dry_run=False`` to delete.
-
-        ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError, unless
-        ``enforce_retention_duration=False``: readers of versions within it then lose files. A file that no version
-        names stays until it is a day old in any case, since its commit may follow. Kept are all files that the version
-        at the cut-off and every later one name, also in their change feeds; hidden files, links, other tables. What is
-        deleted is recorded by two commits, VACUUM START and VACUUM END; without files to delete none is made. Safe to
-        interrupt: a second call continues. ``full=False`` lists no files, and considers those only that the commits
-        since the last vacuum removed (Spark's VACUUM LITE): what no version ever named, and empty directories, stay.
-        ``progress``: called with the numbers of deleted files and of all to delete.
-
-        Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
-        path in the log whose file is not known, CorruptTableError, StoreError, VersionNotFoundError with ``full=False``
-        where the log no longer has the commits since the last vacuum. Cost: as ``LogStore.walk``, the files of the
-        latest version and of that at the cut-off, 1 GET for each commit since, 1 DELETE for each file, 2 commits and 1
-        PUT. With ``full=False`` instead of the listing 1 GET for each commit since the last vacuum, 1 HEAD for each
-        file that these removed, and 1 HEAD and 1 LIST for each directory with such files.
-        Spec: PROTOCOL.md#vacuum-protocol-check.
-        """
-        return vacuuming.vacuum(self._handle, retention_hours, dry_run, enforce_retention_duration, full, progress)
 
 
 def handle_of(table: DeltaTable) -> TableHandle:

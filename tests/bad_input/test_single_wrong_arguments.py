@@ -41,6 +41,7 @@ from deltalog import (
     open_store,
 )
 from deltalog.copy_verbs import CopyVerbs
+from deltalog.maintenance_verbs import MaintenanceVerbs
 from deltalog.operations.contract.stream import StreamWriter
 from deltalog.protocol.actions import AddCDCFile
 from deltalog.read.changes import Changes
@@ -341,7 +342,7 @@ def _public(kind: type) -> set[str]:
     return {
         name
         for owner in kind.__mro__
-        if owner is kind or owner in (RowVerbs, CopyVerbs)
+        if owner is kind or owner in (RowVerbs, CopyVerbs, MaintenanceVerbs)
         for name, member in vars(owner).items()
         if (not name.startswith("_") or name == "__init__")
         and (inspect.isfunction(member) or isinstance(member, (classmethod, staticmethod)))

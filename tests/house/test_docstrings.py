@@ -16,8 +16,6 @@ import pytest
 
 import deltalog
 import deltalog.protocol
-from deltalog.copy_verbs import CopyVerbs
-from deltalog.row_verbs import RowVerbs
 from tests.support.protocol_sections import ANCHORS, named_in
 
 
@@ -40,8 +38,8 @@ def public_members(face: ModuleType) -> list[tuple[str, Any]]:
         found.append((name, value))
         if not inspect.isclass(value):
             continue
-        inherited = {**vars(RowVerbs), **vars(CopyVerbs)} if issubclass(value, RowVerbs) else {}
-        for member, raw in {**inherited, **vars(value)}.items():
+        own = [each for each in reversed(value.__mro__) if each is value or value is deltalog.DeltaTable]
+        for member, raw in {name: raw for each in own for name, raw in vars(each).items()}.items():
             if member.startswith("_"):
                 continue
             raw = raw.__func__ if isinstance(raw, (classmethod, staticmethod)) else raw
