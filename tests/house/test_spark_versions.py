@@ -7,11 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.versions import MODES, PAGE, IncompleteResultsError, page, parse, row_of
+from tests.spark.versions import (
+    MODES,
+    PAGE,
+    IncompleteResultsError,
+    Run,
+    all_lanes,
+    page,
+    parse,
+    rendered,
+    row_of,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIM = re.compile(r"(?<!delta-)\b(?:Py)?Spark(?: Connect)?\s+(\d+\.\d+)(?:\s+to\s+(\d+\.\d+))?")
-REPORT = """<testsuites><testsuite name="pytest"><properties><property name="pyspark" value="3.5.9"/>
+REPORT = """<testsuites><testsuite name="pytest" timestamp="2026-01-02T03:04:05">
+<properties><property name="pyspark" value="3.5.9"/>
 <property name="python" value="3.11.7"/><property name="packages" value="pandas 2.3.3"/></properties>
 <testcase classname="tests.spark.test_sql" name="test_clauses[a]"/>
 <testcase classname="tests.spark.test_writer" name="test_not_null"/>
@@ -19,26 +30,30 @@ REPORT = """<testsuites><testsuite name="pytest"><properties><property name="pys
 {more}</testsuite></testsuites>"""
 
 
-@pytest.fixture(scope="module")
-def shown() -> list[str]:
-    """The versions in the head of the page's table, in the order of the columns, as ``3.5.9 classic``."""
-    if not PAGE.exists():
-        pytest.skip("dev.py test --spark all has not written docs/spark-versions.md")
-    head = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| |"))
-    return [cell.strip() for cell in head.strip("|").split("|")[1:]]
+def test_the_page_has_the_results_that_are_kept_and_says_what_is_missing() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == rendered(all_lanes())
+    head = next(line for line in text.splitlines() if line.startswith("| |"))
+    shown = [cell.strip() for cell in head.strip("|").split("|")[1:]]
+    missing = re.search(r"test that failed: (.*?)\. Each", text)
+    names = [
+        *(name.rpartition(".")[0] + " " + name.split()[1] for name in shown),
+        *(missing[1] if missing else "").split(", "),
+    ]
+    assert sorted(filter(None, names)) == sorted(
+        f"{lane} {mode.replace('connect', 'Connect')}" for lane, mode in all_lanes()
+    )
 
 
-def test_the_page_shows_the_versions_that_dev_runs(shown: list[str]) -> None:
+def test_dev_runs_the_newest_patch_of_each_version() -> None:
     import dev
 
     pins = [pin.removeprefix("pyspark==") for pin, *_ in dev.SPARK.values()]
     assert [pin.rpartition(".")[0] for pin in pins] == list(dev.SPARK)
-    modes = [[mode.replace("connect", "Connect") for mode in dev.spark_modes(name)] for name in dev.SPARK]
-    assert shown == [f"{pin} {mode}" for pin, ran in zip(pins, modes, strict=True) for mode in ran]
 
 
-def test_no_other_version_is_claimed(shown: list[str]) -> None:
-    versions = list(dict.fromkeys(column.rpartition(".")[0] for column in shown))
+def test_no_other_version_is_claimed() -> None:
+    versions = list(dict.fromkeys(lane for lane, _ in all_lanes()))
     first, last = versions[0], versions[-1]
     sources = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "spark_ext").rglob("*.py")]
     for source in sources:
@@ -54,6 +69,8 @@ def test_a_report_becomes_a_column() -> None:
     assert (run.spark, dict(run.passed), dict(run.skipped)) == ("3.5.9", {"SQL": 1, "Writing": 1}, {"Variants": 1})
     text = page([run, parse(REPORT.format(more=""), "3.5", "connect")])
     assert "| | 3.5.9 classic | 3.5.9 Connect |" in text and "| Variants | – | – |" in text
+    assert "| Run on | 2026-01-02 | 2026-01-02 |" in text and Run.from_json(run.to_json()) == run
+    assert "test that failed: 4.0 Connect. Each" in page([run], ["4.0 Connect"])
     assert "| All | 2, 1 skipped | 2, 1 skipped |" in text and "- everywhere: none here (`test_variants`)" in text
 
 

@@ -1,27 +1,33 @@
 """What of spark_ext works with which Spark, as the page docs/spark-versions.md.
 
-    python3 dev.py test --spark all       # tests/spark with each version, and then the page
-    python -m tests.spark.versions        # the page alone, from the results of the last runs
+    python3 dev.py test --spark 4.0       # tests/spark with a version, and then the page
+    python -m tests.spark.versions        # the page alone, from the reports of the last runs
 
-Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. A test that failed
-is never a cell of the page: then nothing is written. The versions are those that the runs reported.
+Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. Their results are
+kept in version_results.json, so that a run of one version leaves those of the others on the page. A report with a
+failed test takes that version and mode off the page.
 """
 
 from __future__ import annotations
 
 import collections
+import json
 import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "spark-versions.md"
-RESULTS = ROOT / "build" / "spark-versions"
+REPORTS = ROOT / "build" / "spark-versions"
+RESULTS = Path(__file__).with_name("version_results.json")
 MODES = ("classic", "connect")
 NONE = "–"
+# Where a test has looked for what it skipped without: a path of one machine.
+_LOCATION = re.compile(r" \(looked for [^)]*\)")
 # The rows of the page, and the tests of each: the first pattern that is found in "module::test" counts.
 ROWS: Sequence[tuple[str, str]] = (
     ("Variants", r"variant"),
@@ -49,28 +55,46 @@ HEAD = """# Spark versions
 
 What of [`spark_ext`](spark.md) works with which Spark: the tests in `tests/spark` and `tests/spark_connect`, run with
 the newest patch of each version, in classic sessions and over Spark Connect, without a jar.
-`python3 dev.py test --spark all` runs them, each version in a virtual environment of its own, and writes this page,
-unless a test fails. The package of PySpark 3.5 has no Spark Connect server, so that this version is run in classic
-sessions only.
+`python3 dev.py test --spark 4.0` runs them in a virtual environment of its own and writes the results of that version
+into this page; `--spark all` does it with each. No test of a version that is shown here has failed. The package of
+PySpark 3.5 has no Spark Connect server, so that this version is run in classic sessions only.
 """
 
 
+SAMPLED = (
+    "Each usual run of the tests has all suites with PySpark 4.2.0 in classic sessions, and the central one with the "
+    "oldest and the newest version and over Connect."
+)
+
+
 class IncompleteResultsError(Exception):
-    """A run is missing, or a test failed in it."""
+    """A test failed in a run, or the report is of another version."""
 
 
 @dataclass
 class Run:
-    """The results of one version in one mode."""
+    """The results of one version in one mode. ``date``: of the run."""
 
     lane: str
     mode: str
     spark: str
     python: str
     packages: str
+    date: str
     passed: collections.Counter[str] = field(default_factory=collections.Counter)
     skipped: collections.Counter[str] = field(default_factory=collections.Counter)
     reasons: dict[str, set[str]] = field(default_factory=dict)  # why tests were skipped: names of the tests
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Run:
+        """A run as ``to_json`` has it."""
+        counts = {name: collections.Counter(found[name]) for name in ("passed", "skipped")}
+        return cls(**{**found, **counts, "reasons": {why: set(tests) for why, tests in found["reasons"].items()}})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain objects, in an order that does not change from run to run."""
+        counts = {name: dict(sorted(getattr(self, name).items())) for name in ("passed", "skipped")}
+        return {**asdict(self), **counts, "reasons": {why: sorted(self.reasons[why]) for why in sorted(self.reasons)}}
 
 
 def row_of(test: str) -> str:
@@ -85,7 +109,8 @@ def parse(report: str, lane: str, mode: str) -> Run:
     missing = {"pyspark", "python", "packages"} - set(properties)
     if missing or not properties["pyspark"].startswith(lane + "."):
         raise IncompleteResultsError(f"Spark {lane} {mode}: the report is of {properties}, not of Spark {lane}.")
-    run = Run(lane, mode, properties["pyspark"], properties["python"], properties["packages"])
+    date = suite.get("timestamp", "")[:10]
+    run = Run(lane, mode, properties["pyspark"], properties["python"], properties["packages"], date)
     failed = []
     for case in suite.iter("testcase"):
         test = f"{case.get('classname', '').rsplit('tests.', 1)[-1]}::{case.get('name')}"
@@ -96,21 +121,24 @@ def parse(report: str, lane: str, mode: str) -> Run:
             run.passed[row_of(test)] += 1
         else:
             run.skipped[row_of(test)] += 1
-            run.reasons.setdefault(skip.get("message", ""), set()).add(case.get("name", "").partition("[")[0])
+            reason = _LOCATION.sub("", skip.get("message", ""))
+            run.reasons.setdefault(reason, set()).add(case.get("name", "").partition("[")[0])
     if failed or not run.passed:
         raise IncompleteResultsError(f"Spark {lane} {mode}: {len(failed)} tests failed: {', '.join(failed[:5])}.")
     return run
 
 
-def page(runs: Sequence[Run]) -> str:
-    """The text of the page. ``runs``: both modes of each version, in the order of the columns."""
+def page(runs: Sequence[Run], missing: Sequence[str] = ()) -> str:
+    """The text of the page. ``runs``: in the order of the columns. ``missing``: versions and modes without results."""
     columns = " | ".join(f"{run.spark} {'Connect' if run.mode == 'connect' else run.mode}" for run in runs)
     lines = [HEAD, f"| | {columns} |", "|---" * (len(runs) + 1) + "|"]
     for row, _ in ROWS:
         if any(run.passed[row] + run.skipped[row] for run in runs):
             lines.append(f"| {row} | {' | '.join(_cell(run.passed[row], run.skipped[row]) for run in runs)} |")
     totals = (_cell(run.passed.total(), run.skipped.total()) for run in runs)
-    lines += [f"| All | {' | '.join(totals)} |", ""]
+    lines += [f"| All | {' | '.join(totals)} |", f"| Run on | {' | '.join(run.date for run in runs)} |", ""]
+    if missing:
+        lines += [f"Not run as a whole yet, or with a test that failed: {', '.join(missing)}. {SAMPLED}", ""]
     lines += ["A cell counts the tests that passed, and after it those that were skipped:", ""]
     lines += [f"- {each}" for each in _reasons(runs)]
     lines += ["", "The environments, as `dev.py` makes them:", ""]
@@ -149,26 +177,39 @@ def _places(found: Sequence[str], every: Mapping[str, Sequence[str]]) -> str:
 
 
 def main(lanes: Sequence[tuple[str, str]]) -> int:
-    """Write the page from the reports of these versions and modes; nothing, and returns 1, where one is missing."""
-    runs, problems = [], []
+    """Take up the reports of these versions and modes, and write the page. Returns 1 where a test failed in one."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    problems = []
     for lane, mode in lanes:
-        path = RESULTS / f"{lane}-{mode}.xml"
-        try:
-            if not path.exists():
-                raise IncompleteResultsError(f"Spark {lane} {mode}: no run yet (dev.py test --spark {lane}).")
-            runs.append(parse(path.read_text(encoding="utf-8"), lane, mode))
-        except IncompleteResultsError as error:
-            problems.append(str(error))
-    if problems:
-        print("\n".join([*problems, f"{PAGE.name} is not written."]), file=sys.stderr)
-        return 1
-    PAGE.write_text(page(runs), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
-    return 0
+        path = REPORTS / f"{lane}-{mode}.xml"
+        if path.exists():
+            kept.pop(f"{lane} {mode}", None)
+            try:
+                run = parse(path.read_text(encoding="utf-8"), lane, mode)
+                kept[f"{lane} {mode}"] = run.to_json()
+            except IncompleteResultsError as error:
+                problems.append(str(error))
+    RESULTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(rendered(lanes), encoding="utf-8")
+    print("\n".join([*problems, f"wrote {PAGE.relative_to(ROOT)}"]), file=sys.stderr if problems else sys.stdout)
+    return int(bool(problems))
+
+
+def rendered(lanes: Sequence[tuple[str, str]]) -> str:
+    """The page of the results that are kept, in the order of ``lanes``."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    names = [f"{lane} {mode}" for lane, mode in lanes]
+    runs = [Run.from_json(kept[name]) for name in names if name in kept]
+    return page(runs, [name.replace("connect", "Connect") for name in names if name not in kept])
+
+
+def all_lanes() -> list[tuple[str, str]]:
+    """Versions and modes as ``dev.py`` runs them."""
+    import dev
+
+    return [(lane, mode) for lane in dev.SPARK for mode in dev.spark_modes(lane)]
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    import dev
-
-    sys.exit(main([(lane, mode) for lane in dev.SPARK for mode in dev.spark_modes(lane)]))
+    sys.exit(main(all_lanes()))
