@@ -18,8 +18,8 @@ _WAIT_S = 120.0
 
 
 def counts_are_not_sent(spark: SparkSession) -> bool:
-    """Whether a session does not report what a job counts: Spark Connect before 4.0."""
-    return is_connect(spark) and spark_version(spark) < (4, 0)
+    """Whether a session does not report what a job that writes counts: Spark Connect before 4.1."""
+    return is_connect(spark) and spark_version(spark) < (4, 1)
 
 
 class RowCount:
@@ -35,7 +35,7 @@ class RowCount:
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
         """The number of rows, after the job has ended. ``directory``: that of the job's files, if they have one.
 
-        Raises StoreError if Spark does not report it. Spark Connect before 4.0 does not send it to the client: there
+        Raises StoreError if Spark does not report it. Spark Connect before 4.1 does not send it to the client: there
         the server counts the rows of the files that it lists; without a directory the number is not known (None).
         """
         metrics = self._metrics()

@@ -658,4 +658,5 @@ def test_an_append_sends_one_statement_beside_its_job(spark: Any, table: str, mo
 
     monkeypatch.setattr(type(spark), "sql", counted)
     assert spark_ext.write(spark.range(2)).mode("append").save(table).version == 1
-    assert len(sent) == 1 and sent[0].startswith("explain extended")
+    asked = [each for each in sent if each != "SET"]  # by which Spark Connect before 4.2 lists its settings
+    assert len(asked) == 1 and asked[0].startswith("explain extended")
