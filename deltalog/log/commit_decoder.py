@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltalog.arrow_arrays import STRINGS_MAP, combined, int64s, nulls, strings, strings_map
+from deltalog.arrow_arrays import STRINGS_MAP, combined, empty, int64s, nulls, strings, strings_map
 from deltalog.errors import InvalidCommitError
 from deltalog.log.file_tables import DELETION_VECTOR, FILES, TOMBSTONES, camel
 from deltalog.log.replay import Commits, FileActions
@@ -134,6 +134,7 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
     """Raises pyarrow.ArrowException, ValueError or InvalidCommitError where a commit must be decoded as actions."""
     heads: list[tuple[int, list[bytes]]] = []
     texts: list[bytes] = []
+    has_removes = False
     file_first: list[int] = []
     for at, (version, data) in enumerate(block):
         head, removes, adds = _split(data)
@@ -144,6 +145,7 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
         # Of a file that is removed and added in one commit, the add counts.
         texts += removes
         texts += adds
+        has_removes |= bool(removes)
         if data.lstrip(b"\n").startswith(_FILES):
             file_first.append(at)
     commits = decode_small_actions(heads)
@@ -153,7 +155,7 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
         return Commits(commits)
     sample = next((text for text in texts if text.startswith(_ADD)), texts[0])
     names = partition_names(sample.partition(b"\n")[0])
-    run = _file_actions(b"\n".join((*texts, b"")), names)
+    run = _file_actions(b"\n".join((*texts, b"")), names, has_removes)
     return Commits(commits, [FileActions(block[0][0], block[-1][0], *run)])
 
 
@@ -175,28 +177,28 @@ def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
     return head, removes, adds
 
 
-def _file_actions(lines: bytes, partition_columns: Sequence[str]) -> tuple[pa.Table, pa.Table, list[bool]]:
+def _file_actions(
+    lines: bytes, partition_columns: Sequence[str], has_removes: bool
+) -> tuple[pa.Table, pa.Table, list[bool]]:
     """Lines of adds and removes as rows of FILES and of TOMBSTONES; and whether each line is an add.
 
     Raises pyarrow.ArrowException or ValueError for lines that must be decoded as actions.
     """
     values = pa.struct([pa.field(name, pa.string()) for name in partition_columns])
-    schema = pa.schema(
-        {
-            key: pa.struct({**fields, "partitionValues": values})
-            for key, fields in (("add", _ADDS), ("remove", _REMOVES))
-        }
-    )
+    kinds = (("add", _ADDS), ("remove", _REMOVES))[: 2 if has_removes else 1]  # each column costs time for each line
+    schema = pa.schema({key: pa.struct({**fields, "partitionValues": values}) for key, fields in kinds})
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     read = pj.ReadOptions(block_size=len(lines) + 1, use_threads=False)
     parsed = pj.read_json(pa.BufferReader(lines), read, options)
-    adds, removes = combined(parsed.column("add")), combined(parsed.column("remove"))
-    count = lines.count(b"\n")
-    if not len(adds) == count == len(adds) - adds.null_count + len(removes) - removes.null_count:
+    found = [combined(parsed.column(key)) for key, _ in kinds]
+    adds, count = found[0], lines.count(b"\n")
+    if not len(adds) == count == sum(len(each) - each.null_count for each in found):
         raise ValueError("a line with two actions")
-    is_add = adds.is_valid().to_pylist()
     files = _table(adds, FILES, _REQUIRED_OF_ADDS, partition_columns)
-    return files, _table(removes, TOMBSTONES, _REQUIRED_OF_REMOVES, partition_columns), is_add
+    if not has_removes:
+        return files, empty(TOMBSTONES), [True] * count
+    tombstones = _table(found[1], TOMBSTONES, _REQUIRED_OF_REMOVES, partition_columns)
+    return files, tombstones, adds.is_valid().to_pylist()
 
 
 def _table(actions: pa.StructArray, schema: pa.Schema, required: Sequence[str], names: Sequence[str]) -> pa.Table:
