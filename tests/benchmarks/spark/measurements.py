@@ -11,6 +11,7 @@ from typing import Any
 
 import deltalog
 import spark_ext
+from tests.benchmarks.spark.changes import STATEMENTS, statement_calls
 from tests.benchmarks.spark.tables import Shape, files_of_version, obtain, shapes
 
 OURS, DELTA, PARQUET = SYSTEMS = ("deltalog", "delta-spark", "parquet")
@@ -46,6 +47,7 @@ KEYS = (
     *(f"{table}:{what}" for table in ("files2k", "files100k") for what in _READS),
     *(f"{table}:{what}" for table in ("travel2k", "travel10k") for what in ("load", "count", "sum")),
     "vectors:sum",
+    *(f"{way}:{what}" for way in ("changes", "rewrites") for what in STATEMENTS),
 )  # fmt: skip
 # Of many minutes: only where it is asked for.
 RARE = ("files100k:sum",)
@@ -58,6 +60,11 @@ def measurement(key: str, spark: Any, tables: Path, scratch: Path, quick: bool) 
     group, _, what = key.partition(":")
     if group == "append":
         return _append(what, spark, scratch, quick)
+    if group in ("changes", "rewrites"):
+        shape = shapes(quick)["changes"]
+        table = obtain(tables, shape)
+        title, count, calls = statement_calls(spark, what, table, shape, group == "changes")
+        return Measurement(key, f"{shape.rows:,} rows, {title}", count, calls, is_long=not quick)
     shape = shapes(quick)[group.replace("travel", "commits")]
     path = str(obtain(tables, shape))
     if group.startswith("travel"):

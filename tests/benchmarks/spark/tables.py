@@ -51,6 +51,7 @@ def shapes(quick: bool) -> Mapping[str, Shape]:
             "commits2k": Shape(30, 5, commits=30),
             "commits10k": Shape(60, 5, commits=60),
             "vectors": Shape(2, 1000, deletes_every=25),
+            "changes": Shape(4, 5000),
         }
     return {
         "files2k": Shape(2_000, 5_000),
@@ -58,6 +59,7 @@ def shapes(quick: bool) -> Mapping[str, Shape]:
         "commits2k": Shape(2_000, 10, commits=2_000),
         "commits10k": Shape(10_000, 10, commits=10_000),
         "vectors": Shape(2, 1_250_000, deletes_every=25),
+        "changes": Shape(40, 250_000),
     }
 
 
