@@ -25,10 +25,9 @@ from deltalog import (
     VacuumReport,
 )
 from deltalog.log.vacuum import Need, Stay
-from deltalog.storage.base import EntryKind
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
-from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, SimulatedKill, nth
+from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import (
     NOW,
     SCHEMA,
@@ -46,6 +45,7 @@ from tests.support.core import (
     rows,
     tree,
 )
+from tests.support.vacuum_tables import create, files, is_killed_at, live
 
 HOUR, DAY = 3_600_000, 86_400_000
 WEEK = 7 * DAY
@@ -61,21 +61,6 @@ def clock() -> Clock:
 @pytest.fixture
 def store(clock: Clock) -> MemoryStore:
     return memory(clock)
-
-
-def create(store: Any, clock: Clock, properties: dict[str, str] | None = None, **options: Any) -> DeltaTable:
-    return DeltaTable.create(
-        store, SCHEMA, properties=properties, data=rows(1, 2), environment=environment(clock), **options
-    )
-
-
-def files(store: Any) -> set[str]:
-    """The paths of everything outside of the log."""
-    return {entry.path for entry in store.walk(lambda directory: True) if entry.kind is EntryKind.FILE}
-
-
-def live(table: DeltaTable, version: int | None = None) -> set[str]:
-    return set(table.snapshot(version).files()["path"].to_pylist())
 
 
 def delete(table: DeltaTable, hours: float | None = None, **options: Any) -> VacuumReport:
@@ -584,17 +569,7 @@ def test_a_kill_at_any_call(store: MemoryStore, clock: Clock, number: int, fault
         store.put(name, b"1")
     clock.now_ms += 2 * WEEK
     expected = live(table)
-
-    def decide(call: Call) -> Fault | None:
-        writes = call.method in ("put_if_absent", "put", "delete")
-        return None if call.number != number else fault if writes else Fault.KILL_BEFORE
-
-    killed = FaultyStore(store, decide)
-    try:
-        delete(DeltaTable.open(killed, environment=environment(clock)))
-    except SimulatedKill:
-        pass
-    else:
+    if not is_killed_at(number, fault, store, clock, delete):
         assert number > 15
     fresh = DeltaTable.open(store, environment=environment(clock))
     delete(fresh)

@@ -16,10 +16,9 @@ from deltalog.log.vacuum import Stay
 from deltalog.storage.base import Entry, EntryKind
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
-from deltalog.testing.stores import CountingStore, Fault, FaultyStore, SimulatedKill, nth
+from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import (
     NOW,
-    SCHEMA,
     Clock,
     add_action,
     environment,
@@ -32,6 +31,7 @@ from tests.support.core import (
     remove_action,
     rows,
 )
+from tests.support.vacuum_tables import create, files, is_killed_at, live
 
 DAY = 86_400_000
 WEEK = 7 * DAY
@@ -47,14 +47,6 @@ def clock() -> Clock:
 @pytest.fixture
 def store(clock: Clock) -> MemoryStore:
     return memory(clock)
-
-
-def create(store: Any, clock: Clock, properties: dict[str, str] | None = None) -> DeltaTable:
-    return DeltaTable.create(store, SCHEMA, properties=properties, data=rows(1, 2), environment=environment(clock))
-
-
-def files(store: Any) -> set[str]:
-    return {entry.path for entry in store.walk(lambda directory: True) if entry.kind is EntryKind.FILE}
 
 
 def lite(table: DeltaTable, hours: float | None = None, **options: Any) -> VacuumReport:
@@ -91,10 +83,6 @@ def test_it_deletes_what_was_removed_and_nothing_else(
     assert report.paths == dry.paths and files(store) == {"stray.parquet", *live(table)} and ids(table) == [3]
     assert [entry.operation for entry in table.history(2)] == ["VACUUM END", "VACUUM START"]
     assert lite(table).paths == () and table.vacuum().paths == ("stray.parquet",)
-
-
-def live(table: DeltaTable) -> set[str]:
-    return set(table.snapshot().files()["path"].to_pylist())
 
 
 def test_files_within_the_retention_stay(store: MemoryStore, clock: Clock) -> None:
@@ -342,17 +330,7 @@ def test_a_kill_at_any_call(store: MemoryStore, clock: Clock, number: int, fault
     table.overwrite(rows(4))
     clock.now_ms += 2 * WEEK
     expected = live(table)
-
-    def decide(call: Any) -> Fault | None:
-        writes = call.method in ("put_if_absent", "put", "delete")
-        return None if call.number != number else fault if writes else Fault.KILL_BEFORE
-
-    killed = FaultyStore(store, decide)
-    try:
-        lite(DeltaTable.open(killed, environment=environment(clock)))
-    except SimulatedKill:
-        pass
-    else:
+    if not is_killed_at(number, fault, store, clock, lite):
         assert number > 20
     fresh = DeltaTable.open(store, environment=environment(clock))
     lite(fresh)
