@@ -120,21 +120,24 @@ def fitted(frame: DataFrame, columns: Sequence[deltalog.StructField], carried: S
         *(named(field.name).alias(_NEW.format(n)) for n, field in enumerate(columns)), *map(quoted, carried)
     )
     have = frame.schema
-    fitting = [_fitted(_NEW.format(n), have[field.name].dataType, field) for n, field in enumerate(columns)]
+    fitting = [
+        value_that_fits(_NEW.format(n), have[field.name].dataType, field).alias(field.name)
+        for n, field in enumerate(columns)
+    ]
     return numbered.select(*fitting, *map(quoted, carried))
 
 
-def _fitted(name: str, have: spark_types.DataType, field: deltalog.StructField) -> Column:
+def value_that_fits(name: str, have: spark_types.DataType, field: deltalog.StructField) -> Column:
+    """The column ``name``, whose type is ``have``, in the type of the table's ``field``; structs, lists and maps as
+    they are."""
     want = spark_type(field.data_type)
     if isinstance(have, spark_types.NullType):
-        value = F.lit(None).cast(want)
-    elif have == want or isinstance(have, _NESTED) or isinstance(want, _NESTED):
-        value = named(name)
-    else:
-        cast = F.expr(f"try_cast({name} as {_type_name(want)})")
-        wrong = refuse(f"a new value of column {field.name} is not one of its type, {field.data_type}")
-        value = F.coalesce(cast, F.when(named(name).isNotNull(), wrong).cast(want))
-    return value.alias(field.name)
+        return F.lit(None).cast(want)
+    if have == want or isinstance(have, _NESTED) or isinstance(want, _NESTED):
+        return named(name)
+    cast = F.expr(f"try_cast({name} as {_type_name(want)})")
+    wrong = refuse(f"a new value of column {field.name} is not one of its type, {field.data_type}")
+    return F.coalesce(cast, F.when(named(name).isNotNull(), wrong).cast(want))
 
 
 def _type_name(data_type: spark_types.DataType) -> str:

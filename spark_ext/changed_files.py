@@ -46,6 +46,11 @@ class ChangedFiles:
         self._changed_schema = snapshot.schema if snapshot.schema != self.target else None
         self.num_files = self.num_bytes = 0
 
+    @property
+    def changes_columns(self) -> bool:
+        """Whether the transaction gives the table other columns than it had."""
+        return self._changed_schema is not None
+
     @contextlib.contextmanager
     def removed_on_errors(self) -> Iterator[None]:
         """Removes the files when the block fails."""

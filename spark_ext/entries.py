@@ -53,7 +53,8 @@ class Entry(NamedTuple):
     ``path``: absolute and decoded. ``values``: the partition values as the log has them, without nulls, "" being null.
     ``size_bytes`` and ``modified_ms``: of the file where it was looked up, else as in the log; None where it is not a
     regular file or is missing. ``first_row_id`` and ``row_version``: what row tracking has for rows of the file that
-    have no values of their own in it.
+    have no values of their own in it. ``outcomes``: numbers of what becomes of rows, with the positions of each, for
+    scans that return them.
     """
 
     path: str
@@ -65,6 +66,7 @@ class Entry(NamedTuple):
     modified_ms: int = 0
     first_row_id: int | None = None
     row_version: int | None = None
+    outcomes: Mapping[int, BitMap64] | None = None
 
 
 def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> list[Entry]:

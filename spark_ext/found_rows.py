@@ -19,10 +19,8 @@ import deltalog
 from spark_ext import paths
 from spark_ext.entries import Entry
 from spark_ext.jobs import cancelled_with_its_caller
-from spark_ext.scan import FILE, ROW
+from spark_ext.scan import FILE, OUTCOME, ROW
 
-# The column that says what becomes of a row: a number, negative where it stays.
-OUTCOME = "__deltalog_outcome"
 # The rows of one bitmap of Spark's.
 _ROWS = 32_768
 
@@ -40,7 +38,7 @@ def positions(found: DataFrame, entries: Sequence[Entry]) -> dict[int, BitMap64]
 def outcomes(
     found: DataFrame, entries: Sequence[Entry], faults: Column | None = None
 ) -> tuple[dict[int, dict[int, BitMap64]], int]:
-    """As ``positions``, by OUTCOME; rows that stay are left out. ``faults``: how many rows of a group cannot be
+    """As ``positions``, by OUTCOME. ``faults``: how many rows of a group cannot be
     changed; their number in all groups is returned too."""
     bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
     counted = F.count(F.lit(1)).alias("num_rows")
@@ -59,8 +57,7 @@ def outcomes(
                 written=int(num_rows),
                 found=len(rows),
             )
-        if outcome >= 0:
-            by_outcome.setdefault(outcome, {}).setdefault(numbers[key], BitMap64()).update(rows)
+        by_outcome.setdefault(outcome, {}).setdefault(numbers[key], BitMap64()).update(rows)
     return by_outcome, num_faults
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal
@@ -16,19 +16,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
-from spark_ext import found_rows, pruning
+from spark_ext import found_rows, pruning, rewritten_rows
 from spark_ext.assigned import Expression, Path, as_column, targets, text_of, value_of
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
 from spark_ext.conform import check_unique, stored_schema
 from spark_ext.counted import RowCount, counts_are_not_sent
 from spark_ext.exact import named, quoted
 from spark_ext.files import rows_of
-from spark_ext.found_rows import OUTCOME
 from spark_ext.jobs import cancelled_with_its_caller, lost_session_explained
 from spark_ext.reads import reads_of
 from spark_ext.results import WriteResult
 from spark_ext.row_verbs import Removal, Rows, committed, new_values, not_committed
-from spark_ext.scan import FILE, ROW, Beside
+from spark_ext.scan import FILE, OUTCOME, ROW, STAYS, Beside
 from spark_ext.types import from_spark
 from spark_ext.write_options import WriteRequest
 from spark_ext.write_plan import WritePlan, recorded_transaction
@@ -38,8 +37,6 @@ Action = Literal["update", "delete", "insert"]
 _IN_SOURCE, _MATCHES = "__deltalog_in_source", "__deltalog_matches"
 # The columns of each side under names that the other cannot have.
 _SOURCE, _TARGET = "__deltalog_source_{}", "__deltalog_target_{}"
-# The outcome of rows that stay as they are.
-_NO_CLAUSE = -1
 # Types of keys whose least and greatest value bound the keys of rows that can match.
 _BOUNDED = frozenset(["byte", "short", "integer", "long", "date"])
 
@@ -144,10 +141,12 @@ def _materialised(source: DataFrame) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class _Found:
-    """The rows that change: by clause and file, and all of them as a removal."""
+    """The rows that change: by clause and file, and all of them as a removal. ``matched``: the rows, by file, that a
+    row of the source matches; None where they were not looked for."""
 
     removal: Removal
     by_clause: Mapping[int, Mapping[int, BitMap64]]
+    matched: Mapping[int, BitMap64] | None
 
     def count(self, number: int) -> int:
         return sum(len(rows) for rows in self.by_clause.get(number, {}).values())
@@ -227,16 +226,21 @@ class _Plan:
         """Find the rows of the table that change. Raises CallError for one that several rows of the source match."""
         changing = [*self.asked.of("matched"), *self.asked.of("not matched by source")]
         by_clause: dict[int, dict[int, BitMap64]] = {}
+        is_searched = bool(changing and self.rows.entries)
         self.rows.removal({}, adds_only=not changing)  # refuses an append-only table
-        if changing and self.rows.entries:
+        if is_searched:
             by_clause = self._outcomes(bool(self.asked.of("not matched by source")))
-        every: dict[int, BitMap64] = {}
-        for of_files in by_clause.values():
-            for number, positions in of_files.items():
-                every[number] = every.get(number, BitMap64()) | positions
-        return _Found(self.rows.removal(every, adds_only=not changing), by_clause)
+        unchanged = by_clause.pop(STAYS, {})
+        every = _together(by_clause.values())
+        matched = [by_clause.get(number, {}) for number, _ in self.asked.of("matched")]
+        return _Found(
+            self.rows.removal(every, adds_only=not changing),
+            by_clause,
+            _together([*matched, unchanged]) if is_searched else None,
+        )
 
     def _outcomes(self, by_source: bool) -> dict[int, dict[int, BitMap64]]:
+        """The rows of each clause; and those that stay and are matched, where rows are inserted."""
         target = self.rows.read(self.rows.entries, Beside(positions=True))
         both = target.join(self.source, self.condition, "left" if by_source else "inner")
         is_matched = named(_IN_SOURCE).isNotNull()
@@ -247,7 +251,8 @@ class _Plan:
             .agg(F.max(OUTCOME).alias(OUTCOME), F.sum(_MATCHES).alias(_MATCHES))
         )
         several = None if self.asked.may_match_several else F.expr(f"sum(if({_MATCHES} > 1, 1, 0))")
-        is_relevant = (named(OUTCOME) != _NO_CLAUSE) | (named(_MATCHES) > 1)
+        least = 1 if self.asked.of("not matched") else 2
+        is_relevant = (named(OUTCOME) != STAYS) | (named(_MATCHES) >= least)
         found, doubles = found_rows.outcomes(counted.where(is_relevant), self.rows.entries, several)
         if doubles:
             raise deltalog.CallError(
@@ -255,12 +260,11 @@ class _Plan:
                 "in several ways. Nothing was committed. Keep one row of the source for each key before the merge, or "
                 "make the condition match only one."
             )
-        found.pop(_NO_CLAUSE, None)
         return found
 
     def _number(self, group: Group) -> Column:
         """The number of the first clause of a group that applies."""
-        chosen = F.lit(_NO_CLAUSE)
+        chosen = F.lit(STAYS)
         for number, clause in reversed(self.asked.of(group)):
             if clause.condition is None:
                 chosen = F.lit(number)
@@ -278,15 +282,19 @@ class _Plan:
         effect = removal.found.stage() if not removal.found.is_empty else {}
         feed, moved = removal.found.has_change_feed, removal.found.num_moved_rows
         parts = _Parts(self.files, [*tracked, *([CHANGE_TYPE] if feed else [])])
-        for number, clause in enumerate(self.asked.clauses):
-            if clause.action == "update" and found.count(number):
-                rows = self._marked(self._updated(found, number, clause), "update_postimage", feed)
-                parts.add(rows, found.count(number))
+        updates = [number for number, clause in enumerate(self.asked.clauses) if clause.action == "update"]
+        updates = [number for number in updates if found.count(number)]
+        rewritten = self._rewritten(found, updates) if moved and not feed else None
+        if rewritten is not None:
+            parts.add(rewritten, sum(map(found.count, updates)) + moved)
+        for number in updates if rewritten is None else ():
+            rows = self._marked(self._updated(found, number), "update_postimage", feed)
+            parts.add(rows, found.count(number))
         for number, clause in self.asked.of("not matched"):
-            parts.add(self._marked(self._inserted(number, clause, tracked), "insert", feed), None)
+            parts.add(self._marked(self._inserted(found, number, clause), "insert", feed), None)
         if moved and feed:
             self.files.write(self.files.old_rows(removal.kept(), tracked), moved, tracked)
-        elif moved:
+        elif moved and rewritten is None:
             parts.add(self.files.old_rows(removal.kept(), tracked), moved)
         num_new_files, inserted = parts.write()
         change_files = num_new_files if feed else 0
@@ -298,22 +306,42 @@ class _Plan:
     def _marked(rows: DataFrame, kind: str, feed: bool) -> DataFrame:
         return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
 
-    def _updated(self, found: _Found, number: int, clause: Clause) -> DataFrame:
+    def _updated(self, found: _Found, number: int) -> DataFrame:
         """The new rows of a clause, as files hold them; of exactly the rows that were found for it."""
-        removal = found.removal
-        old = removal.at(found.by_clause[number], with_ids=True)
-        copies = [named(name).alias(_TARGET.format(n)) for n, name in enumerate(self.rows.layout.schema.names)]
-        both = old.select("*", *copies)
+        removal, clause = found.removal, self.asked.clauses[number]
+        both = self._with_copies(removal.at(found.by_clause[number], with_ids=True))
         if clause.group == "matched":
             both = both.join(self.source, self.condition, "inner")
         new = new_values(both, self.files, self._sets(clause), removal.tracked, self._target_column)
         return self.files.new_rows(new, removal.tracked, is_new=False)
 
-    def _inserted(self, number: int, clause: Clause, tracked: Sequence[str]) -> DataFrame:
+    def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
+        """The rows of the files that are rewritten, new ones and others, as files hold them; None: as
+        ``rewritten_rows.of``."""
+        matched = [number for number in updates if self.asked.clauses[number].group == "matched"]
+        sets = {
+            number: self._sets(self.asked.clauses[number]) if number in updates else None for number in found.by_clause
+        }
+        deleted = [number for number, of_clause in sets.items() if of_clause is None]
+        both = self._with_copies(found.removal.rewritten(found.by_clause, deleted))
+        if matched:
+            is_matched = named(OUTCOME).isin(matched)
+            both = both.join(self.source, is_matched & self.condition, "left")
+            # As an inner join would: a row that has lost its source in between is missing, and the count notices it.
+            both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
+        return rewritten_rows.of(both, self.files, sets, found.removal.tracked, self._target_column)
+
+    def _with_copies(self, rows: DataFrame) -> DataFrame:
+        """Rows of the table with its columns also under names that the source cannot have."""
+        copies = [named(name).alias(_TARGET.format(n)) for n, name in enumerate(self.rows.layout.schema.names)]
+        return rows.select("*", *copies)
+
+    def _inserted(self, found: _Found, number: int, clause: Clause) -> DataFrame:
         """The rows that a clause inserts, as files hold them."""
-        others = self.source
-        if self.rows.entries:
-            others = self.source.join(self.rows.read(self.rows.entries), self.condition, "left_anti")
+        others, tracked = self.source, found.removal.tracked
+        matched = self.rows.entries if found.matched is None else self.rows.entries_at(found.matched)
+        if matched:
+            others = self.source.join(self.rows.read(matched), self.condition, "left_anti")
         chosen = others.where(self._number("not matched") == number)
         sets = self._sets(clause)
         columns = []
@@ -349,10 +377,8 @@ class _Plan:
         """Write the change files of rows as they were."""
         removal, parts, count = found.removal, [], 0
         for action, kind in (("update", "update_preimage"), ("delete", "delete")):
-            of_action: dict[int, BitMap64] = {}
-            for number, clause in enumerate(self.asked.clauses):
-                for file, positions in found.by_clause.get(number, {}).items() if clause.action == action else ():
-                    of_action[file] = of_action.get(file, BitMap64()) | positions
+            numbers = (number for number, clause in enumerate(self.asked.clauses) if clause.action == action)
+            of_action = _together(found.by_clause.get(number, {}) for number in numbers)
             if of_action:
                 rows = removal.at(of_action).withColumn(CHANGE_TYPE, F.lit(kind))
                 parts.append(self.files.old_rows(rows, [CHANGE_TYPE]))
@@ -395,6 +421,15 @@ class _Plan:
             "numTargetDeletionVectorsRemoved": effect.get("numDeletionVectorsRemoved", 0),
             "numTargetChangeFilesAdded": change_files,
         }
+
+
+def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
+    """The union of positions, by file."""
+    union: dict[int, BitMap64] = {}
+    for part in parts:
+        for number, positions in part.items():
+            union[number] = union.get(number, BitMap64()) | positions
+    return union
 
 
 def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked: Merge, alias: str | None) -> None:

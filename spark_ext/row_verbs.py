@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
-from spark_ext import entries, found_rows, pruning
+from spark_ext import entries, found_rows, pruning, rewritten_rows
 from spark_ext.assigned import Expression, Path, as_column, targets, text_of, value_of
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
 from spark_ext.entries import Entry
@@ -77,6 +77,10 @@ class Rows:
         question."""
         return found_rows.positions(where(self.read(self.entries, Beside(positions=True))), self.entries)
 
+    def entries_at(self, positions: Mapping[int, BitMap64]) -> list[Entry]:
+        """The entries with the rows at these positions alone, by the numbers of their files."""
+        return [self.entries[number]._replace(dropped=None, kept=found) for number, found in positions.items()]
+
     def removal(self, positions: Mapping[int, BitMap64] | None, adds_only: bool = False) -> Removal:
         """The removal of rows, ready to be staged. Raises as ``RowRemoval``."""
         found = deltalog.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
@@ -102,17 +106,23 @@ class Removal:
 
     def removed(self, with_ids: bool = False) -> DataFrame:
         """The rows that are removed."""
-        given = self.rows.entries
-        chosen = [given[number] for number in self.found.whole]
-        for number in self.found.partly:
-            chosen.append(given[number]._replace(dropped=None, kept=self.positions[number]))
+        chosen = [self.rows.entries[number] for number in self.found.whole]
+        chosen += self.rows.entries_at({number: self.positions[number] for number in self.found.partly})
         return self.rows.read(chosen, self.beside if with_ids else Beside())
 
     def at(self, positions: Mapping[int, BitMap64], with_ids: bool = False) -> DataFrame:
         """Some of the rows that are removed, by the numbers of their files."""
-        given = self.rows.entries
-        chosen = [given[number]._replace(dropped=None, kept=found) for number, found in positions.items()]
-        return self.rows.read(chosen, self.beside if with_ids else Beside())
+        return self.rows.read(self.rows.entries_at(positions), self.beside if with_ids else Beside())
+
+    def rewritten(self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()) -> DataFrame:
+        """All rows of the files of which some rows stay or change, with OUTCOME. ``outcomes``: positions by the numbers
+        of their files, for each outcome but STAYS; those in ``deleted`` leave no row."""
+        changed = {number for each, of_files in outcomes.items() if each not in deleted for number in of_files}
+        chosen = []
+        for number in sorted({*self.found.partly, *changed}):
+            own = {outcome: of_files[number] for outcome, of_files in outcomes.items() if number in of_files}
+            chosen.append(self.rows.entries[number]._replace(outcomes=own))
+        return self.rows.read(chosen, replace(self.beside, outcomes=tuple(outcomes)))
 
     def kept(self) -> DataFrame:
         """The other rows of files of which some rows are removed."""
@@ -185,7 +195,8 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[Path, Column])
     new = files.new_rows(new_values(old, files, sets, tracked), tracked, is_new=False)
     if found.num_moved_rows and not found.has_change_feed:
         total = None if updated is None else updated + found.num_moved_rows
-        files.write(new.union(files.old_rows(removal.kept(), tracked)), total, tracked)
+        both = rewritten_rows.of(removal.rewritten({0: removal.positions}), files, {0: sets}, tracked)
+        files.write(new.union(files.old_rows(removal.kept(), tracked)) if both is None else both, total, tracked)
     else:
         if found.num_moved_rows:
             files.write(files.old_rows(removal.kept(), tracked), found.num_moved_rows, tracked)

@@ -30,10 +30,13 @@ from spark_ext.stores import Storage
 
 # In a scan with positions: the file that a row is in, as one of ``paths.file_keys``, and its number in the file.
 FILE, ROW = "__deltalog_file", "__deltalog_row"
+# What becomes of a row: a number, and STAYS where it stays as it is.
+OUTCOME, STAYS = "__deltalog_outcome", -1
 _FILE, _ROW, _ENTRY, _FOUND = FILE, ROW, "__deltalog_entry", "__deltalog_found"
 _FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
 _CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
+_OF = "__deltalog_of"
 # Deleted positions are broadcast as bitmaps of this many rows: little more than a bit for each row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
@@ -66,20 +69,23 @@ def shown_schema(layout: Layout, changes: bool) -> spark_types.StructType:
 
 @dataclass(frozen=True)
 class Beside:
-    """What the rows of a scan have besides the table's columns. ``positions``: FILE and ROW. ``row_tracking``: the row
-    ids and the commit versions, under the names that files have for these columns."""
+    """What the rows of a scan have besides the table's columns. ``positions``: FILE and ROW. ``outcomes``: OUTCOME, one
+    of these where an entry has it for the row. ``row_tracking``: the row ids and the commit versions, under the names
+    that files have for these columns."""
 
     positions: bool = False
+    outcomes: Sequence[int] = ()
     row_tracking: tuple[str, str] | None = None
 
     @property
     def fields(self) -> list[spark_types.StructField]:
         """The columns, in their order."""
         longs = [spark_types.StructField(name, spark_types.LongType()) for name in self.row_tracking or ()]
+        outcome = [spark_types.StructField(OUTCOME, spark_types.IntegerType())] if self.outcomes else []
         if not self.positions:
-            return longs
+            return [*outcome, *longs]
         at = [spark_types.StructField(FILE, spark_types.StringType())]
-        return [*at, spark_types.StructField(ROW, spark_types.LongType()), *longs]
+        return [*at, spark_types.StructField(ROW, spark_types.LongType()), *outcome, *longs]
 
 
 _NOTHING = Beside()
@@ -140,7 +146,8 @@ class _Part:
         self._storage = storage
         first = entries[0]
         self._by_row = first.dropped is not None or first.kept is not None
-        self._with_rows = self._by_row or beside.positions or beside.row_tracking is not None
+        self._with_entries = self._by_row or bool(beside.outcomes)
+        self._with_rows = self._with_entries or beside.positions or beside.row_tracking is not None
         self._has_changes = first.change is not None
         has_kind_column = first.change is not None and first.change.kind is None
         tracked = [spark_types.StructField(name, spark_types.LongType()) for name in beside.row_tracking or ()]
@@ -172,10 +179,9 @@ class _Part:
     def _of_tree(self, tree: hive.Tree, entries: Sequence[Entry]) -> DataFrame:
         """Rows of files under one Hive directory, whose partition values Spark discovers."""
         found = self._tree(tree, entries, with_keys=self._with_rows)
-        if self._by_row or self._beside.row_tracking:
+        if self._with_entries or self._beside.row_tracking:
             found = self._with_facts(found, entries, ())
-        if self._by_row:
-            found = self._chosen(found, entries)
+        found = self._by_positions(found, entries)
         pairs = zip(self._layout.partition_fields, hive.discovered(self._layout), strict=True)
         values = {f.name: named(f.name) if f == as_read else typed(f.name, f) for f, as_read in pairs}
         return found.select(*self._shown(values))
@@ -186,12 +192,11 @@ class _Part:
         """Rows of files in any layout. ``texts``: the partition values that all of them have; else they are joined."""
         fields, entries = self._layout.partition_fields, [*visible, *hidden]
         tracked = self._beside.row_tracking is not None
-        with_facts = self._by_row or self._has_changes or tracked or (bool(fields) and texts is None)
+        with_facts = self._with_entries or self._has_changes or tracked or (bool(fields) and texts is None)
         found = self._listed(visible, hidden, with_facts or self._with_rows)
         if with_facts:
             found = self._with_facts(found, entries, fields if texts is None else ())
-        if self._by_row:
-            found = self._chosen(found, entries)
+        found = self._by_positions(found, entries)
         values = {field.name: named(_value_name(i)) for i, field in enumerate(fields)}
         if texts is not None:
             # Constants, by which Spark drops the whole scan where a condition excludes them.
@@ -221,6 +226,8 @@ class _Part:
         if self._beside.positions:
             yield FILE
             yield ROW
+        if self._beside.outcomes:
+            yield OUTCOME
         if self._beside.row_tracking is not None:
             row_id, version = self._beside.row_tracking
             yield F.coalesce(named(row_id), named(_FIRST_ID) + named(_ROW)).alias(row_id)
@@ -318,6 +325,12 @@ class _Part:
             return []
         return [named(_KIND), named(_VERSION), F.timestamp_millis(named(_TIME)).alias(_TIME)]
 
+    def _by_positions(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
+        """The rows that the entries select by their positions, with OUTCOME where it is asked for."""
+        if self._by_row:
+            found = self._chosen(found, entries)
+        return self._with_outcomes(found, entries) if self._beside.outcomes else found
+
     def _chosen(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
         """The rows at the entries' positions, or the rows at others."""
         rows = [
@@ -325,16 +338,36 @@ class _Part:
             for number, entry in enumerate(entries)
             for chunk, words in chunks(entry.dropped if entry.dropped is not None else entry.kept or BitMap64())
         ]
-        types = f"{_ENTRY} int, {_CHUNK} int, {_BITS} array<long>"
-        bits = F.broadcast(self._spark.createDataFrame(rows, types).alias("bits"))
-        word, bit = f"cast({_ROW} div 64 % {_CHUNK_ROWS // 64} as int)", f"cast({_ROW} % 64 as int)"
-        at = (
-            (F.col(f"rows.{_ENTRY}") == F.col(f"bits.{_ENTRY}"))
-            & (F.expr(f"cast({_ROW} div {_CHUNK_ROWS} as int)") == F.col(f"bits.{_CHUNK}"))
-            & F.expr(f"getbit(bits.{_BITS}[{word}], {bit}) = 1")
-        )
+        bits = self._spark.createDataFrame(rows, f"{_OF} int, {_CHUNK} int, {_BITS} array<long>")
         dropped = self._entries[0].dropped is not None
-        return found.alias("rows").join(bits, at, "left_anti" if dropped else "left_semi")
+        return found.join(F.broadcast(bits), _in_chunk() & _is_set(_BITS), "left_anti" if dropped else "left_semi")
+
+    def _with_outcomes(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
+        """The rows with OUTCOME. The bitmaps of all outcomes of a chunk are one row, so that no row is joined twice."""
+        outcomes = self._beside.outcomes
+        words: dict[tuple[int, int], list[list[int] | None]] = {}
+        for number, entry in enumerate(entries):
+            for place, outcome in enumerate(outcomes):
+                for chunk, of_chunk in chunks((entry.outcomes or {}).get(outcome, BitMap64())):
+                    words.setdefault((number, chunk), [None] * len(outcomes))[place] = of_chunk
+        names = [f"{_BITS}_{place}" for place in range(len(outcomes))]
+        types = ", ".join([f"{_OF} int", f"{_CHUNK} int", *(f"{name} array<long>" for name in names)])
+        bits = self._spark.createDataFrame([(*key, *each) for key, each in words.items()], types)
+        joined = found.join(F.broadcast(bits), _in_chunk(), "left")
+        outcome = F.lit(STAYS)
+        for number, name in zip(outcomes, names, strict=True):
+            outcome = F.when(_is_set(name), F.lit(number)).otherwise(outcome)
+        return joined.select(*map(quoted, found.columns), outcome.alias(OUTCOME))
+
+
+def _in_chunk() -> Column:
+    return F.expr(f"{_ENTRY} = {_OF} AND cast({_ROW} div {_CHUNK_ROWS} as int) = {_CHUNK}")
+
+
+def _is_set(bits: str) -> Column:
+    """Whether the bit of the row is set in a chunk's bitmap, a column of ``chunks``."""
+    word, bit = f"cast({_ROW} div 64 % {_CHUNK_ROWS // 64} as int)", f"cast({_ROW} % 64 as int)"
+    return F.expr(f"getbit({bits}[{word}], {bit}) = 1")
 
 
 def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:

@@ -1,0 +1,83 @@
+"""The rows of files that are rewritten, changed ones and others, out of one scan of these files.
+
+The rows that stay are the same as in a scan of their own: new values and the table's conditions for them are evaluated
+for changed rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+import deltalog
+from spark_ext.assigned import Path, value_of, value_that_fits
+from spark_ext.changed_files import ChangedFiles
+from spark_ext.conform import stored_schema
+from spark_ext.exact import named, quoted
+from spark_ext.scan import OUTCOME, STAYS
+from spark_ext.types import CHAR_VARCHAR, from_spark
+
+_NEW = "__deltalog_new_{}_{}"
+
+
+def of(
+    rows: DataFrame,
+    files: ChangedFiles,
+    updates: Mapping[int, Mapping[Path, Column] | None],
+    tracked: Sequence[str],
+    column_of: Callable[[str], Column | None] = named,
+) -> DataFrame | None:
+    """The rows as files hold them; None for what one scan cannot make: rows of a table with rules for its rows, with
+    new columns, or with new values that are structs, lists or maps of another type.
+
+    ``rows``: all rows of the files, with OUTCOME. ``updates``: what is set, for each outcome but STAYS; None where rows
+    are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: the old value of a column.
+    """
+    fields = files.target.fields
+    if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):
+        return None
+    deleted = [outcome for outcome, sets in updates.items() if sets is None]
+    if deleted:
+        rows = rows.where(~named(OUTCOME).isin(deleted))
+    old = {field.name: column_of(field.name) for field in fields}
+    new: dict[str, Column] = {}
+    for outcome, sets in updates.items():
+        for n, field in enumerate(fields) if sets else ():
+            before = old[field.name]
+            assert sets is not None and before is not None
+            value = value_of(field, sets, before)
+            if value is not None:
+                # The outcome comes first, so that no row that stays can fail.
+                new[_NEW.format(outcome, n)] = F.when(named(OUTCOME) == outcome, value)
+    kept = [column.alias(name) for name, column in old.items() if column is not None]
+    frame = rows.select(*kept, OUTCOME, *map(quoted, tracked), *(value.alias(name) for name, value in new.items()))
+    have = {field.name: field.dataType for field in frame.schema.fields}
+    columns = []
+    for n, field in enumerate(fields):
+        column = named(field.name)
+        for outcome in updates:
+            name = _NEW.format(outcome, n)
+            if name in new:
+                if not _is_made_to_fit(have[name], field):
+                    return None
+                fitting = value_that_fits(name, have[name], field)
+                column = F.when(named(OUTCOME) == outcome, fitting).otherwise(column)
+        columns.append(column.alias(field.name))
+    if tracked:
+        row_id, version = map(named, tracked)
+        columns += [row_id, F.when(named(OUTCOME) == STAYS, version).alias(tracked[1])]
+    return files.old_rows(frame.select(*columns), tracked)
+
+
+def _is_made_to_fit(have: spark_types.DataType, field: deltalog.StructField) -> bool:
+    """Whether ``value_that_fits`` makes a value one of the column's type: not a struct, list or map of another."""
+    if isinstance(have, spark_types.NullType):
+        return True
+    nested = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType)
+    if not isinstance(have, nested) and isinstance(field.data_type, deltalog.PrimitiveType):
+        return True
+    given = stored_schema(from_spark(spark_types.StructType([spark_types.StructField("value", have)])))
+    return given.fields[0].data_type == field.data_type
