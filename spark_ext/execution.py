@@ -197,8 +197,11 @@ def _parameters(request: WriteRequest, plan: WritePlan) -> dict[str, Any]:
     partition_by = json.dumps(plan.partition_columns, separators=(",", ":"), ensure_ascii=False)
     if request.statement is not None:
         properties = json.dumps(dict(request.properties), separators=(",", ":"), ensure_ascii=False)
-        return {"partitionBy": partition_by, "isManaged": "false", "properties": properties}
-    parameters: dict[str, Any] = {"mode": request.mode_name, "partitionBy": partition_by}
+        parameters: dict[str, Any] = {"partitionBy": partition_by, "isManaged": "false", "properties": properties}
+        if request.cluster_by:
+            parameters["clusterBy"] = json.dumps(request.cluster_by, separators=(",", ":"), ensure_ascii=False)
+        return parameters
+    parameters = {"mode": request.mode_name, "partitionBy": partition_by}
     if request.options.get("overwriteSchema"):
         parameters["canOverwriteSchema"] = True
     if request.options.get("mergeSchema"):

@@ -14,7 +14,8 @@ from spark_ext import names, paths, stores
 from spark_ext.defaults import SessionDefaults
 from spark_ext.targets import NamedTarget, PathTarget, Target
 from spark_ext.types import SIZED, from_spark
-from spark_ext.write_plan import replace_properties
+from spark_ext.write_options import column_names
+from spark_ext.write_plan import replace_properties, set_layout
 
 T = TypeVar("T")
 Kind = Literal["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "REPLACE TABLE", "CREATE OR REPLACE TABLE"]
@@ -89,18 +90,12 @@ class DeltaTableBuilder(Generic[T]):
 
     def partitionedBy(self, *cols: Any) -> DeltaTableBuilder[T]:
         """The partition columns, by their names."""
-        listed = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
-        if not all(isinstance(name, str) for name in listed):
-            raise deltalog.CallError(f"partitionedBy takes column names, as text, not {listed!r}.")
-        self._partition_columns = tuple(listed)
+        self._partition_columns = column_names("partitionedBy", cols)
         return self
 
     def clusterBy(self, *cols: Any) -> DeltaTableBuilder[T]:
         """The clustering columns, by their names: ``OPTIMIZE`` orders rows by them. Raises CallError."""
-        listed = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
-        if not all(isinstance(name, str) for name in listed):
-            raise deltalog.CallError(f"clusterBy takes column names, as text, not {listed!r}.")
-        self._clustering_columns = tuple(listed)
+        self._clustering_columns = column_names("clusterBy", cols)
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder[T]:
@@ -152,26 +147,20 @@ class DeltaTableBuilder(Generic[T]):
         with transaction:
             if self._comment is not None:
                 transaction.set_metadata(description=self._comment)
-            self._cluster(transaction)
+            if self._clustering_columns:
+                transaction.metadata_changes.set_clustering(self._clustering_columns)
             transaction.commit("CREATE TABLE", self._parameters(properties))
         target.created(self._spark, self._storage)
 
     def _replace(self, table: deltalog.DeltaTable, properties: Mapping[str, str]) -> None:
         schema = self._schema()
         with table.transaction() as transaction:
-            if self._clustering_columns:
-                transaction.metadata_changes.set_clustering(())
-            transaction.set_schema(schema, partition_by=list(self._partition_columns))
-            self._cluster(transaction)
+            set_layout(transaction, schema, self._partition_columns, self._clustering_columns)
             replace_properties(transaction, properties)
             if self._comment is not None:
                 transaction.set_metadata(description=self._comment)
             transaction.remove_all_files()
             transaction.commit(self._kind, self._parameters(properties))
-
-    def _cluster(self, transaction: deltalog.Transaction) -> None:
-        if self._clustering_columns:
-            transaction.metadata_changes.set_clustering(self._clustering_columns)
 
     def _parameters(self, properties: Mapping[str, str]) -> dict[str, Any]:
         def text(value: Any) -> str:

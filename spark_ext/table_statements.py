@@ -110,8 +110,6 @@ def _definition(cursor: Cursor) -> _Definition:
             cursor.finish()
             if found.columns:
                 raise cursor.error("a table that is created AS a query takes its columns: give no list of columns")
-            if found.clustering_columns:
-                raise cursor.error("CLUSTER BY cannot be given with AS: create the table first, and insert the rows")
         else:
             cursor.finish()
     return found
@@ -148,6 +146,7 @@ def _save(context: Context, kind: str, named: Named, definition: _Definition) ->
     request = WriteRequest(
         mode=mode,
         partition_by=tuple(definition.partition_columns),
+        cluster_by=tuple(definition.clustering_columns),
         options={"overwriteSchema": True, "partitionOverwriteMode": False} if replaces else {},
         properties=definition.properties,
         storage=checked(context.storage or {}),

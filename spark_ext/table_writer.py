@@ -10,13 +10,11 @@ from pyspark.sql import DataFrame
 
 import deltalog
 from spark_ext import names, stores
-from spark_ext.paths import Location, check_format, not_here
+from spark_ext.paths import Location, check_format
 from spark_ext.results import WriteResult
 from spark_ext.saving import save
 from spark_ext.targets import NamedTarget, PathTarget, Target
-from spark_ext.write_options import WriteRequest, parsed_option
-
-_ELSEWHERE = {"clusterBy": "create the table with DeltaTable.create(spark).clusterBy(...), then write to it"}
+from spark_ext.write_options import WriteRequest, column_names, parsed_option
 
 
 def write_to(df: DataFrame, table: Location) -> TableWriter:
@@ -38,9 +36,6 @@ class TableWriter:
         self._request = WriteRequest()
         self._path: str | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return not_here(name, _ELSEWHERE, "TableWriter")
-
     def using(self, provider: str) -> TableWriter:
         """``delta`` or ``deltalog``, for compatibility with Spark's own writer; others raise CallError."""
         check_format(provider)
@@ -48,9 +43,12 @@ class TableWriter:
 
     def partitionedBy(self, *columns: str) -> TableWriter:
         """The partition columns, by their names, of a table that ``create`` or ``replace`` makes."""
-        if not all(isinstance(column, str) for column in columns):
-            raise deltalog.CallError(f"partitionedBy takes column names, as text, not {columns!r}.")
-        return self._with(partition_by=columns)
+        return self._with(partition_by=column_names("partitionedBy", columns))
+
+    def clusterBy(self, *columns: str) -> TableWriter:
+        """The clustering columns, by their names, of a table that ``create`` or ``replace`` makes: ``OPTIMIZE`` orders
+        rows by them."""
+        return self._with(cluster_by=column_names("clusterBy", columns))
 
     def tableProperty(self, name: str, value: str) -> TableWriter:
         """A property of a table that ``create`` or ``replace`` makes."""

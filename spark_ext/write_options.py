@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,13 +46,14 @@ class WriteRequest:
     """A write as its caller describes it.
 
     ``options``: values by name (``parsed_option``). ``properties``: those that the table has if the write creates it.
-    ``partition_by`` is None where it was not given. ``defaults``: the settings of the session that apply. ``storage``:
-    options of the table's store. ``statement``: for a write that creates or replaces the table as a whole, the
-    statement of SQL that does the same; ``description``: the comment of that table.
+    ``partition_by`` and ``cluster_by`` are None where they were not given. ``defaults``: the settings of the session
+    that apply. ``storage``: options of the table's store. ``statement``: for a write that creates or replaces the table
+    as a whole, the statement of SQL that does the same; ``description``: the comment of that table.
     """
 
     mode: str = "error"
     partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     defaults: SessionDefaults = field(default_factory=SessionDefaults)
@@ -106,6 +107,14 @@ def parsed_option(key: str, value: Any) -> tuple[str, Any]:
             "properties delta.* where the write creates the table."
         )
     return name, _parsed(name, value)
+
+
+def column_names(call: str, columns: Sequence[Any]) -> tuple[str, ...]:
+    """The names that a call like ``partitionBy`` was given, one by one or as a list. Raises CallError."""
+    listed = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
+    if not all(isinstance(name, str) for name in listed):
+        raise deltalog.CallError(f"{call} takes column names, as text, not {listed!r}.")
+    return tuple(listed)
 
 
 def as_text(value: Any) -> str:

@@ -119,6 +119,8 @@ def creation(request: WriteRequest, spark: SparkSession, target: Target, data: d
         raise deltalog.InvalidPropertyError(message, key=key) from error
     if request.description is not None:
         transaction.set_metadata(description=request.description)
+    if request.cluster_by:
+        transaction.metadata_changes.set_clustering(request.cluster_by)
     names = [data.field(name).name for name in columns]
     return WritePlan(transaction, data, transaction.schema, names)
 
@@ -140,8 +142,10 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
     if request.options.get("overwriteSchema"):
         names = [data.field(name).name for name in request.partition_by or ()]
         _check_dynamic(request, names)
-        if data != snapshot.schema or names != list(snapshot.partition_columns):
-            transaction.set_schema(data, partition_by=names)
+        if request.cluster_by is None and request.statement is None:
+            set_layout(transaction, data, names, None)
+        else:
+            set_layout(transaction, data, names, request.cluster_by or ())
         if request.statement is not None:
             replace_properties(transaction, {**request.defaults.properties, **request.properties})
         if request.description is not None:
@@ -150,6 +154,7 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
     names = list(snapshot.partition_columns)
     _check_dynamic(request, names)
     _check_partitioning(request, table.url, names)
+    _check_clustering(request, snapshot)
     _fit(transaction, data, bool(request.options.get("mergeSchema")))
     replacement = _replacement(request, df.sparkSession, transaction, names)
     is_checked_again = (
@@ -171,6 +176,24 @@ def recorded_transaction(request: WriteRequest, plan: WritePlan) -> str | None:
         return f"txnVersion {version} of {app_id!r} is written already (the table has {recorded})"
     plan.transaction.set_transaction(app_id, version)
     return None
+
+
+def set_layout(
+    transaction: deltalog.Transaction,
+    schema: deltalog.StructType,
+    partition_columns: Sequence[str],
+    clustering_columns: Sequence[str] | None,
+) -> None:
+    """Stage the columns of a table that is replaced; ``clustering_columns`` None: it stays clustered as it is. Raises
+    SchemaMismatchError."""
+    snapshot, changes = transaction.snapshot, transaction.metadata_changes
+    assert snapshot is not None
+    if clustering_columns is not None and snapshot.clustering_columns:
+        changes.set_clustering(())  # else columns of it could not be dropped
+    if schema != snapshot.schema or list(partition_columns) != list(snapshot.partition_columns):
+        transaction.set_schema(schema, partition_by=partition_columns)
+    if clustering_columns:
+        changes.set_clustering(clustering_columns)
 
 
 def replace_properties(transaction: deltalog.Transaction, wanted: Mapping[str, str]) -> None:
@@ -222,6 +245,18 @@ def _check_partitioning(request: WriteRequest, url: str, names: Sequence[str]) -
             f"partitionBy({', '.join(given)}) differs from the table at {url}, which is partitioned by "
             f"({', '.join(names)}). Leave partitionBy out, or replace the table with mode('overwrite') and "
             "option('overwriteSchema', True)."
+        )
+
+
+def _check_clustering(request: WriteRequest, snapshot: deltalog.Snapshot) -> None:
+    if request.cluster_by is None:
+        return
+    names = [".".join(column) for column in snapshot.clustering_columns]
+    if [name.replace("`", "").lower() for name in request.cluster_by] != [name.lower() for name in names]:
+        raise deltalog.SchemaMismatchError(
+            f"clusterBy({', '.join(request.cluster_by)}) differs from the table at {snapshot.url}, which is clustered "
+            f"by ({', '.join(names)}). Leave clusterBy out, or change the columns with "
+            "DeltaTable.open(path).cluster_by([…])."
         )
 
 

@@ -19,14 +19,13 @@ from spark_ext.results import WriteResult
 from spark_ext.saving import save
 from spark_ext.table_writer import named_target
 from spark_ext.targets import PathTarget
-from spark_ext.write_options import WriteRequest, as_text, parsed_mode, parsed_option
+from spark_ext.write_options import WriteRequest, as_text, column_names, parsed_mode, parsed_option
 
 _LAYOUT = "Delta tables have no buckets; use partitionBy(...)"
 _FILES = "only Delta tables are written: save(path); df.write writes files of other formats"
 # Methods of Spark's writer that this one does not have, and why.
 _ELSEWHERE = {
     **dict.fromkeys(("bucketBy", "sortBy"), _LAYOUT),
-    "clusterBy": "create the table with DeltaTable.create(spark).clusterBy(...), then write to it",
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "xml", "jdbc"), _FILES),
 }
 
@@ -70,10 +69,12 @@ class Writer:
 
     def partitionBy(self, *columns: str | Sequence[str]) -> Writer:
         """The partition columns of a table that this write creates or, with overwriteSchema, replaces."""
-        flat = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
-        if not all(isinstance(name, str) for name in flat):
-            raise deltalog.CallError(f"partitionBy takes column names, not {flat!r}.")
-        return self._with(partition_by=tuple(str(name) for name in flat))
+        return self._with(partition_by=column_names("partitionBy", columns))
+
+    def clusterBy(self, *columns: str | Sequence[str]) -> Writer:
+        """The clustering columns of a table that this write creates or, with overwriteSchema, replaces: ``OPTIMIZE``
+        orders rows by them. Writes to a table that is clustered by other columns are refused."""
+        return self._with(cluster_by=column_names("clusterBy", columns))
 
     def option(self, key: str, value: Any) -> Writer:
         """Set one option. Raises CallError for an unknown name or an invalid value."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import spark_ext
 from deltalog import DeltaTable
 from tests.support.spark import DeltaSpark, plain_rows
 
@@ -86,6 +88,23 @@ def test_a_table_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
     delta.sql(f"ALTER TABLE delta.`{path}` CLUSTER BY NONE")
     assert table.snapshot().clustering_columns == ()
     same(delta, path, 800)
+
+
+def test_tables_that_are_replaced(delta: DeltaSpark, tmp_path: Path) -> None:
+    """Without CLUSTER BY the new table is not clustered."""
+    by_whom: dict[str, Callable[[str], Any]] = {
+        "delta-spark": delta.sql,
+        "spark_ext": lambda text: spark_ext.sql(delta.spark, text),
+    }
+    for name, sql in by_whom.items():
+        path = tmp_path / name
+        sql(f"CREATE TABLE delta.`{path}` (x BIGINT) USING delta CLUSTER BY (x)")
+        sql(f"CREATE OR REPLACE TABLE delta.`{path}` USING delta CLUSTER BY (v, x) AS SELECT 1 AS x, 'a' AS v")
+        assert columns(delta, path) == ["v", "x"], name
+        assert DeltaTable.open(str(path)).snapshot().clustering_columns == (("v",), ("x",)), name
+        sql(f"CREATE OR REPLACE TABLE delta.`{path}` USING delta AS SELECT 2 AS x")
+        assert columns(delta, path) == [], name
+        assert DeltaTable.open(str(path)).snapshot().clustering_columns == (), name
 
 
 def test_parameters_in_the_history_are_those_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:

@@ -82,6 +82,38 @@ def test_clustering_columns(spark: Any, table: str) -> None:
     assert made.detail().first()["clusteringColumns"] == [] and made.toDF().count() == 0
 
 
+def test_clustering_columns_of_writers(spark: Any, table: str) -> None:
+    frame = spark.sql("SELECT 1 AS n, 'x' AS s, named_struct('y', 2) AS z")
+    spark_ext.write(frame).clusterBy(["n", "z.y"]).save(table)
+    made = spark_ext.DeltaTable.forPath(spark, table)
+    clustered_by = lambda: made.detail().first()["clusteringColumns"]  # noqa: E731
+    assert clustered_by() == ["n", "z.y"]
+    assert made.history(1).first()["operationParameters"]["mode"] == "ErrorIfExists"
+    spark_ext.write(frame).mode("append").clusterBy("N", "z.y").save(table)
+    with pytest.raises(deltalog.SchemaMismatchError, match=r"clusterBy\(s\) differs .* clustered by \(n, z.y\)"):
+        spark_ext.write(frame).mode("append").clusterBy("s").save(table)
+    overwrite = spark_ext.write(frame.select("s", "n", "z")).mode("overwrite").option("overwriteSchema", True)
+    overwrite.save(table)
+    assert clustered_by() == ["n", "z.y"]
+    with pytest.raises(deltalog.SchemaMismatchError, match="clustered"):
+        spark_ext.write(frame.select("s")).mode("overwrite").option("overwriteSchema", True).save(table)
+    overwrite.clusterBy("s").save(table)
+    assert clustered_by() == ["s"]
+    spark_ext.write_to(frame.select("n"), table).clusterBy("n").replace()
+    assert clustered_by() == ["n"]
+    spark_ext.sql(spark, f"CREATE OR REPLACE TABLE delta.`{table}` CLUSTER BY (k) AS SELECT 1 AS k, 2 AS n")
+    assert clustered_by() == ["k"]
+    found = made.history(1).first()
+    assert (found["operation"], found["operationParameters"]["clusterBy"]) == (
+        "CREATE OR REPLACE TABLE AS SELECT",
+        '["k"]',
+    )
+    with pytest.raises(deltalog.SchemaMismatchError, match="partitioned by"):
+        spark_ext.write_to(frame, table).partitionedBy("s").clusterBy("n").replace()
+    spark_ext.write_to(frame, table).replace()
+    assert clustered_by() == [] and made.toDF().count() == 1
+
+
 def test_builders_that_lack_something(spark: Any, table: str) -> None:
     with pytest.raises(deltalog.TableNotFoundError):
         spark_ext.DeltaTable.replace(spark).location(table).addColumn("n", "int").execute()

@@ -246,7 +246,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "clusterBy a column",
-    "delta-spark ignores `clusterBy` in `save`; spark_ext refuses it.",
+    "delta-spark ignores `clusterBy` in `save`; spark_ext clusters the table that it creates.",
 )
 def _(t: Table) -> None:
     t.write(MORE, how=lambda writer: writer.clusterBy("id"))
