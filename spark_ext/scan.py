@@ -326,7 +326,7 @@ class _Part:
         return [named(_KIND), named(_VERSION), F.timestamp_millis(named(_TIME)).alias(_TIME)]
 
     def _by_positions(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
-        """The rows that the entries select by their positions, with OUTCOME where it is asked for."""
+        """The rows that the entries select by their positions, with OUTCOME where ``Beside`` has outcomes."""
         if self._by_row:
             found = self._chosen(found, entries)
         return self._with_outcomes(found, entries) if self._beside.outcomes else found
