@@ -64,16 +64,17 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
 
     Up to ``threads`` sources are open at once, each no more than ``ahead`` items ahead of the caller, so at most
     ``threads * ahead`` items wait. An error is raised in its place, and nothing after it is read. No thread ever waits
-    for the caller, and none runs after the iterator ends, fails or is dropped. A single source needs no thread.
-    ``sources`` are closed at the end if they can be.
+    for the caller, and none runs after the iterator ends, fails or is dropped. A single source needs no thread; with 0
+    threads the caller reads all, without reading ahead. ``sources`` are closed at the end if they can be.
     """
     waiting = iter(sources)
     try:
-        first = list(itertools.islice(waiting, 2))
+        first = list(itertools.islice(waiting, 2 if threads else 0))
         if len(first) > 1:
             yield from _Prefetcher[T](ahead).read(first, waiting, threads)
-        elif first:
-            yield from first[0]()
+        else:
+            for source in itertools.chain(first, waiting):
+                yield from source()
     finally:
         _close(waiting)
 

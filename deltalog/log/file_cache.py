@@ -188,18 +188,26 @@ class FileCache:
         except InvalidCheckpointError as error:
             return self.without_checkpoint(error).tombstones(cutoff_ms)
 
-    def stream_tombstones(self, cutoff_ms: int) -> Iterator[pa.Table]:
-        """As ``tombstones``, as an iterator over pieces. Raises InvalidCheckpointError, as ``stream_files``."""
+    def stream_tombstones(
+        self,
+        cutoff_ms: int,
+        columns: Sequence[str] = tuple(TOMBSTONES.names),
+        parallelism: ReadParallelism = LEAN,
+    ) -> Iterator[pa.Table]:
+        """As ``tombstones``, as an iterator over pieces with the named columns, path, deletion_timestamp and
+        deletion_vector among them. Raises InvalidCheckpointError, as ``stream_files``."""
+        schema = pa.schema([TOMBSTONES.field(name) for name in columns])
         checkpoint = self.segment.checkpoint
         with self._tail() as after:
             if self._tombstones is not None:
-                yield after().on(unexpired_tombstones(self._tombstones, cutoff_ms))
+                yield after().on(unexpired_tombstones(self._tombstones.select(schema.names), cutoff_ms))
             elif checkpoint is not None:
-                wanted = Wanted("remove", TOMBSTONES)
                 yield from self._reader.checkpoint(checkpoint).file_pieces(
-                    wanted, lambda piece: after().on(unexpired_tombstones(piece, cutoff_ms)), LEAN
+                    Wanted("remove", schema),
+                    lambda piece: after().on(unexpired_tombstones(piece, cutoff_ms)),
+                    parallelism,
                 )
-            yield after().tombstones(cutoff_ms)
+            yield after().tombstones(cutoff_ms).select(schema.names)
 
     def _tail(self) -> AbstractContextManager[Callable[[], Tail]]:
         """What the commits after the checkpoint change; on a remote store they are read beside the checkpoint."""

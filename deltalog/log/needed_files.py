@@ -9,6 +9,7 @@ Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,9 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO, scalar
-from deltalog.errors import CorruptTableError, InvalidDataFileError, UnsafePathError
+from deltalog.errors import CorruptTableError, InvalidCheckpointError, InvalidDataFileError, UnsafePathError
+from deltalog.log.checkpoint.reader import ALONE
+from deltalog.log.file_cache import FileCache
 from deltalog.log.history import LogHistory
-from deltalog.log.vacuum import NamedFiles, Need
+from deltalog.log.path_hashes import NeededPaths, PathHashes
+from deltalog.log.vacuum import NamedFiles, Need, NeededFiles
 from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.deletion_vectors import relative_path
@@ -28,6 +32,9 @@ from deltalog.storage.base import LogStore, real_url
 
 _COMMITS_AT_ONCE = 256
 _COLUMNS = ("path", "deletion_vector")
+_TOMBSTONES = ("path", "deletion_timestamp", "deletion_vector")
+# Paths that are text of Python at the same time.
+_PATHS_AT_ONCE = 1_024
 
 
 def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
@@ -43,34 +50,51 @@ def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     current = history.version_at(cutoff_ms, before="earliest", after="latest")
     first = current.version
-    needed: dict[str, Need] = dict.fromkeys(names.of_table(latest.cache.files(_COLUMNS)), Need.LATEST)
-    since = set(names.of_table(history.snapshot(first).cache.files(_COLUMNS)) if first < latest.version else ())
-    changes: set[str] = set()
-    later: set[str] = set()
+    live = _live(latest.cache, names)
+    since = NeededPaths()
+    if first < latest.version:
+        since = _live(history.snapshot(first).cache, names)
+    later, changes = NeededPaths(), NeededPaths()
     for commit in _commits(history, first, latest.version):
-        later.update(names.of_commit(commit))
-        changes.update(path for cdc in commit.cdc for path in names.of(cdc.path))
-    since |= later
-    if first < latest.version and not needed.keys() <= since:
-        raise CorruptTableError(
-            f"{store.url}: {min(needed.keys() - since)} is a file of version {latest.version}, but neither of version "
-            f"{first} nor of any commit since. Nothing was deleted; deltalog check shows what is wrong with the log."
-        )
-    unexpired, removed = _tombstones(history, cutoff_ms, names)
-    for paths, why in ((since, Need.EARLIER), (unexpired, Need.EARLIER), (changes, Need.CHANGES)):
-        for path in paths:
-            needed.setdefault(path, why)
+        later.add(names.of_commit(commit))
+        changes.add(path for cdc in commit.cdc for path in names.of(cdc.path))
+    if first < latest.version:
+        _check_origin(latest.cache, names, live, (since, later), first)
+    unexpired, removed = _tombstones(latest.cache, cutoff_ms, names)
+    reasons = (
+        (Need.LATEST, live),
+        *((Need.EARLIER, paths) for paths in (since, later, unexpired)),
+        (Need.CHANGES, changes),
+    )
+    needed = NeededFiles([(need, paths) for need, paths in reasons if paths.names])
     cutoff_version = first if current.timestamp_ms <= cutoff_ms else None
-    return NamedFiles(needed, removed - needed.keys(), names.elsewhere, cutoff_version, unexpired <= later)
+    is_settled = not any(unexpired.lacking(later))
+    return NamedFiles(needed, removed, names.elsewhere, cutoff_version, is_settled)
 
 
-def added_since(history: LogHistory, version: int) -> frozenset[str]:
+def _check_origin(cache: FileCache, names: _Names, live: PathHashes, earlier: Sequence[PathHashes], first: int) -> None:
+    """Raises CorruptTableError where a file of the latest version is neither of version ``first`` nor of a commit
+    since: ``earlier`` has what these need."""
+    if not any(live.lacking(*earlier)):
+        return
+    files = sorted(names.of_all(cache.files(_COLUMNS)))
+    path = next(path for path in files if not any(path in paths for paths in earlier))
+    raise CorruptTableError(
+        f"{names.url}: {path} is a file of version {cache.segment.version}, but neither of version {first} nor of any "
+        "commit since. Nothing was deleted; deltalog check shows what is wrong with the log."
+    )
+
+
+def named_since(history: LogHistory, version: int) -> frozenset[str]:
     """The paths of the files that commits after ``version`` name. Raises as ``named_files``. Cost: 1 GET for each
     commit."""
     store = history.reader.store
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
-    commits = _commits(history, version, history.latest.version)
-    return frozenset(path for commit in commits for path in names.of_commit(commit))
+    found: set[str] = set()
+    for commit in _commits(history, version, history.latest.version):
+        found.update(names.of_commit(commit))
+        found.update(path for cdc in commit.cdc for path in names.of(cdc.path))
+    return frozenset(found)
 
 
 def paths_named(store: LogStore, names: Iterable[str]) -> set[str]:
@@ -83,7 +107,7 @@ def files_of(history: LogHistory, version: int) -> set[str]:
     """The paths of the files of a version. Raises and costs as ``LogHistory.snapshot``, and its files."""
     store = history.reader.store
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
-    return set(names.of_table(history.snapshot(version).cache.files(_COLUMNS)))
+    return set(names.of_all(history.snapshot(version).cache.files(_COLUMNS)))
 
 
 def removed_in(history: LogHistory, first: int, last: int) -> set[str]:
@@ -115,39 +139,69 @@ def _commits(history: LogHistory, after: int, last: int) -> Iterator[CommitActio
         yield from history.reader.commits(range(start, min(start + _COMMITS_AT_ONCE, last + 1)))
 
 
-def _tombstones(history: LogHistory, cutoff_ms: int, names: _Names) -> tuple[set[str], set[str]]:
+def _live(cache: FileCache, names: _Names) -> NeededPaths:
+    """The paths of the live files."""
+    while True:
+        found = NeededPaths()
+        try:
+            for piece in cache.stream_files(_same, _COLUMNS, parallelism=ALONE):
+                for paths in names.of_table(piece):
+                    found.add(paths)
+        except InvalidCheckpointError as error:
+            cache = cache.without_checkpoint(error)
+        else:
+            return found
+
+
+def _same(piece: pa.Table) -> pa.Table:
+    return piece
+
+
+def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[NeededPaths, set[str]]:
     """The files of tombstones within the retention, and of earlier ones."""
-    tombstones = history.latest.cache.tombstones(-(2**63))
-    times = pc.fill_null(tombstones["deletion_timestamp"], ZERO)
-    is_unexpired = pc.greater_equal(times, scalar(cutoff_ms, pa.int64()))
-    unexpired = set(names.of_table(tombstones.filter(is_unexpired)))
-    try:
-        removed = set(names.of_table(tombstones.filter(pc.invert(is_unexpired))))
-    except (UnsafePathError, InvalidDataFileError):
-        removed = set()  # none of these is needed: they are deleted like files that no version names
-    return unexpired, removed
+    while True:
+        unexpired, removed = NeededPaths(), set[str]()
+        are_known = True
+        try:
+            for piece in cache.stream_tombstones(-(2**63), _TOMBSTONES, ALONE):
+                times = pc.fill_null(piece["deletion_timestamp"], ZERO)
+                is_unexpired = pc.greater_equal(times, scalar(cutoff_ms, pa.int64()))
+                for paths in names.of_table(piece.filter(is_unexpired)):
+                    unexpired.add(paths)
+                try:
+                    for paths in names.of_table(piece.filter(pc.invert(is_unexpired))):
+                        removed.update(paths)
+                except (UnsafePathError, InvalidDataFileError):
+                    are_known = False
+        except InvalidCheckpointError as error:
+            cache = cache.without_checkpoint(error)
+        else:
+            # Where one is not known, none is needed: they are deleted like files that no version names.
+            return unexpired, removed if are_known else set()
 
 
 class _Names:
     """The decoded paths below a table's root that its log names. ``elsewhere``: see NamedFiles."""
 
     def __init__(self, url: str, places: Sequence[Place]) -> None:
-        self._url = url
+        self.url = url
         self._places = places
         self.elsewhere: set[str] = set()
 
-    def of_table(self, files: pa.Table) -> Iterator[str]:
-        """Of rows with the columns ``path`` and ``deletion_vector``."""
-        for chunk in files["path"].chunks:
-            paths = chunk.to_pylist()
-            if are_ordinary(paths):
-                yield from paths
-            else:
-                for path in paths:
-                    yield from self.of(path)
-        vectors = files["deletion_vector"]
-        for row in vectors.filter(vectors.is_valid()).to_pylist():
-            yield from self.of_vector(DeletionVector(**row))
+    def of_table(self, files: pa.Table) -> Iterator[list[str]]:
+        """Of rows with the columns ``path`` and ``deletion_vector``, some at a time."""
+        for start in range(0, files.num_rows, _PATHS_AT_ONCE):
+            some = files.slice(start, _PATHS_AT_ONCE)
+            paths = some["path"].to_pylist()
+            yield paths if are_ordinary(paths) else [path for named in paths for path in self.of(named)]
+            vectors = some["deletion_vector"]
+            if vectors.null_count < len(vectors):
+                rows = vectors.filter(vectors.is_valid()).to_pylist()
+                yield [path for row in rows for path in self.of_vector(DeletionVector(**row))]
+
+    def of_all(self, files: pa.Table) -> Iterator[str]:
+        """As ``of_table``, one by one."""
+        return itertools.chain.from_iterable(self.of_table(files))
 
     def of_commit(self, commit: CommitActions) -> Iterator[str]:
         actions: list[AddFile | RemoveFile] = [*commit.adds, *commit.removes]
@@ -167,7 +221,7 @@ class _Names:
         if vector.storage_type == "p":
             return self.of(vector.path_or_inline_dv)
         raise InvalidDataFileError(
-            f"{self._url}: a deletion vector has the storage type {vector.storage_type!r}, so which file holds it is "
+            f"{self.url}: a deletion vector has the storage type {vector.storage_type!r}, so which file holds it is "
             "not known. Nothing was deleted."
         )
 
@@ -178,7 +232,7 @@ class _Names:
             name = base_name(named)
             if name is None:
                 raise UnsafePathError(
-                    f"{self._url}: which file the log means by {named[:200]!r} is not known, so a vacuum could delete "
+                    f"{self.url}: which file the log means by {named[:200]!r} is not known, so a vacuum could delete "
                     "it. Nothing was deleted.",
                     path=named,
                 ) from None

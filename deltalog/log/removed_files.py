@@ -49,9 +49,11 @@ def removed_files(history: LogHistory, named: NamedFiles) -> RemovedFiles:
     HEAD for each removed file, 1 HEAD and 1 LIST for each directory with such files.
     """
     store = history.reader.store
-    found = {*named.removed, *_removed(history, named.cutoff_version)}
-    paths = {path for path in found - named.needed.keys() if is_plain(path) and not _is_of_log(path)}
-    are_settled = all(named.needed.get(path) in (None, Need.LATEST) for path in found)
+    removed = {path for path in sorted(named.removed) if named.needed.why(path) is None}
+    found = removed | _removed(history, named.cutoff_version)
+    needs = {path: named.needed.why(path) for path in sorted(found)}
+    paths = {path for path, need in needs.items() if need is None and is_plain(path) and not _is_of_log(path)}
+    are_settled = all(need in (None, Need.LATEST) for need in needs.values())
     wanted = sorted(paths if store.is_remote else paths.union(map(checksum_path, paths)))
     return RemovedFiles([*store.entries(wanted), *_logs_above(store, paths)], paths, are_settled)
 

@@ -30,6 +30,10 @@ from deltalog.protocol.actions import (
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 
+# pyarrow hashes all keys of a tail for each piece of files. Unless the piece has as many times more rows, looking these
+# up one by one in the set of the keys takes less time, and much less memory.
+_MORE_KEYS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -147,6 +151,9 @@ class Tail:
         neither add nor remove."""
         if not self.keys or files.num_rows == 0:
             return files
+        if len(self.keys) * _MORE_KEYS > files.num_rows:
+            is_live = [key not in self.keys for key in _keys(files).to_pylist()]
+            return files if all(is_live) else files.filter(booleans(is_live))
         is_replaced = pc.is_in(_keys(files), value_set=self._keys)
         return files.filter(pc.invert(is_replaced)) if pc.any(is_replaced).as_py() else files
 

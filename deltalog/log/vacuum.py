@@ -9,14 +9,16 @@ Spec: PROTOCOL.md leaves vacuum to writers; #file-types, #add-file-and-remove-fi
 from __future__ import annotations
 
 import enum
-import unicodedata
+import itertools
+from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, overload
 
 import msgspec
 
+from deltalog.log.path_hashes import NeededPaths, PathHashes, folded
 from deltalog.protocol.leftovers import LeftoverKind, leftover_kind
 from deltalog.protocol.paths import LOG_DIRECTORY, are_ordinary, is_plain
 from deltalog.protocol.retention import DAY_MS
@@ -29,6 +31,8 @@ _HIDDEN = ("_", ".")
 _NOT_HIDDEN = ("_delta_index", "_change_data")
 _ICEBERG_METADATA = "metadata"
 _CHECKSUM = ".crc"
+# Files whose size and time are read, and that are decided on, together.
+_AT_ONCE = 1_024
 
 
 class Need(enum.Enum):
@@ -58,23 +62,61 @@ class Stay(enum.Enum):
 
 _FOR_THEIR_AGE = (Stay.YOUNG, Stay.UNCOMMITTED, Stay.NO_TIME)
 _REMOVED = "removed from the table before the retention"
-_UNNAMED = "no version names it"
+_UNNAMED_KINDS: dict[LeftoverKind | None, str] = {
+    None: "no version names it",
+    **{kind: f"{kind.value} that no version names" for kind in LeftoverKind},
+}
 _BESIDE = "the checksum of a file that does not exist or is deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class NeededFiles:
+    """The decoded paths, below the table's root, of files that stay at any age, and why: the first of ``reasons`` that
+    has the path."""
+
+    reasons: Sequence[tuple[Need, NeededPaths]] = ()
+
+    def why(self, path: str) -> Need | None:
+        """Why a file is needed; None for one that is not."""
+        return next((need for need, paths in self.reasons if path in paths), None)
+
+    def in_directory(self, directory: str) -> list[tuple[str, Set[int]]]:
+        """The hashes of the names in a directory, by reason."""
+        return [(need.value, paths.of(directory)) for need, paths in self.reasons if directory in paths.names]
+
+    def spellings(self, directory: str) -> list[Set[int]]:
+        """As ``NeededPaths.spellings``, of each reason."""
+        return [names for _, paths in self.reasons for names in paths.spellings(directory)]
+
+    def besides(self, more: Mapping[str, Need]) -> NeededFiles:
+        """With ``more``, as far as these are not needed already."""
+        found: dict[Need, list[str]] = {}
+        for path, need in more.items():
+            found.setdefault(need, []).append(path)
+        return NeededFiles((*self.reasons, *((need, NeededPaths(paths)) for need, paths in found.items())))
+
+    @property
+    def directories(self) -> Iterator[str]:
+        """Those with needed files; one may come more than once."""
+        for _, paths in self.reasons:
+            yield from paths.names
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
     """What a log names, as decoded paths below the table's root. ``needed``: by versions within the retention, and why.
-    ``removed``: by earlier ones. ``elsewhere``: the names, without directories, of files that are named by absolute
-    paths which do not lead into the table as it was opened. ``cutoff_version``: the version that was current at the
-    cut-off; None where all versions are within the retention. ``is_settled``: whether no tombstone of a commit up to
-    that one is within the retention, by a clock that was ahead."""
+    ``removed``: those of expired tombstones; ``needed`` may have them too. ``elsewhere``: the names, without
+    directories, of files that are named by absolute paths which do not lead into the table as it was opened.
+    ``cutoff_version``: the version that was current at the cut-off; None where all versions are within the retention.
+    ``is_settled``: whether no tombstone of a commit up to that one is within the retention, by a clock that was ahead.
+    ``late``: those of ``needed`` that were not known when the files were sifted."""
 
-    needed: Mapping[str, Need]
+    needed: NeededFiles
     removed: Set[str] = frozenset()
     elsewhere: Set[str] = frozenset()
     cutoff_version: int | None = None
     is_settled: bool = True
+    late: Mapping[str, Need] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +152,78 @@ class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+class VacuumedFiles(Sequence[VacuumedFile]):
+    """Files to delete, as columns: a VacuumedFile is made of a row when a caller reads it. ``times_ms``: of their last
+    change, in milliseconds since 1970."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.sizes_bytes = array("q")
+        self.times_ms = array("q")
+        self.reasons: list[str] = []
+
+    def add(self, path: str, size_bytes: int, time_ms: int, reason: str) -> None:
+        """Add a file."""
+        self.paths.append(path)
+        self.sizes_bytes.append(size_bytes)
+        self.times_ms.append(time_ms)
+        self.reasons.append(reason)
+
+    def of(self, rows: Iterable[int]) -> VacuumedFiles:
+        """Some of the files, by their numbers."""
+        found = VacuumedFiles()
+        found.extend(self, rows)
+        return found
+
+    def extend(self, others: VacuumedFiles, rows: Iterable[int]) -> None:
+        """Add some of other files, by their numbers."""
+        for row in rows:
+            self.add(others.paths[row], others.sizes_bytes[row], others.times_ms[row], others.reasons[row])
+
+    def in_order(self) -> VacuumedFiles:
+        """The files by path."""
+        if all(map(str.__lt__, self.paths, itertools.islice(self.paths, 1, None))):
+            return self
+        return self.of(sorted(range(len(self)), key=self.paths.__getitem__))
+
+    def without(self, paths: Set[str]) -> VacuumedFiles:
+        """Without these paths."""
+        if paths.isdisjoint(self.paths):
+            return self
+        return self.of(row for row, path in enumerate(self.paths) if path not in paths)
+
+    def entries(self, rows: Iterable[int]) -> list[Entry]:
+        """Some of the files, by their numbers, as ``LogStore.remove`` takes them."""
+        return [Entry(self.paths[row], EntryKind.FILE, self.sizes_bytes[row], self.times_ms[row]) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, index: int) -> VacuumedFile: ...
+    @overload
+    def __getitem__(self, index: slice) -> VacuumedFiles: ...
+    def __getitem__(self, index: int | slice) -> VacuumedFile | VacuumedFiles:
+        if isinstance(index, slice):
+            return self.of(range(len(self))[index])
+        return VacuumedFile(self.paths[index], self.sizes_bytes[index], self.reasons[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(VacuumedFile.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
-    """``files``: to delete, each with its entry. ``directories``: to remove after them if they are empty, the deepest
+    """``files``: to delete, by path. ``directories``: to remove after them if they are empty, the deepest
     first. ``kept``: the number of the files that stay, by reason. ``young``: the paths of those that only their age
     keeps. ``directory_count``: of the directories that were listed, the root included."""
 
-    files: Sequence[tuple[VacuumedFile, Entry]]
+    files: VacuumedFiles
     directories: Sequence[Entry]
     kept: Mapping[str, int]
     young: Set[str]
@@ -139,7 +246,7 @@ class VacuumReport:
     version: int
     retention_ms: int
     cutoff_ms: int
-    files: tuple[VacuumedFile, ...]
+    files: Sequence[VacuumedFile]
     directories: tuple[str, ...]
     kept: Mapping[str, int]
     commits: tuple[int, ...] = ()
@@ -148,7 +255,8 @@ class VacuumReport:
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the deleted files, below the table's root."""
-        return tuple(file.path for file in self.files)
+        files = self.files
+        return tuple(files.paths if isinstance(files, VacuumedFiles) else (file.path for file in files))
 
     @property
     def size_bytes(self) -> int:
@@ -195,65 +303,143 @@ class VacuumReport:
         return "\n".join(f"{name:<10}{value}" for name, value in self.facts())
 
 
-def plan(entries: Iterable[Entry], named: NamedFiles, rules: VacuumRules) -> VacuumPlan:
-    """The decision on everything below a table's root, as ``LogStore.walk`` gives it. Of files that are needed neither
-    size nor time is used."""
-    directories: list[Entry] = []
-    others: list[Entry] = []
-    stays: set[str] = set()
-    needed = named.needed
+@dataclass(slots=True)
+class Sifted:
+    """What is below a table's root. ``others``: the files and links that are not needed; of those whose size and time
+    the store has not read the paths are in ``unread``. ``counts``: of the needed files, by reason; ``present``: their
+    paths."""
+
+    directories: list[Entry] = field(default_factory=list)
+    others: list[Entry] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    present: PathHashes = field(default_factory=PathHashes)
+
+
+def sift(entries: Iterable[Entry], needed: NeededFiles) -> Sifted:
+    """Tell what is needed from the rest of a listing, as ``LogStore.walk`` gives it: of needed files only the number
+    is kept, and hashes of the paths."""
+    found = Sifted()
+    at: str | None = None
+    here: list[tuple[str, Set[int]]] = []
+    present = array("q")
+    counts = dict.fromkeys((need.value for need, _ in needed.reasons), 0)
+    FILE, DIRECTORY = EntryKind.FILE, EntryKind.DIRECTORY  # an enumeration answers slowly
     for entry in entries:
-        if entry.kind is EntryKind.DIRECTORY:
-            directories.append(entry)
-        elif entry.path in needed:
-            stays.add(entry.path)
+        path, kind = entry.path, entry.kind
+        if kind is DIRECTORY:
+            found.directories.append(entry)
+            continue
+        directory, _, name = path.rpartition("/")
+        if directory != at:
+            if at is not None and present:
+                found.present.add_hashes(at, present)
+                present = array("q")
+            at, here = directory, needed.in_directory(directory)
+        hashed = hash(name)
+        for need, names in here:
+            if hashed in names:
+                counts[need] += 1
+                present.append(hashed)
+                break
         else:
-            others.append(entry)
-    counts = Counter(map(needed.__getitem__, stays))
-    kept = Counter({need.value: count for need, count in counts.items()})
-    directories.sort(key=lambda entry: entry.path)
-    decider = _Decider(named, rules, others, _table_roots(needed, (e.path for e in (*others, *directories))))
-    deleted: list[tuple[VacuumedFile, Entry]] = []
-    young: set[str] = set()
+            if kind is FILE and entry.size_bytes is None:
+                found.unread.append(path)
+            else:
+                found.others.append(entry)
+    if at is not None and present:
+        found.present.add_hashes(at, present)
+    found.counts.update(counts)
+    return found
+
+
+def plan(
+    sifted: Sifted, named: NamedFiles, rules: VacuumRules, read: Callable[[Sequence[str]], Iterable[Entry]]
+) -> VacuumPlan:
+    """The decision on everything below a table's root. ``read``: as ``LogStore.entries``, for the files whose size and
+    time decide."""
+    decision = _Decision(sifted, named, rules)
     # Hadoop's checksum of a file is hidden; without the file it is of no use, so that is decided first.
-    others.sort(key=lambda each: each.path)
-    others.sort(key=lambda each: each.path.endswith(_CHECKSUM))
-    for entry in others:
-        checked = _checked_name(entry.path)
-        reason = decider.decide(entry, is_beside=checked is not None and checked not in stays)
-        if isinstance(reason, str):
-            deleted.append((VacuumedFile(entry.path, entry.size_bytes or 0, reason), entry))
-        else:
-            kept[reason.value] += 1
-            stays.add(entry.path)
-            if reason in _FOR_THEIR_AGE:
-                young.add(entry.path)
-    deleted.sort(key=lambda each: each[0].path)
-    emptied = _directories_of(file.path for file, _ in deleted)
-    occupied = _directories_of(stays)
-    known = {entry.path for entry in directories if decider.may_remove(entry)} | emptied | occupied
-    return VacuumPlan(deleted, _removable(directories, emptied, occupied, decider), kept, young, len(known) + 1)
+    for is_checksum in (False, True):
+        some = [entry for entry in sifted.others if entry.path.endswith(_CHECKSUM) is is_checksum]
+        some.sort(key=lambda entry: entry.path)
+        for start in range(0, len(some), _AT_ONCE):
+            decision.decide(some[start : start + _AT_ONCE])
+        unread = sorted(path for path in sifted.unread if path.endswith(_CHECKSUM) is is_checksum)
+        for start in range(0, len(unread), _AT_ONCE):
+            decision.decide_by_age(read(decision.undecided(unread[start : start + _AT_ONCE])))
+    return decision.plan()
 
 
-class _Decider:
-    def __init__(
-        self, named: NamedFiles, rules: VacuumRules, others: Sequence[Entry], other_tables: Collection[str]
-    ) -> None:
+class _Decision:
+    """Decides on files and directories, and adds up what it decided."""
+
+    def __init__(self, sifted: Sifted, named: NamedFiles, rules: VacuumRules) -> None:
         self._named = named
         self._rules = rules
-        self._other_tables = other_tables
-        self._are_ordinary = are_ordinary([entry.path for entry in others])
-        folded = {_folded(entry.path) for entry in others}
-        self._needed_folded = {name for path in named.needed if (name := _folded(path)) in folded} if others else folded
+        self._present = sifted.present
+        self._directories = sorted(sifted.directories, key=lambda entry: entry.path)
+        paths = (entry.path for entry in (*sifted.others, *sifted.directories))
+        self._other_tables = _table_roots(named.needed.directories, paths, sifted.unread)
         self._places: dict[str, Stay | None] = {}
+        self._kept = sifted.counts + Counter()
+        self._young: set[str] = set()
+        self._files = VacuumedFiles()
+        self._occupied = {*sifted.present.names}
+        self._emptied: set[str] = set()
+        self._folded_at: str | None = None
+        self._spellings: list[Set[int]] = []
 
-    def decide(self, entry: Entry, is_beside: bool) -> str | Stay:
-        """Why a file that is not needed is deleted, or why it stays. ``is_beside``: it is the checksum of a file that
-        does not stay."""
-        path = entry.path
-        if entry.kind is not EntryKind.FILE:
-            return Stay.LINK if entry.kind is EntryKind.LINK else Stay.SPECIAL
-        if not (self._are_ordinary or is_plain(path)):
+    def undecided(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths of files, of one kind as ``plan`` has them, whose times decide. The others are decided."""
+        ordinary = are_ordinary(paths)
+        return [path for path in paths if not self._stays_by_name(path, ordinary)]
+
+    def decide(self, entries: Sequence[Entry]) -> None:
+        """Decide on files and links that are not needed, of one kind as ``plan`` has them."""
+        ordinary = are_ordinary([entry.path for entry in entries])
+        self.decide_by_age(
+            entry
+            for entry in entries
+            if entry.kind is not EntryKind.FILE or not self._stays_by_name(entry.path, ordinary)
+        )
+
+    def decide_by_age(self, entries: Iterable[Entry]) -> None:
+        """Decide on files that ``undecided`` returned, and on links."""
+        for entry in entries:
+            path = entry.path
+            if entry.kind is not EntryKind.FILE:
+                self._keep(path, Stay.LINK if entry.kind is EntryKind.LINK else Stay.SPECIAL)
+                continue
+            reason = self._by_age(entry)
+            if isinstance(reason, str):
+                self._files.add(path, entry.size_bytes or 0, entry.modification_time_ms or 0, reason)
+                self._emptied.add(path.rpartition("/")[0])
+            else:
+                self._keep(path, reason)
+
+    def _keep(self, path: str, why: Stay | Need) -> None:
+        self._kept[why.value] += 1
+        self._occupied.add(path.rpartition("/")[0])
+        if why in _FOR_THEIR_AGE:
+            self._young.add(path)
+        if not path.endswith(_CHECKSUM):
+            self._present.add((path,))
+
+    def _is_beside(self, path: str) -> bool:
+        """Whether a file is the checksum of one that does not stay."""
+        checked = _checked_name(path)
+        return checked is not None and checked not in self._present
+
+    def _stays_by_name(self, path: str, ordinary: bool) -> bool:
+        """Whether a file stays, whatever its age; then it is decided. ``ordinary``: the path is known to be plain."""
+        why = self._named.late.get(path) or self._by_name(path, ordinary)
+        if why is not None:
+            self._keep(path, why)
+        return why is not None
+
+    def _by_name(self, path: str, ordinary: bool) -> Stay | None:
+        if not (ordinary or is_plain(path)):
             return Stay.ODD_NAME
         directory, _, name = path.rpartition("/")
         if directory not in self._places:
@@ -261,13 +447,19 @@ class _Decider:
         place = self._places[directory]
         if place is not None:
             return place
-        if self._rules.is_hidden(name) and not (is_beside or _is_temporary(path)):
+        if self._rules.is_hidden(name) and not (self._is_beside(path) or _is_temporary(path)):
             return Stay.HIDDEN
-        if _folded(path) in self._needed_folded:
+        if self._is_spelled(path):
             return Stay.SPELLED
-        if name in self._named.elsewhere:
-            return Stay.ELSEWHERE
-        return self._by_age(entry, is_beside)
+        return Stay.ELSEWHERE if name in self._named.elsewhere else None
+
+    def _is_spelled(self, path: str) -> bool:
+        """Whether another spelling of a path is needed."""
+        directory, _, name = folded(path).rpartition("/")
+        if directory != self._folded_at:  # the paths are in the order of directories
+            self._folded_at, self._spellings = directory, self._named.needed.spellings(directory)
+        hashed = hash(name)
+        return any(hashed in names for names in self._spellings)
 
     def _place(self, directory: str) -> Stay | None:
         """Why all files in a directory stay."""
@@ -275,20 +467,19 @@ class _Decider:
             return Stay.OTHER_TABLE
         return Stay.HIDDEN if any(map(self._rules.is_hidden, directory.split("/"))) else None
 
-    def _by_age(self, entry: Entry, is_beside: bool) -> str | Stay:
+    def _by_age(self, entry: Entry) -> str | Stay:
         time_ms, rules = entry.modification_time_ms, self._rules
         if time_ms is None:
             return Stay.NO_TIME
         if time_ms >= rules.cutoff_ms:
             return Stay.YOUNG
-        if is_beside:
+        if self._is_beside(entry.path):
             return _BESIDE
         if entry.path in self._named.removed:
             return _REMOVED
         if time_ms > rules.now_ms - UNCOMMITTED_AGE_MS:
             return Stay.UNCOMMITTED
-        kind = leftover_kind(entry.path)
-        return _UNNAMED if kind is None else f"{kind.value} that no version names"
+        return _UNNAMED_KINDS[leftover_kind(entry.path)]
 
     def is_in_other_table(self, path: str) -> bool:
         return any(path == root or path.startswith(f"{root}/") for root in self._other_tables)
@@ -304,14 +495,21 @@ class _Decider:
         time_ms, rules = entry.modification_time_ms, self._rules
         return time_ms is not None and time_ms < min(rules.cutoff_ms, rules.now_ms - UNCOMMITTED_AGE_MS)
 
+    def plan(self) -> VacuumPlan:
+        """What was decided."""
+        emptied, occupied = _and_above(self._emptied), _and_above(self._occupied)
+        known = {entry.path for entry in self._directories if self.may_remove(entry)} | emptied | occupied
+        removable = _removable(self._directories, emptied, occupied, self)
+        return VacuumPlan(self._files.in_order(), removable, self._kept, self._young, len(known) + 1)
 
-def _removable(directories: Sequence[Entry], emptied: Set[str], occupied: set[str], decider: _Decider) -> list[Entry]:
+
+def _removable(directories: Sequence[Entry], emptied: Set[str], occupied: set[str], decision: _Decision) -> list[Entry]:
     """The directories that will be empty, the deepest first: those of deleted files, and those that are empty and old.
     Adds the others to ``occupied``."""
     found = []
     for entry in sorted(directories, key=lambda each: (-each.path.count("/"), each.path)):
-        is_free = entry.path not in occupied and (entry.path in emptied or decider.is_old(entry))
-        if is_free and decider.may_remove(entry):
+        is_free = entry.path not in occupied and (entry.path in emptied or decision.is_old(entry))
+        if is_free and decision.may_remove(entry):
             found.append(entry)
         else:
             occupied.update(parents(entry.path))
@@ -322,9 +520,8 @@ def _is_temporary(path: str) -> bool:
     return leftover_kind(path) is LeftoverKind.TEMPORARY_FILE
 
 
-def _directories_of(paths: Iterable[str]) -> set[str]:
-    nearest = {path.rpartition("/")[0] for path in paths} - {""}
-    return nearest.union(*map(parents, nearest))
+def _and_above(directories: Set[str]) -> set[str]:
+    return {*directories}.union(*map(parents, directories)) - {""}
 
 
 def parents(path: str) -> Iterator[str]:
@@ -334,11 +531,10 @@ def parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _table_roots(needed: Iterable[str], others: Iterable[str]) -> frozenset[str]:
-    """The directories below the root that have a log of their own."""
+def _table_roots(*paths: Iterable[str]) -> frozenset[str]:
+    """The directories below the root that have a log of their own, by the paths of directories and files."""
     mark = f"/{LOG_DIRECTORY}/"
-    inside = [*(path for path in needed if mark in path), *(path for path in others if mark in f"{path}/")]
-    return frozenset(f"{path}/".partition(mark)[0] for path in inside)
+    return frozenset(f"{path}/".partition(mark)[0] for some in paths for path in some if mark in f"{path}/")
 
 
 def checksum_path(path: str) -> str:
@@ -355,8 +551,3 @@ def _checked_name(path: str) -> str | None:
     if not (name.startswith(".") and len(name) > len(_CHECKSUM) + 1):
         return None
     return f"{directory}{slash}{name[1 : -len(_CHECKSUM)]}"
-
-
-def _folded(path: str) -> str:
-    """Disks may compare names without case, and in any Unicode normalisation: a listing then has another spelling."""
-    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()

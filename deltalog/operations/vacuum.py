@@ -1,15 +1,15 @@
 """Vacuum: deletes the files below a table's root that no version within the retention needs.
 
-The listing is made before the log is read: a file that is committed in between is found in the log. A lite vacuum lists
-nothing and asks for the files that the log says were removed. What is committed later is read again after the commit
-that records the start, before the first file is deleted.
+Of what the log needs only hashes are in memory, and the listing is compared with them as it comes. After the listing
+the log is read on: a file that is committed in between is found there. A lite vacuum lists nothing and asks for the
+files that the log says were removed. What is committed later is read after the commit that records the start, before
+the first file is deleted.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,22 +18,23 @@ from functools import partial
 
 from deltalog.errors import CallError, DeltaLogError, ResourceNotReadyError, StoreError
 from deltalog.log.history import LogHistory
-from deltalog.log.needed_files import added_since, metadata_of_iceberg, named_files
-from deltalog.log.removed_files import RemovedFiles, record_vacuum, removed_files
+from deltalog.log.needed_files import metadata_of_iceberg, named_files, named_since
+from deltalog.log.removed_files import record_vacuum, removed_files
 from deltalog.log.vacuum import (
     UNCOMMITTED_AGE_MS,
     NamedFiles,
     Need,
-    VacuumedFile,
+    VacuumedFiles,
     VacuumPlan,
     VacuumReport,
     VacuumRules,
     plan,
+    sift,
 )
 from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS
 from deltalog.read.snapshot import Snapshot
-from deltalog.storage.base import Entry, EntryKind, LogStore, keep_cleanup_errors
+from deltalog.storage.base import Entry, keep_cleanup_errors
 
 HOUR_MS = 3_600_000
 _AT_ONCE = 1_000
@@ -108,37 +109,36 @@ def vacuum(
         before.partition_columns,
         metadata_of_iceberg(before.metadata.configuration),
     )
-    entries = list(store.walk(rules.enters, stat=False)) if full else []
-    latest = handle.writable()
-    history = LogHistory(handle.reader, latest.log)
-    named = named_files(history, rules.cutoff_ms)
-    named = replace(named, needed={**claims.needed(history, named, rules), **named.needed})
+    named = named_files(LogHistory(handle.reader, before.log), rules.cutoff_ms)
     if full:
-        removed = RemovedFiles(_with_times(store, entries, named), named.removed, named.is_settled)
+        removed, are_settled = named.removed, named.is_settled
+        sifted = sift(store.walk(rules.enters, stat=False), named.needed)
+        history = LogHistory(handle.reader, handle.writable().log)
+        named = _with_late(named, dict.fromkeys(named_since(history, before.version), Need.EARLIER))
+        named = _with_late(named, claims.needed(history, named, rules))
     else:
-        removed = removed_files(history, named)
-    decided = plan(removed.entries, named, rules)
-    report = _report(store.url, latest, dry_run, retention, rules, decided, full)
+        history = LogHistory(handle.reader, before.log)
+        named = _with_late(named, claims.needed(history, named, rules))
+        found = removed_files(history, named)
+        removed, are_settled = found.paths, found.are_settled
+        sifted = sift(found.entries, named.needed)
+    decided = plan(sifted, named, rules, store.entries)
+    report = _report(store.url, before, dry_run, retention, rules, decided, full)
     if dry_run:
         return report
     if decided.files or decided.directories:
         report = _carry_out(handle, report, decided, retention, claims, progress)
     # Within a day a full vacuum cannot tell what was removed from what is not committed yet.
     is_short = full and rules.cutoff_ms > now_ms - UNCOMMITTED_AGE_MS
-    waiting = decided.young if is_short else decided.young & removed.paths
-    if removed.are_settled and not waiting and len(report.files) == len(decided.files):
+    waiting = decided.young if is_short else decided.young & removed
+    if are_settled and not waiting and len(report.files) == len(decided.files):
         _record(handle, named.cutoff_version, report)
     return report
 
 
-def _with_times(store: LogStore, entries: Sequence[Entry], named: NamedFiles) -> list[Entry]:
-    """With size and time of the files that nothing needs; those of all others are not read where they cost extra."""
-    needed = named.needed
-    is_read = [
-        each.size_bytes is not None or each.kind is not EntryKind.FILE or each.path in needed for each in entries
-    ]
-    unread = sorted(each.path for each, known in zip(entries, is_read, strict=True) if not known)
-    return [*itertools.compress(entries, is_read), *store.entries(unread)]
+def _with_late(named: NamedFiles, needed: Mapping[str, Need]) -> NamedFiles:
+    """With files that are needed besides."""
+    return replace(named, needed=named.needed.besides(needed), late={**needed, **named.late})
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
@@ -183,7 +183,7 @@ def _report(
         latest.version,
         retention.ms,
         rules.cutoff_ms,
-        tuple(file for file, _ in decided.files),
+        decided.files,
         tuple(entry.path for entry in decided.directories),
         dict(decided.kept),
         full=full,
@@ -212,10 +212,10 @@ def _carry_out(
         },
         {"numFilesToDelete": len(decided.files), "sizeOfDataToDelete": report.size_bytes},
     )
-    deleted: list[VacuumedFile] = []
+    deleted = VacuumedFiles()
     try:
-        committed = added_since(LogHistory(handle.reader, handle.refresh().log), report.version)
-        files = [each for each in decided.files if each[0].path not in committed]
+        committed = named_since(LogHistory(handle.reader, handle.refresh().log), report.version)
+        files = decided.files.without(committed)
         _delete(partial(claims.remove, version=report.version), files, deleted, progress)
         directories = handle.reader.store.remove(decided.directories)
     except Exception as error:
@@ -239,7 +239,7 @@ def _carry_out(
         log.warning("%s: the files are deleted, but VACUUM END was not recorded: %s", report.table, error)
     return replace(
         report,
-        files=tuple(deleted),
+        files=deleted,
         directories=tuple(entry.path for entry in directories),
         commits=tuple(commits),
     )
@@ -247,15 +247,15 @@ def _carry_out(
 
 def _delete(
     remove: Callable[[Sequence[Entry]], list[Entry]],
-    files: Sequence[tuple[VacuumedFile, Entry]],
-    deleted: list[VacuumedFile],
+    files: VacuumedFiles,
+    deleted: VacuumedFiles,
     progress: VacuumProgress,
 ) -> None:
     """Adds what is deleted to ``deleted``, which is right after an error, too."""
     for start in range(0, len(files), _AT_ONCE):
-        some = files[start : start + _AT_ONCE]
-        gone = {entry.path for entry in remove([entry for _, entry in some])}
-        deleted += [file for file, _ in some if file.path in gone]
+        some = range(len(files))[start : start + _AT_ONCE]
+        gone = {entry.path for entry in remove(files.entries(some))}
+        deleted.extend(files, (row for row in some if files.paths[row] in gone))
         progress(min(start + _AT_ONCE, len(files)), len(files))
 
 

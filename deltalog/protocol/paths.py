@@ -13,6 +13,9 @@ import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import strings
 from deltalog.errors import UnsafePathError
 
 LOG_DIRECTORY = "_delta_log"
@@ -195,7 +198,9 @@ _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "a
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
 # Nearly every name in a log has this form: relative, nothing encoded, no segment that begins with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
-_ORDINARY_BYTES = bytes(byte for byte in range(128) if re.match(r"[\w=,.\-/\n]", chr(byte)))
+# What is in none of these, nor in several with a slash between them; in the syntax of RE2.
+_NOT_ORDINARY = r"(?:\A|/)(?:[./]|\z)|[^\w=,./-]"
+_FEW_PATHS = 64
 _SHOWN_LENGTH = 200
 
 
@@ -266,16 +271,14 @@ def base_name(path: str) -> str | None:
 
 def are_ordinary(paths: Sequence[str]) -> bool:
     """Whether all of these are simple relative paths, as nearly every path is, so that ``locate`` need not check each:
-    a few scans of their bytes instead of a match for each of 100,000."""
+    of many, one scan of their text."""
+    if len(paths) < _FEW_PATHS:
+        return all(map(_ORDINARY.fullmatch, paths))
     try:
-        text = "\n".join(["", *paths, ""]).encode()
+        text = strings(["/".join(paths)])
     except UnicodeEncodeError:
         return False
-    return (
-        not text.translate(None, _ORDINARY_BYTES)
-        and text.count(b"\n") == len(paths) + 1
-        and not any(odd in text for odd in (b"/.", b"\n.", b"//", b"\n/", b"/\n", b"\n\n"))
-    )
+    return not pc.match_substring_regex(text, _NOT_ORDINARY)[0].as_py()
 
 
 def resolve_path(path: str, table_url: str) -> str:

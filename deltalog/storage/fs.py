@@ -27,6 +27,7 @@ from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, Sto
 from deltalog.protocol.paths import LOG_DIRECTORY
 from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, keep_cleanup_errors
 from deltalog.storage.mounts import mount_points_below
+from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
 
 T = TypeVar("T")
 
@@ -35,10 +36,6 @@ _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tm
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
 _MANY = 4
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# At most this number of directories is open while files are removed.
-_MOST_OPEN = 64
 # What a name that no longer is what was listed answers: the way to it is a link or a file now, or it is not empty.
 _STAYS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
 # What a path answers where nothing is, or the way leads through a link or a file.
@@ -149,7 +146,7 @@ class LocalStore(LogStore):
         found: list[T] = []
         path = ""
         try:
-            with contextlib.closing(_OpenDirectories(self._absolute)) as opened:
+            with contextlib.closing(OpenDirectories(self._absolute)) as opened:
                 for path in paths:
                     directory, _, name = path.rpartition("/")
                     descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=opened[directory])
@@ -212,7 +209,7 @@ class LocalStore(LogStore):
         found: list[FileMeta | None] = []
         path = paths[0]
         try:
-            with contextlib.closing(_OpenDirectories(self._absolute)) as opened:
+            with contextlib.closing(OpenDirectories(self._absolute)) as opened:
                 for path in paths:
                     directory, _, name = path.rpartition("/")
                     try:
@@ -243,8 +240,8 @@ class LocalStore(LogStore):
         """See LogStore. Killed writers leave hidden files if there is no O_TMPFILE, or while they replace an object."""
         target = self._absolute(directory)
         removed = []
-        with _store_errors("clean", target):
-            for entry in _entries(target):
+        with _store_errors("clean", target), _scanned(target) as entries:
+            for entry in list(entries):
                 if not _TEMPORARY_NAME.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
                     continue
                 with contextlib.suppress(FileNotFoundError):
@@ -259,9 +256,10 @@ class LocalStore(LogStore):
         while waiting:
             directory = waiting.pop()
             target = os.path.join(real, directory)
-            with _store_errors("list", target):
-                for found in _entries(target):
-                    path = f"{directory}/{found.name}" if directory else found.name
+            above = f"{directory}/" if directory else ""
+            with _store_errors("list", target), _scanned(target) as entries:
+                for found in entries:
+                    path = above + found.name
                     is_mount = bool(mounts) and found.path in mounts
                     if not (stat or is_mount) and found.is_file(follow_symlinks=False):
                         yield Entry(path, EntryKind.FILE, None, None)
@@ -283,7 +281,7 @@ class LocalStore(LogStore):
         mounted = {os.path.relpath(mount, real) for mount in mounts}
         below = tuple(f"{mount}/" for mount in mounted)
         found = []
-        with contextlib.closing(_OwnDirectories(real)) as opened:
+        with contextlib.closing(OwnDirectories(real)) as opened:
             for path in paths:
                 directory, _, name = path.rpartition("/")
                 try:
@@ -299,7 +297,7 @@ class LocalStore(LogStore):
         """See LogStore. Each directory is opened from the one above, so that no symbolic link is followed, even one
         that was made after the listing."""
         removed = []
-        with contextlib.closing(_OwnDirectories(os.path.realpath(self.root))) as opened:
+        with contextlib.closing(OwnDirectories(os.path.realpath(self.root))) as opened:
             for entry in entries:
                 directory, _, name = entry.path.rpartition("/")
                 try:
@@ -476,52 +474,6 @@ def local_root(url: str) -> str | None:
     return os.path.abspath(urllib.parse.unquote(parts.path))
 
 
-class _OpenDirectories(dict[str, int]):
-    """Descriptors of directories, opened at their first use."""
-
-    def __init__(self, absolute: Callable[[str], str]) -> None:
-        self._absolute = absolute
-
-    def __missing__(self, directory: str) -> int:
-        self[directory] = found = os.open(self._absolute(directory), os.O_RDONLY | os.O_CLOEXEC)
-        return found
-
-    def close(self) -> None:
-        for descriptor in self.values():
-            os.close(descriptor)
-
-
-class _OwnDirectories(dict[str, int]):
-    """Descriptors of directories below a root, reached without following a symbolic link."""
-
-    def __init__(self, root: str) -> None:
-        self[""] = os.open(root, _DIRECTORY)
-
-    def __missing__(self, directory: str) -> int:
-        if len(self) > _MOST_OPEN:
-            for path in [path for path in self if path]:
-                self.forget(path)
-        descriptor = self[""]
-        above = descriptor
-        for name in directory.split("/"):
-            try:
-                below = os.open(name, _DIRECTORY | _NO_LINK, dir_fd=above)
-            finally:
-                if above != descriptor:
-                    os.close(above)
-            above = below
-        self[directory] = above
-        return above
-
-    def forget(self, directory: str) -> None:
-        if directory in self:
-            os.close(self.pop(directory))
-
-    def close(self) -> None:
-        for descriptor in self.values():
-            os.close(descriptor)
-
-
 def _entry(path: str, status: os.stat_result, device: int, is_mount: bool) -> Entry:
     if S_ISLNK(status.st_mode):
         kind = EntryKind.LINK
@@ -542,12 +494,12 @@ def _meta(name: str, status: os.stat_result) -> FileMeta:
     return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
-def _entries(directory: str) -> list[os.DirEntry[str]]:
+def _scanned(directory: str) -> contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]:
+    """The entries of a directory, without all of a large one in memory; none where there is no directory."""
     try:
-        with os.scandir(directory) as entries:
-            return list(entries)
+        return os.scandir(directory)
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return contextlib.nullcontext(iter(()))
 
 
 def _fsync_path(path: str) -> None:

@@ -13,7 +13,7 @@ from deltalog.catalog.marks import vector_files
 from deltalog.catalog.records import VACUUM_ID, Marking, TableRecord
 from deltalog.errors import DeltaLogError, InvalidCommitError, ObjectNotFoundError, VersionNotFoundError
 from deltalog.log.history import LogHistory
-from deltalog.log.needed_files import added_since, files_of, paths_named
+from deltalog.log.needed_files import files_of, named_since, paths_named
 from deltalog.log.vacuum import UNCOMMITTED_AGE_MS, NamedFiles, Need, VacuumReport, VacuumRules
 from deltalog.operations import vacuum as vacuuming
 from deltalog.operations.table_handle import TableHandle
@@ -105,4 +105,4 @@ class _CatalogClaims(vacuuming.Claims):
         open_ = undecided(self._ledger, self._record.table_id)
         history = LogHistory(self._handle.reader, self._handle.refresh().log)
         used = paths_named(history.reader.store, open_.added | open_.written) | open_.named
-        return used.union(added_since(history, version))
+        return used.union(named_since(history, version))

@@ -47,13 +47,20 @@ def no_thread_is_left() -> bool:
     return not any(t.name.startswith("deltalog-read") for t in threading.enumerate())
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("threads", [0, 1, 2, 5])
 @pytest.mark.parametrize("sizes", [[], [0], [3], [2, 0, 5, 1, 0, 0, 7, 3, 3, 1]])
 def test_items_come_in_order(sizes: list[int], threads: int) -> None:
     sources = Sources(sizes)
     assert list(in_order(sources, threads, 2)) == sources.expected()
-    assert sources.most_open <= threads
+    assert sources.most_open <= max(threads, 1)
     assert no_thread_is_left()
+
+
+def test_without_threads_the_caller_reads_what_it_asks_for() -> None:
+    sources = Sources([2, 2])
+    items = in_order(sources, 0, 2)
+    assert [next(items), next(items)] == [(0, 0), (0, 1)] and sources.taken == [2, 0] and sources.opened == 1
+    assert next(items) == (1, 0) and sources.taken == [2, 1] and no_thread_is_left()
 
 
 def test_nothing_is_read_before_the_first_item_is_asked_for() -> None:

@@ -52,14 +52,14 @@ Piece = TypeVar("Piece")
 @dataclass(frozen=True, slots=True)
 class ReadParallelism:
     """How file actions are read: ``rows`` per piece, by ``threads`` threads, each at most ``ahead`` pieces ahead of the
-    caller."""
+    caller; with 0 threads by the caller, one piece at a time."""
 
     rows: int = 32_768
     threads: int = THREADS
     ahead: int = 4
 
 
-FAST, LEAN = ReadParallelism(), ReadParallelism(16_384, 1, 1)
+FAST, LEAN, ALONE = ReadParallelism(), ReadParallelism(16_384, 1, 1), ReadParallelism(4_096, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

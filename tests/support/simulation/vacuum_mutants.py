@@ -9,7 +9,7 @@ from typing import Any
 from deltalog.log import needed_files as needed_files_module
 from deltalog.log import removed_files as removed_files_module
 from deltalog.log import vacuum as rules_module
-from deltalog.log.vacuum import NamedFiles, Need, VacuumRules
+from deltalog.log.vacuum import NamedFiles, Need, NeededFiles, VacuumRules
 from deltalog.operations import vacuum as vacuum_module
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
@@ -31,7 +31,9 @@ def _named(patch: Patch, change: Callable[[NamedFiles], NamedFiles]) -> None:
 
 
 def _without(need: Need) -> Callable[[NamedFiles], NamedFiles]:
-    return lambda named: replace(named, needed={path: why for path, why in named.needed.items() if why is not need})
+    return lambda named: replace(
+        named, needed=NeededFiles([each for each in named.needed.reasons if each[0] is not need])
+    )
 
 
 # --------------------------------------------------------------------------------------- what is needed
@@ -64,7 +66,7 @@ def deletes_hidden_files(patch: Patch) -> None:
 
 @mutant("V2")
 def deletes_the_files_of_another_table(patch: Patch) -> None:
-    patch.setattr(rules._Decider, "is_in_other_table", lambda self, path: False)
+    patch.setattr(rules._Decision, "is_in_other_table", lambda self, path: False)
 
 
 @mutant("V2")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from deltalog import AddFile, CorruptTableError, Metadata, Protocol
 from deltalog.arrow_arrays import strings_map
+from deltalog.log import replay
 from deltalog.log.file_tables import FILES, TOMBSTONES, files_table, remove_actions
 from deltalog.log.replay import Commits, PartialState, advance, file_key, live_files, tail
 from deltalog.protocol.actions import DeletionVector, DomainMetadata, RemoveFile, SetTransaction
@@ -130,6 +131,20 @@ def test_what_removes_a_file_names_the_same_logical_file() -> None:
         (r.size, r.partition_values, r.deletion_timestamp, r.data_change) == (7, {"p": "1"}, 555, True) for r in removes
     )
     assert live_files(files_table(adds), [commit(1, removes=removes)]).num_rows == 0
+
+
+@pytest.mark.parametrize("vectors", [(None,), VECTORS])
+def test_files_that_commits_replace_are_found_in_either_way(vectors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, and by Arrow."""
+    files = files_table([add(f"{number}.parquet", vectors[number % len(vectors)]) for number in range(40)])
+    names = [f"{number}.parquet" for number in range(0, 60, 3)]
+    after = tail(Commits([commit(1, [add(names[0])], [remove(name, vectors[-1]) for name in names[1:]])]))
+    expected = {key: row for key, row in _keyed(files).items() if key not in after.keys}
+    assert 20 < len(expected) < 40
+    for more in (0, 4):
+        monkeypatch.setattr(replay, "_MORE_KEYS", more)
+        assert _keyed(after.on(files)) == expected
+        assert after.on(files.slice(1, 1)).equals(files.slice(1, 1)) and after.on(files.slice(0, 1)).num_rows == 0
 
 
 def test_a_new_vector_takes_the_place_of_the_old_one() -> None:

@@ -298,6 +298,7 @@ def test_the_path_of_a_sidecar() -> None:
 def test_ordinary_paths_are_those_that_name_themselves(named: list[str]) -> None:
     ordinary = paths.are_ordinary(named)
     assert ordinary == all(paths._ORDINARY.fullmatch(path) for path in named)
+    assert paths.are_ordinary([*named, *["a/b=1"] * 100, *named]) == ordinary == paths.are_ordinary(named * 100)
     if ordinary:
         assert [locate(path, [place_of("s3://bucket/table")]) for path in named] == [(0, path) for path in named]
 
