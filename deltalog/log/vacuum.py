@@ -23,7 +23,7 @@ from deltalog.protocol.leftovers import LeftoverKind, leftover_kind
 from deltalog.protocol.paths import LOG_DIRECTORY, are_ordinary, is_plain
 from deltalog.protocol.retention import DAY_MS
 from deltalog.protocol.timestamps import describe
-from deltalog.storage.base import Entry, EntryKind
+from deltalog.storage.base import Entry, EntryKind, WalkPart
 
 # A file that no version names may be one of a write that is not committed yet, however short the retention is.
 UNCOMMITTED_AGE_MS = DAY_MS
@@ -315,41 +315,32 @@ class Sifted:
     counts: Counter[str] = field(default_factory=Counter)
     present: PathHashes = field(default_factory=PathHashes)
 
+    def count(self, directory: str, hashes: Sequence[int], needed: NeededFiles) -> list[bool]:
+        """Count those of the names in a directory, given by their hashes, that are needed. Returns which are not."""
+        is_other = [True] * len(hashes)
+        for need, names in needed.in_directory(directory):
+            present = array("q", filter(names.__contains__, itertools.compress(hashes, is_other)))
+            if present:
+                self.counts[need] += len(present)
+                self.present.add_hashes(directory, present)
+                is_other = [other and hashed not in names for other, hashed in zip(is_other, hashes, strict=True)]
+        return is_other
 
-def sift(entries: Iterable[Entry], needed: NeededFiles) -> Sifted:
-    """Tell what is needed from the rest of a listing, as ``LogStore.walk`` gives it: of needed files only the number
-    is kept, and hashes of the paths."""
+
+def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
+    """Tell what is needed from the rest of a listing, as ``LogStore.walk_parts`` gives it: of needed files only the
+    number is kept, and hashes of the paths."""
     found = Sifted()
-    at: str | None = None
-    here: list[tuple[str, Set[int]]] = []
-    present = array("q")
-    counts = dict.fromkeys((need.value for need, _ in needed.reasons), 0)
-    FILE, DIRECTORY = EntryKind.FILE, EntryKind.DIRECTORY  # an enumeration answers slowly
-    for entry in entries:
-        path, kind = entry.path, entry.kind
-        if kind is DIRECTORY:
-            found.directories.append(entry)
-            continue
-        directory, _, name = path.rpartition("/")
-        if directory != at:
-            if at is not None and present:
-                found.present.add_hashes(at, present)
-                present = array("q")
-            at, here = directory, needed.in_directory(directory)
-        hashed = hash(name)
-        for need, names in here:
-            if hashed in names:
-                counts[need] += 1
-                present.append(hashed)
-                break
-        else:
-            if kind is FILE and entry.size_bytes is None:
-                found.unread.append(path)
-            else:
-                found.others.append(entry)
-    if at is not None and present:
-        found.present.add_hashes(at, present)
-    found.counts.update(counts)
+    for part in parts:
+        if part.names:
+            is_other = found.count(part.directory, [*map(hash, part.names)], needed)
+            found.unread += itertools.compress(part.paths(), is_other)
+        found.directories += (entry for entry in part.entries if entry.kind is EntryKind.DIRECTORY)
+        files = (entry for entry in part.entries if entry.kind is not EntryKind.DIRECTORY)
+        for directory, grouped in itertools.groupby(files, lambda entry: entry.path.rpartition("/")[0]):
+            some = [*grouped]
+            hashes = [hash(entry.path.rpartition("/")[2]) for entry in some]
+            found.others += itertools.compress(some, found.count(directory, hashes, needed))
     return found
 
 
@@ -382,7 +373,7 @@ class _Decision:
         paths = (entry.path for entry in (*sifted.others, *sifted.directories))
         self._other_tables = _table_roots(named.needed.directories, paths, sifted.unread)
         self._places: dict[str, Stay | None] = {}
-        self._kept = sifted.counts + Counter()
+        self._kept = +sifted.counts
         self._young: set[str] = set()
         self._files = VacuumedFiles()
         self._occupied = {*sifted.present.names}

@@ -34,7 +34,7 @@ from deltalog.log.vacuum import (
 from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS
 from deltalog.read.snapshot import Snapshot
-from deltalog.storage.base import Entry, keep_cleanup_errors
+from deltalog.storage.base import Entry, WalkPart, keep_cleanup_errors
 
 HOUR_MS = 3_600_000
 _AT_ONCE = 1_000
@@ -112,7 +112,7 @@ def vacuum(
     named = named_files(LogHistory(handle.reader, before.log), rules.cutoff_ms)
     if full:
         removed, are_settled = named.removed, named.is_settled
-        sifted = sift(store.walk(rules.enters, stat=False), named.needed)
+        sifted = sift(store.walk_parts(rules.enters), named.needed)
         history = LogHistory(handle.reader, handle.writable().log)
         named = _with_late(named, dict.fromkeys(named_since(history, before.version), Need.EARLIER))
         named = _with_late(named, claims.needed(history, named, rules))
@@ -121,7 +121,7 @@ def vacuum(
         named = _with_late(named, claims.needed(history, named, rules))
         found = removed_files(history, named)
         removed, are_settled = found.paths, found.are_settled
-        sifted = sift(found.entries, named.needed)
+        sifted = sift([WalkPart("", [], found.entries)], named.needed)
     decided = plan(sifted, named, rules, store.entries)
     report = _report(store.url, before, dry_run, retention, rules, decided, full)
     if dry_run:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import io
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -29,6 +30,8 @@ import msgspec
 
 from deltalog.errors import CallError, ObjectNotFoundError
 from deltalog.parallel import mapped
+
+_PART_ENTRIES = 1_000
 
 
 class UnsafeStoreWarning(UserWarning):
@@ -68,6 +71,19 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     kind: EntryKind
     size_bytes: int | None
     modification_time_ms: int | None
+
+
+class WalkPart(msgspec.Struct, frozen=True):
+    """A part of what ``LogStore.walk`` returns. ``names``: of files in ``directory`` whose size and time were not read.
+    ``entries``: all else, in whatever directory."""
+
+    directory: str
+    names: list[str]
+    entries: list[Entry]
+
+    def paths(self) -> list[str]:
+        """Of the files in ``names``."""
+        return [f"{self.directory}/{name}" for name in self.names] if self.directory else self.names
 
 
 class LogStore(ABC):
@@ -202,15 +218,22 @@ class LogStore(ABC):
         1,000 objects."""
         return []
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         """Everything at any depth, except what is in a directory ``_delta_log``. What other programs put there is
         included, whatever its name. Symbolic links are not followed, and other file systems not entered.
 
         ``enters``: whether the entries of a directory, given by its path, are wanted; object stores return them anyway.
-        With ``stat=False`` a store may leave out size and time of files where they cost extra. Raises CallError if the
-        store cannot list all depths. Cost: 1 LIST for each 1,000 objects; on local disk 1 for each directory.
+        Raises CallError if the store cannot list all depths. Cost: 1 LIST for each 1,000 objects; on local disk 1 for
+        each directory, and 1 HEAD for each entry.
         """
         raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
+
+    def walk_parts(self, enters: Callable[[str], bool]) -> Iterator[WalkPart]:
+        """As ``walk``, without size and time of files where a listing lacks them. Cost: as ``walk``, without these
+        HEADs."""
+        entries = self.walk(enters)
+        while some := [*itertools.islice(entries, _PART_ENTRIES)]:
+            yield WalkPart("", [], some)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         """What ``walk`` would return for these paths, in their order, without a listing. A path is left out where

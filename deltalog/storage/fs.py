@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import urllib.parse
@@ -25,7 +26,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
 from deltalog.protocol.paths import LOG_DIRECTORY
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, keep_cleanup_errors
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, keep_cleanup_errors
 from deltalog.storage.mounts import mount_points_below
 from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
 
@@ -35,6 +36,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
+_LISTED_AT_ONCE = 4_096
 _MANY = 4
 # What a name that no longer is what was listed answers: the way to it is a link or a file now, or it is not empty.
 _STAYS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
@@ -250,25 +252,32 @@ class LocalStore(LogStore):
                         removed.append(entry.name)
         return sorted(removed)
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        for part in self.walk_parts(enters):
+            yield from part.entries
+            yield from self.entries(part.paths())
+
+    def walk_parts(self, enters: Callable[[str], bool]) -> Iterator[WalkPart]:
         real, device, mounts = self._mounts()
         waiting = [""]
         while waiting:
             directory = waiting.pop()
             target = os.path.join(real, directory)
-            above = f"{directory}/" if directory else ""
-            with _store_errors("list", target), _scanned(target) as entries:
-                for found in entries:
-                    path = above + found.name
-                    is_mount = bool(mounts) and found.path in mounts
-                    if not (stat or is_mount) and found.is_file(follow_symlinks=False):
-                        yield Entry(path, EntryKind.FILE, None, None)
-                        continue
-                    with contextlib.suppress(FileNotFoundError):  # removed between listing and stat
-                        entry = _entry(path, found.stat(follow_symlinks=False), device, is_mount)
-                        if entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY and enters(path):
-                            waiting.append(path)
-                        yield entry
+            with _store_errors("list", target), _scanned(target) as listed:
+                while some := [*itertools.islice(listed, _LISTED_AT_ONCE)]:
+                    part = WalkPart(directory, [], [])
+                    for found in some:
+                        is_mount = bool(mounts) and found.path in mounts
+                        if not is_mount and found.is_file(follow_symlinks=False):
+                            part.names.append(found.name)
+                            continue
+                        path = f"{directory}/{found.name}" if directory else found.name
+                        with contextlib.suppress(FileNotFoundError):  # removed between listing and stat
+                            entry = _entry(path, found.stat(follow_symlinks=False), device, is_mount)
+                            if entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY and enters(path):
+                                waiting.append(path)
+                            part.entries.append(entry)
+                    yield part
 
     def _mounts(self) -> tuple[str, int, frozenset[str]]:
         real = os.path.realpath(self.root)

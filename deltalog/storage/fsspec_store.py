@@ -283,7 +283,7 @@ class FsspecStore(LogStore):
             found = (meta for meta in map(_meta, inside) if meta.name >= start)
             return sorted(found, key=lambda meta: meta.name)[:limit]
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         """For object stores and fsspec's memory; others may have links, which fsspec follows. Cost: the backend's
         listing of everything below the root."""
         if self._may_have_links:

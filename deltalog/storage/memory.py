@@ -59,7 +59,7 @@ class MemoryStore(LogStore):
         with self._lock:
             self._objects.pop(path, None)
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         with self._lock:
             items = [(path, len(data), time_ms) for path, (data, time_ms) in self._objects.items()]
         for path, size, time_ms in sorted(items):

@@ -219,7 +219,7 @@ class ObstoreStore(LogStore):
         found = (_meta(each, name) for each in entries if _is_listed(name := each["path"][len(prefix) :], start))
         return sorted(found, key=lambda meta: meta.name)[:limit]
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         """Cost: 1 LIST for each 1,000 objects, those of the log included."""
         with self._errors("list", ""):
             for chunk in obstore.list(self._store, chunk_size=LIST_PAGE):

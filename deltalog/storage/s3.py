@@ -255,7 +255,7 @@ class S3Store(LogStore):
             arguments["ContinuationToken"] = page["NextContinuationToken"]
         return found
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         log_keys = f"{self._prefix}{LOG_DIRECTORY}/"
         arguments: dict[str, Any] = {"Prefix": self._prefix}
         while True:

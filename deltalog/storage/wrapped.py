@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from deltalog.storage.base import Entry, FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import Entry, FileMeta, LogStore, PutOutcome, WalkPart
 
 S = TypeVar("S", bound=LogStore)
 
@@ -67,8 +67,11 @@ class WrappedStore(LogStore, Generic[S]):
     def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
         return self.inner.find_names(start, containing, most=most)
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
-        return self.inner.walk(enters, stat=stat)
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        return self.inner.walk(enters)
+
+    def walk_parts(self, enters: Callable[[str], bool]) -> Iterator[WalkPart]:
+        return self.inner.walk_parts(enters)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         return self.inner.entries(paths)

@@ -312,6 +312,15 @@ class LogStoreTests:
         for path, entry in files.items():
             assert entry == Entry(path, EntryKind.FILE, *_size_and_time(store.head(path)))
 
+    def test_the_parts_of_a_walk_have_what_it_has(self, store: LogStore) -> None:
+        for size, path in enumerate(("a", "b/c=1 %41/d", "b/c=1 %41/e", "é")):
+            store.put(path, b"x" * size)
+        files = self._walked(store)
+        parts = [*store.walk_parts(lambda directory: True)]
+        read = {entry.path: entry for part in parts for entry in part.entries if entry.kind is EntryKind.FILE}
+        unread = [path for part in parts for path in part.paths()]
+        assert sorted([*read, *unread]) == sorted(files) and read.items() <= files.items()
+
     def test_entries_are_those_of_the_walk(self, store: LogStore) -> None:
         for size, path in enumerate(("a", "b/c=1 %41/d", "é")):
             store.put(path, b"x" * size)

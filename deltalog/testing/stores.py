@@ -236,9 +236,9 @@ class FaultyStore(LogStore):
         self._read("head", path)
         return self.inner.head(path)
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         self._read("list_from", "")
-        return self.inner.walk(enters, stat=stat)
+        return self.inner.walk(enters)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         for path in paths:
@@ -380,9 +380,9 @@ class CountingStore(LogStore):
         self._count("head", path)
         return self.inner.head(path)
 
-    def walk(self, enters: Callable[[str], bool], *, stat: bool = True) -> Iterator[Entry]:
+    def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         self._count("walk", "")
-        return self.inner.walk(enters, stat=stat)
+        return self.inner.walk(enters)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         for path in paths:

@@ -25,7 +25,7 @@ ALLOWED_NAMES = {
     "sys": {"float_info", "maxsize"},
     "uuid": {"UUID"},
     "pyarrow.json": {"ParseOptions", "ReadOptions", "read_json"},
-    "deltalog.storage.base": {"Entry", "EntryKind", "FileMeta", "PutOutcome"},
+    "deltalog.storage.base": {"Entry", "EntryKind", "FileMeta", "PutOutcome", "WalkPart"},
 }
 BUILTINS = {"open", "input", "print", "__import__", "breakpoint"}
 # The clock and files behind modules that are allowed.

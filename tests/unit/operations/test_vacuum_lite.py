@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ from tests.support.core import (
     put_commit,
     remove_action,
     rows,
+    tree,
 )
 from tests.support.vacuum_tables import create, files, is_killed_at, live
 
@@ -188,6 +192,47 @@ def test_what_is_below_a_mount_point_stays(tmp_path: Path, monkeypatch: pytest.M
     real = os.path.realpath(tmp_path)
     monkeypatch.setattr("deltalog.storage.fs.mount_points_below", lambda path: frozenset({f"{real}/mounted"}))
     assert lite(table).paths == ("beside/x",)
+
+
+_MOUNTED = """
+mount --bind "$2/outside" "$2/t/mounted" && mount --bind "$2/outside/x" "$2/t/file" || exit 77
+exec "$1" -c '
+import json, sys
+from deltalog import DeltaTable
+from tests.support.core import NOW, Clock, environment
+table = DeltaTable.open(sys.argv[1] + "/t", environment=environment(Clock(NOW + 14 * 86_400_000)))
+print(json.dumps(table.vacuum(dry_run=False, full=sys.argv[2] == "full").paths))
+' "$2" "$3"
+"""
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+def test_real_mounts_of_the_same_disk_stay(tmp_path: Path, mode: str) -> None:
+    """A directory and a file of elsewhere are mounted in the table, and hide files of it that could be deleted."""
+    root = tmp_path / "t"
+    removing(LocalStore(root), Clock(NOW), "mounted/x", "beside/x", "file")
+    for path in ("t/mounted/x", "t/mounted/y", "t/beside/x", "t/file", "outside/x", "outside/deep/y"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"x")
+    for each in tmp_path.rglob("*"):
+        os.utime(each, (1, 1))
+    command = ["sh", "-c", _MOUNTED, "sh", sys.executable, str(tmp_path), mode]
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no unshare")
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"mounts are not allowed: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["beside/x"]
+    assert tree(tmp_path / "outside") == ["deep/", "deep/y", "x"]
+    assert {"file", "mounted/", "mounted/x", "mounted/y"} <= {*tree(root)} and "beside/x" not in tree(root)
 
 
 # --------------------------------------------------------------------------------- where the log begins
