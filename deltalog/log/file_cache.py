@@ -127,7 +127,8 @@ class FileCache:
         """``convert`` of the live files, in pieces of at most _SLICE_ROWS rows: a large table is never in memory whole.
 
         ``convert`` gets the named columns, always path and deletion_vector, and with ``leaves`` the column that
-        deltalog.log.file_statistics.of_files reads their statistics from. Threads call it. Cost: as ``files``.
+        deltalog.log.file_statistics.of_files reads their statistics from; then ``stats``, where it is named, may
+        have to be made by ``with_text``. Threads call it. Cost: as ``files``.
         """
         try:
             return list(self.stream_files(convert, columns, leaves))

@@ -311,6 +311,13 @@ def as_json(values: Any) -> pa.StringArray:
     return strings([None if row is None else _encoder.encode(_encodable(row)).decode() for row in values.to_pylist()])
 
 
+def with_text(files: pa.Table) -> pa.Table:
+    """``files`` with the column ``stats``, made from ``stats_parsed`` where a checkpoint has structs only."""
+    if "stats" in files.schema.names:
+        return files
+    return files.append_column("stats", as_json(combined(files["stats_parsed"])))
+
+
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 

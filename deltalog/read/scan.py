@@ -21,6 +21,7 @@ from deltalog.expressions.bound import Bound, columns_of
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Predicate
+from deltalog.log.file_statistics import with_text
 from deltalog.log.file_tables import FILES
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, read_files, read_vector
@@ -139,7 +140,8 @@ class Scan:
         leaves = statistics_leaves(where, schema, partitioned, self._mapping)
 
         def kept(piece: pa.Table) -> pa.Table:
-            return prune(piece, where, schema, partitioned, self._mapping).select(list(columns))
+            left = prune(piece, where, schema, partitioned, self._mapping)
+            return (with_text(left) if "stats" in columns else left).select(list(columns))
 
         pieces = snapshot.cache.file_pieces(kept, ["partition_values", *columns], leaves)
         return pa.concat_tables([empty(pa.schema([FILES.field(name) for name in columns])), *pieces])

@@ -100,7 +100,8 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
 
 def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
     """The file actions among the rows of a checkpoint: columns of ``wanted.schema``, and with ``wanted.leaves`` a
-    column of statistics, ``stats_parsed`` or ``stats``. Raises ValueError as ``check_file_rows``."""
+    column of statistics, ``stats_parsed`` or ``stats``; then ``stats`` is missing where the checkpoint has structs
+    only, and ``file_statistics.with_text`` makes it. Raises ValueError as ``check_file_rows``."""
     columns = {f.name: f.type for f in wanted.schema}
     if wanted.action not in table.schema.names:
         return empty(wanted.text_schema)
@@ -115,8 +116,10 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
         index = stored.get(camel(name))
         arrays[name] = nulls(rows, kind) if index is None else _cast(children[index], kind)
     if _PARSED in stored and "stats" in columns and "stats" not in stored:
-        parsed = children[stored[_PARSED]]
-        arrays["stats"] = file_statistics.as_json(parsed)
+        if wanted.leaves is None:
+            arrays["stats"] = file_statistics.as_json(children[stored[_PARSED]])
+        else:
+            del arrays["stats"]
     if wanted.leaves is not None:
         name = _PARSED if _PARSED in stored else "stats"
         found = children[stored[name]] if name in stored else nulls(rows, pa.string())

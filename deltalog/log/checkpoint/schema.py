@@ -79,6 +79,7 @@ class CheckpointSchema:
     def adds(self, files: pa.Table) -> pa.Table:
         """Live files (columns of FILES, and ``stats_parsed`` if there is one) as rows of a checkpoint. Raises
         CorruptTableError for a partition value that is not of its column's type."""
+        files = file_statistics.with_text(files) if self._as_text else files
         columns = _action_columns(files.select([name for name in files.schema.names if name in self.file_columns]))
         if self.leaves is not None:
             columns["stats_parsed"] = _parsed_statistics(files, self.leaves)

@@ -20,12 +20,14 @@ from deltalog.expressions.bind import bind
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Comparison, Literal, Name
+from deltalog.log import file_statistics
+from deltalog.log.file_statistics import as_json
 from deltalog.log.file_tables import add_actions
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
 from deltalog.protocol.column_paths import parse_path
 from deltalog.read import data_skipping
 from deltalog.read.data_skipping import prune, split
-from tests.support.core import environment, memory
+from tests.support.core import SCHEMA, environment, memory, rows
 
 UTC = datetime.timezone.utc
 NTZ = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))
@@ -267,3 +269,25 @@ def test_a_long_list_is_pruned_as_a_short_one(where: str) -> None:
     found = prune(files, bound, schema, [], "none")
     assert found["number"].to_pylist() == expected["number"].to_pylist()
     assert found.num_rows > 0
+
+
+def test_text_of_statistics_is_made_only_for_files_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = {TEXT_KEY: "false", STRUCT_KEY: "true"}
+    store = memory()
+    table = DeltaTable.create(store, SCHEMA, environment=environment(), properties=properties)
+    for number in range(8):
+        table.append(rows(number))
+    table.checkpoint()
+    snapshot = DeltaTable.open(store).snapshot()
+    made: list[int] = []
+
+    def counting(values: Any) -> Any:
+        made.append(len(values))
+        return as_json(values)
+
+    monkeypatch.setattr(file_statistics, "as_json", counting)
+    found = snapshot.scan(where="id >= 6").files()
+    assert sum(made) == 2 == found.num_rows
+    assert snapshot.scan(where="id >= 6").to_arrow().num_rows == 2 and sum(made) == 2
+    everything = {row["path"]: row for row in snapshot.files().to_pylist()}
+    assert [everything[row["path"]] for row in found.to_pylist()] == found.to_pylist()
