@@ -239,7 +239,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("sidecar-path-invalid", "error", "A sidecar action does not name a file in _sidecars", _DELETE_CHECKPOINT),
     )),
     ("checkpoint-metadata-tags", (
-        ("checkpoint-counts-differ", "warning", "The counts in a checkpoint's metadata are wrong", _DELETE_CHECKPOINT),
+        ("checkpoint-counts-differ", "error", "The counts in a checkpoint's metadata are wrong", _DELETE_CHECKPOINT),
     )),
     ("v2-checkpoint-table-feature", (
         ("multi-part-checkpoint-with-v2", "error", "A table with v2Checkpoint has a multi-part checkpoint",

@@ -24,6 +24,7 @@ from deltalog.log.segment import Checkpoint, Segment
 from deltalog.log.table_totals import Totals, maybe_again, totals_after, totals_of
 from deltalog.parallel import Lazy, in_order, meanwhile
 from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.retention import unexpired_tombstones
 
 # Maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint reads nothing.
@@ -61,7 +62,7 @@ class FileCache:
     ``state``: the state of the version, which the commits must not contradict. ``totals``: of the live files, where
     they are known. ``commits``: those of the segment, where they were read. ``loaded``: the live files, where they are
     in memory. ``tombstones``: those in the checkpoint, where they are in memory. ``unusable``: checkpoints that cannot
-    be read.
+    be read. ``stated_files``: the number of live files by the version's ``.crc``, where there is one.
     """
 
     # Reading replaces an attribute by an equivalent one. Another thread may do so at any moment, so a method reads
@@ -78,6 +79,7 @@ class FileCache:
         loaded: LoadedFiles | None = None,
         tombstones: pa.Table | None = None,
         unusable: tuple[Checkpoint, ...] = (),
+        stated_files: int | None = None,
     ) -> None:
         self._reader = reader
         self.segment = segment
@@ -87,6 +89,7 @@ class FileCache:
         self._loaded = loaded
         self._tombstones = tombstones
         self._unusable = unusable
+        self._stated_files = stated_files
         #: Whether a commit of the segment was gone when it was to be read: the log was cleaned up since it was listed.
         self.is_outdated = False
 
@@ -144,8 +147,8 @@ class FileCache:
     ) -> Iterator[Piece]:
         """As ``file_pieces``, as an iterator.
 
-        Raises InvalidCheckpointError, possibly after some pieces; the cache that ``without_checkpoint`` returns then
-        reads an older checkpoint or the commits.
+        Raises InvalidCheckpointError, possibly after all pieces: also where the checkpoint lacks files by its own count
+        or by the ``.crc``. The cache that ``without_checkpoint`` returns then reads an older checkpoint or the commits.
         """
         if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
@@ -153,13 +156,34 @@ class FileCache:
         names = {"path", "deletion_vector", *columns}
         wanted = Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
         checkpoint = self.segment.checkpoint
+        counts: list[tuple[int, int]] = []
         with self._tail() as after:
             if checkpoint is not None:
-                yield from self._reader.checkpoint(checkpoint).file_pieces(
-                    wanted, lambda piece: convert(after().on(piece)), parallelism
-                )
+
+                def live(piece: pa.Table) -> Piece:
+                    files = after().on(piece)
+                    counts.append((piece.num_rows, files.num_rows))
+                    return convert(files)
+
+                yield from self._reader.checkpoint(checkpoint).file_pieces(wanted, live, parallelism)
+                read, left = (sum(each) for each in zip((0, 0), *counts, strict=True))
+                self._check_number(checkpoint, read, left + after().files.num_rows)
             if after().files.num_rows:
                 yield from in_order(_slices(after().files, convert))
+
+    def _check_number(self, checkpoint: Checkpoint, read: int, found: int) -> None:
+        """Raise InvalidCheckpointError where files of the ``.crc`` are neither among the live ones (``found``) nor in
+        the checkpoint (``read``) and the commits by addition, as writers count: a commit that removes a file which is
+        not live, or adds one that is, changes the one number and not the other."""
+        stated = self._stated_files
+        if stated is not None and found < stated and read + self.commits().num_files_added < stated:
+            version = self.segment.version
+            raise InvalidCheckpointError(
+                f"{self._reader.store.url}: version {version} has {found} live files by checkpoint "
+                f"{checkpoint.version} and the commits after it, and {stated} by {checksum_path(version)}. "
+                "Restore the checkpoint from a copy; if all files of the table are in it, delete the .crc.",
+                version=checkpoint.version,
+            )
 
     @property
     def totals(self) -> Totals:
@@ -292,6 +316,7 @@ class FileCache:
             commits=Commits(),
             loaded=self._loaded,
             tombstones=written.tombstones,
+            stated_files=self._stated_files,
         )
 
     def through(self, reader: LogReader) -> FileCache:
@@ -305,6 +330,7 @@ class FileCache:
             loaded=self._loaded,
             tombstones=self._tombstones,
             unusable=self._unusable,
+            stated_files=self._stated_files,
         )
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
@@ -313,7 +339,14 @@ class FileCache:
         checkpoint = self.segment.checkpoint
         unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
         segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)
-        return FileCache(self._reader, segment, self._state, totals=self._totals, unusable=unusable)
+        return FileCache(
+            self._reader,
+            segment,
+            self._state,
+            totals=self._totals,
+            unusable=unusable,
+            stated_files=self._stated_files,
+        )
 
 
 def _slices(files: pa.Table, convert: Callable[[pa.Table], Piece]) -> Iterator[Callable[[], Iterator[Piece]]]:

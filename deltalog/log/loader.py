@@ -79,7 +79,7 @@ def _load_segment(reader: LogReader, segment: Segment, unusable: tuple[Checkpoin
     by_checksum = reader.checksum_state(segment.version) if segment.has_checksum else None
     if by_checksum is not None:
         state, totals, ict_ms = by_checksum
-        cache = FileCache(reader, segment, state, totals=totals, unusable=unusable)
+        cache = FileCache(reader, segment, state, totals=totals, unusable=unusable, stated_files=totals.num_files)
     else:
         state, commits = reader.replay(segment)
         cache = FileCache(reader, segment, state, commits=commits, unusable=unusable)

@@ -386,9 +386,9 @@ class LogReader:
             return None
         return state, checksum.totals, info.in_commit_timestamp_ms
 
-    def checkpoint(self, checkpoint: Checkpoint) -> CheckpointReader:
-        """A reader of one of the log's checkpoints. Cost: none."""
-        return CheckpointReader(self.store, self.files, checkpoint)
+    def checkpoint(self, checkpoint: Checkpoint, checks_number: bool = True) -> CheckpointReader:
+        """A reader of one of the log's checkpoints. ``checks_number``: see there. Cost: none."""
+        return CheckpointReader(self.store, self.files, checkpoint, checks_number)
 
     def _missing_commit(self, name: str) -> MissingVersionError:
         return MissingVersionError(

@@ -126,6 +126,13 @@ class Commits:
     actions: Sequence[CommitActions] = ()
     runs: Sequence[FileActions] = ()
 
+    @property
+    def num_files_added(self) -> int:
+        """The number of adds less that of removes."""
+        counted = sum(len(each.adds) - len(each.removes) for each in self.actions)
+        in_runs: int = sum(run.files.num_rows - run.tombstones.num_rows for run in self.runs)
+        return counted + in_runs
+
     def __add__(self, later: Commits) -> Commits:
         return Commits([*self.actions, *later.actions], [*self.runs, *later.runs])
 

@@ -61,6 +61,7 @@ class _Line(msgspec.Struct, gc=False):
     txn: SetTransaction | None = None
     domainMetadata: DomainMetadata | None = None
     commitInfo: msgspec.Raw = _ABSENT
+    checkpointMetadata: msgspec.Raw = _ABSENT
 
 
 class _InfoLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -70,8 +71,8 @@ class _InfoLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class CommitActions(msgspec.Struct, frozen=True, gc=False):
-    """The actions of one version, grouped. ``commit_info_first``: it was the first line. ``sidecars`` occur in
-    V2 checkpoints only, ``cdc`` in commits only."""
+    """The actions of one version, grouped. ``commit_info_first``: it was the first line. ``sidecars`` and
+    ``checkpoint_tags``, those of checkpointMetadata, occur in V2 checkpoints only, ``cdc`` in commits only."""
 
     version: int
     commit_info: CommitInfo | None
@@ -84,6 +85,7 @@ class CommitActions(msgspec.Struct, frozen=True, gc=False):
     domains: list[DomainMetadata]
     cdc: list[AddCDCFile] = msgspec.field(default_factory=list)
     sidecars: list[Sidecar] = msgspec.field(default_factory=list)
+    checkpoint_tags: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
@@ -221,6 +223,7 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
     domains: list[DomainMetadata] = []
     cdc: list[AddCDCFile] = []
     sidecars: list[Sidecar] = []
+    checkpoint_tags: dict[str, Any] = {}
     for number, line in enumerate(lines):
         if line.add is not None:
             adds.append(line.add)
@@ -240,6 +243,8 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
             cdc.append(line.cdc)
         elif line.sidecar is not None:
             sidecars.append(line.sidecar)
+        elif line.checkpointMetadata != _ABSENT:
+            checkpoint_tags.update(_tags(line.checkpointMetadata))
     for kind, found in (("metaData", metadatas), ("protocol", protocols)):
         if len(found) > 1:
             raise InvalidCommitError(
@@ -259,7 +264,15 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
         domains,
         cdc,
         sidecars,
+        checkpoint_tags,
     )
+
+
+def _tags(raw: msgspec.Raw) -> dict[str, Any]:
+    """The tags of a checkpointMetadata action; empty where it has none that can be read."""
+    body = msgspec.json.decode(raw)
+    tags = body.get("tags") if isinstance(body, dict) else None
+    return tags if isinstance(tags, dict) else {}
 
 
 def _body(raw: msgspec.Raw, version: int) -> Any:

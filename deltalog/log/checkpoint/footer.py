@@ -61,6 +61,7 @@ _ACTIONS: _Shape = {
     "txn": {"appId": _TEXT, "version": _WHOLE, "lastUpdated": _WHOLE},
     "domainMetadata": {"domain": _TEXT, "configuration": _TEXT, "removed": _TRUTH},
     "sidecar": {"path": _TEXT, "sizeInBytes": _WHOLE, "modificationTime": _WHOLE, "tags": _MAP},
+    "checkpointMetadata": {"version": _WHOLE, "tags": _MAP},
 }  # fmt: skip
 
 

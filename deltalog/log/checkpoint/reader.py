@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -46,6 +46,8 @@ _SINGLETONS = {
     "txn": "txn.appId",
     "domainMetadata": "domainMetadata.domain",
 }
+# What a top-level file of a V2 checkpoint says of its contents.
+_CONTENTS = ("sidecar.path", "checkpointMetadata.tags")
 Piece = TypeVar("Piece")
 
 
@@ -91,10 +93,12 @@ class CheckpointReader:
     sidecar is missing, StoreError.
     """
 
-    def __init__(self, store: LogStore, files: TableFiles, checkpoint: Checkpoint) -> None:
+    def __init__(self, store: LogStore, files: TableFiles, checkpoint: Checkpoint, checks_number: bool = True) -> None:
+        """``checks_number``: whether ``file_pieces`` compares the number of add actions with the checkpoint's."""
         self._store = store
         self._files = files
         self._checkpoint = checkpoint
+        self._checks_number = checks_number
 
     def state(self) -> PartialState:
         """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError where one of the first two is missing.
@@ -140,8 +144,19 @@ class CheckpointReader:
         return found
 
     def _sidecars_in(self, file: _OpenFile) -> list[str]:
-        pieces = self._parquet(file, ["sidecar.path"])
-        return [body["path"] for piece in pieces for _, body in small_actions(piece, ["sidecar"])]
+        return self._contents_of(file, ["sidecar.path"])[0]
+
+    def _contents_of(self, file: _OpenFile, columns: Sequence[str] = _CONTENTS) -> tuple[list[str], dict[str, Any]]:
+        """The paths of the sidecars that a top-level file names, and the tags of its checkpointMetadata."""
+        paths: list[str] = []
+        tags: dict[str, Any] = {}
+        for piece in self._parquet(file, columns):
+            for key, body in small_actions(piece, ("sidecar", "checkpointMetadata")):
+                if key == "sidecar":
+                    paths.append(body["path"])
+                else:
+                    tags.update(body["tags"])
+        return paths, tags
 
     def _small_actions(self, path: str) -> list[tuple[str, dict[str, Any]]]:
         """The rows that are no file actions. The required columns show which row groups have any."""
@@ -161,13 +176,17 @@ class CheckpointReader:
         """The file actions in order, in pieces of ``parallelism.rows``, each converted by ``convert``.
 
         ``convert`` gets a table as ``rows.file_actions`` returns it. It is called by the threads that read and decode
-        in parallel, so that the memory of rows and columns that it drops is reused. Cost: the columns, in ranged GETs.
+        in parallel, so that the memory of rows and columns that it drops is reused. After the last piece, raises
+        InvalidCheckpointError where there were not as many add actions as the checkpoint says. Cost: the columns, in
+        ranged GETs.
         """
         checkpoint = self._checkpoint
         if checkpoint.is_json:
             actions = self._json_file()
-            yield convert(_of_json(actions, wanted))
-            yield from self._sidecars(map(_path_of, actions.sidecars), wanted, convert, parallelism)
+            counts, counted = _counting(convert)
+            yield counted(_of_json(actions, wanted))
+            yield from self._sidecars(map(_path_of, actions.sidecars), wanted, counted, parallelism)
+            self._check_number(wanted, counts, actions.checkpoint_tags)
         elif len(checkpoint.names) > 1:
             yield from self._parts(map(log_path, checkpoint.names), wanted, convert, parallelism)
         else:
@@ -178,14 +197,16 @@ class CheckpointReader:
     ) -> Iterator[Piece]:
         """The top-level file, split into its row groups, and its sidecars."""
         with self._open(log_path(self._checkpoint.names[0])) as file:
-            self._expect(file, [*wanted.stored(file.paths), "sidecar.path"], file.groups, ahead=False)
-            sidecars = self._sidecars_in(file)
+            self._expect(file, [*wanted.stored(file.paths), *_CONTENTS], file.groups, ahead=False)
+            sidecars, tags = self._contents_of(file)
+            counts, counted = _counting(convert)
             # Starting threads takes longer than reading one piece.
             split = [file.groups] if file.footer.num_rows <= parallelism.rows else [[group] for group in file.groups]
-            read = partial(self._file_actions, file, wanted, convert, parallelism)
+            read = partial(self._file_actions, file, wanted, counted, parallelism)
             rows = (partial(read, groups) for groups in split)
             yield from in_order(rows, parallelism.threads, parallelism.ahead)
-            yield from self._sidecars(sidecars, wanted, convert, parallelism)
+            yield from self._sidecars(sidecars, wanted, counted, parallelism)
+            self._check_number(wanted, counts, tags)
 
     def _parts(
         self,
@@ -235,6 +256,14 @@ class CheckpointReader:
             with self._reading(file.path):
                 rows = file_actions(piece, wanted)
             yield convert(rows)
+
+    def _check_number(self, wanted: Wanted, counts: Sequence[int], tags: Mapping[str, Any]) -> None:
+        """Compare the number of add actions with the one in the tags, if they have one: no file is lost unnoticed."""
+        named = str(tags.get("numOfAddFiles"))
+        is_number = named.isdecimal() and len(named) < 20
+        if self._checks_number and wanted.action == "add" and is_number and int(named) != sum(counts):
+            text = f"it has {sum(counts)} add actions, and its tag numOfAddFiles is {named}"
+            raise self._unreadable(log_path(self._checkpoint.names[0]), ValueError(text))
 
     def _open(self, path: str) -> _OpenFile:
         """Open a Parquet file of a checkpoint, and validate its footer."""
@@ -309,6 +338,17 @@ class CheckpointReader:
             f"{self._store.url}: {path} of checkpoint {self._checkpoint.version} cannot be read: {error}",
             version=self._checkpoint.version,
         )
+
+
+def _counting(convert: Callable[[pa.Table], Piece]) -> tuple[list[int], Callable[[pa.Table], Piece]]:
+    """``convert``, and a list that gets the number of rows of each call. Threads may call it."""
+    counts: list[int] = []
+
+    def counted(rows: pa.Table) -> Piece:
+        counts.append(rows.num_rows)
+        return convert(rows)
+
+    return counts, counted
 
 
 def _path_of(sidecar: Sidecar) -> str:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from deltalog import CorruptTableError, DeltaTable, Metadata, Protocol
+from deltalog import CorruptTableError, DeltaTable, InvalidCheckpointError, Metadata, Protocol
 from deltalog.log.checksum import Totals, decode_checksum, encode_checksum
 from deltalog.log.replay import State
 from deltalog.protocol.actions import CommitInfo, DomainMetadata, SetTransaction
-from deltalog.protocol.paths import checksum_path
+from deltalog.protocol.paths import checksum_path, commit_path
 from tests.support.core import SCHEMA, environment, memory, metadata_action, protocol_action, rows
 
 STATE = State(
@@ -156,3 +156,26 @@ def test_the_files_themselves_outvote_the_totals_of_a_checksum() -> None:
     assert (snapshot.num_files, snapshot.size_bytes) == (1, size_bytes)
     known = snapshot.log.cache.known_totals
     assert known is not None and (known.num_files, known.size_bytes) == (1, size_bytes)
+
+
+@pytest.mark.parametrize(("again", "is_read"), [(1, True), (2, False)])
+def test_a_file_that_a_commit_adds_again_may_be_counted_twice(again: int, is_read: bool) -> None:
+    """As by writers that add up the actions of commits; more files than that are missing from the checkpoint."""
+    store = memory()
+    table = DeltaTable.create(store, SCHEMA, data=rows(1), environment=environment())
+    table.append(rows(2))
+    table.checkpoint()
+    table.append(rows(3))
+    path = table.snapshot().files()["path"][0].as_py()
+    lines = store.get(commit_path(0)).splitlines(keepends=True)
+    line = next(line for line in lines if path.encode() in line)
+    store.put(commit_path(2), store.get(commit_path(2)) + line)
+    store.delete(commit_path(0))
+    body = json.loads(store.get(checksum_path(2)))
+    store.put(checksum_path(2), json.dumps({**body, "numFiles": 3 + again}).encode())
+    snapshot = DeltaTable.open(store).snapshot()
+    if is_read:
+        assert snapshot.files().num_rows == 3
+        return
+    with pytest.raises(InvalidCheckpointError, match=r"has 3 live files by checkpoint 1 .* and 5 by .*2.crc"):
+        snapshot.files()

@@ -42,6 +42,15 @@ def with_parsed(group: str, column: str, value: Any) -> Callable[[list[Any]], li
     return change
 
 
+def with_tag(lines: list[Any]) -> list[Any]:
+    """The lines of a top-level file whose tags say another number of files."""
+    changed = copy_of(lines)
+    for line in changed:
+        if "checkpointMetadata" in line:
+            line["checkpointMetadata"]["tags"]["numOfAddFiles"] = "99"
+    return changed
+
+
 CHECKPOINTS: list[Damage] = [
     case("damaged checkpoint", checkpointed, truncate("_delta_log/*.checkpoint.parquet"), "checkpoint-unreadable"),
     case("empty checkpoint", checkpointed, overwrite(f"{4:020d}.checkpoint.parquet", b""), "checkpoint-unreadable"),
@@ -177,12 +186,14 @@ CHECKPOINTS: list[Damage] = [
         edit_top(lambda ls: [{"checkpointMetadata": {"version": 99}} if "checkpointMetadata" in x else x for x in ls]),
         "checkpoint-metadata-version-differs",
     ),
+    case("checkpoint of another number of files", checkpointed_v2, edit_top(with_tag), "checkpoint-counts-differ"),
     case(
         "files in sidecars and beside them",
         checkpointed_v2,
         lambda path: edit_top(lambda ls: [*ls, first_add(path)])(path),
         "checkpoint-files-split",
         "checkpoint-file-twice",
+        "checkpoint-counts-differ",
     ),
     case(
         "commitInfo in a checkpoint", checkpointed_v2, edit_top(lambda ls: [*ls, INFO]), "checkpoint-holds-provenance"

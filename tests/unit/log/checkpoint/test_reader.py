@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,12 +20,14 @@ from deltalog import (
 )
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.checkpoint.rows import Wanted
+from deltalog.log.checkpoint.writer import TopLevel
 from deltalog.log.file_statistics import of_files
 from deltalog.log.file_tables import FILES, TOMBSTONES
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint
-from deltalog.protocol.paths import LogFileKind, checkpoint_path
+from deltalog.protocol.paths import LogFileKind, checkpoint_path, checksum_path, commit_path
 from tests.support.core import (
+    SCHEMA,
     environment,
     memory,
     metadata_action,
@@ -130,3 +138,76 @@ def test_a_checkpoint_file_whose_adds_have_no_path_still_has_columns_for_statist
     for each in (wanted, sizes_only):
         (piece,) = reader(store).file_pieces(each, lambda rows: of_files(rows, []))
         assert piece.num_rows == 0
+
+
+@pytest.mark.parametrize("top_level", ["parquet", "json"])
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("by", ["tag", "checksum"])
+def test_a_checkpoint_that_lacks_files_is_not_used(top_level: TopLevel, inline: bool, by: str) -> None:
+    """By the number in its own tags, or in the .crc of the version."""
+    properties = {"delta.feature.v2Checkpoint": "supported", "delta.checkpointPolicy": "v2"}
+    store = memory()
+    table = DeltaTable.create(store, SCHEMA, environment=environment(), properties=properties)
+    for number in range(5):
+        table.append(rows(number))
+    table.checkpoint(top_level=top_level, sidecar_rows=100 if inline else 2)
+    table.append(rows(5))
+    (name,) = (name for name in store.list_names("_delta_log") if ".checkpoint." in name)
+    sidecars = [f"_delta_log/_sidecars/{each}" for each in store.list_names("_delta_log/_sidecars")]
+    assert len(sidecars) == (0 if inline else 3)
+    damaged = f"_delta_log/{name}" if inline else sidecars[1]
+    store.put(damaged, without_an_add(store.get(damaged)))
+    if by == "tag":
+        store.delete(checksum_path(6))
+    else:
+        store.put(f"_delta_log/{name}", without_count(store.get(f"_delta_log/{name}")))
+    snapshot = DeltaTable.open(store).snapshot()
+    assert sorted(row["id"] for row in snapshot.scan().to_arrow().to_pylist()) == list(range(6))
+    assert snapshot.files().num_rows == 6 == snapshot.scan(where="id >= 0").files().num_rows
+    store.delete(commit_path(0))  # now the checkpoint is needed
+    says = "numOfAddFiles is 5" if by == "tag" else "has 5 live files by checkpoint 5 .* and 6 by _delta_log/0*6.crc"
+    snapshot = DeltaTable.open(store).snapshot()
+    reads: list[Callable[[], Any]] = [snapshot.files, snapshot.scan(where="id = 1").files, snapshot.scan().to_arrow]
+    for read in reads:
+        with pytest.raises(InvalidCheckpointError, match=says):
+            read()
+    assert snapshot.log.cache.tombstones(0).num_rows == 0
+
+
+def without_an_add(data: bytes) -> bytes:
+    """A file of a checkpoint without one of its add actions."""
+    if data.startswith(b"{"):
+        lines = data.splitlines(keepends=True)
+        lines.remove(next(line for line in lines if line.startswith(b'{"add"')))
+        return b"".join(lines)
+    table = pq.read_table(pa.BufferReader(data))
+    first = pc.index(table["add"].is_valid(), True).as_py()
+    return as_parquet(pa.concat_tables([table.slice(0, first), table.slice(first + 1)]))
+
+
+def without_count(data: bytes) -> bytes:
+    """A top-level file whose tags have no number of files."""
+    if data.startswith(b"{"):
+        return data.replace(b"numOfAddFiles", b"anotherNumber")
+    table = pq.read_table(pa.BufferReader(data))
+    return as_parquet(table.drop_columns(["checkpointMetadata"]))
+
+
+def as_parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("tag", ["", "many", "-1", "9" * 5000, None, 7.5, {"a": 1}])
+def test_a_tag_that_is_no_number_is_ignored(tag: object) -> None:
+    store = memory()
+    lines = [
+        {"checkpointMetadata": {"version": 0, "tags": {"numOfAddFiles": tag}}},
+        {"checkpointMetadata": {"version": 0, "tags": 7}},
+        {"checkpointMetadata": "x"},
+    ]
+    name = f"{0:020d}.checkpoint.{uuid.UUID(int=1)}.json"
+    store.put(f"_delta_log/{name}", "\n".join(map(json.dumps, lines)).encode())
+    checkpoint = LogReader(store).checkpoint(Checkpoint(0, LogFileKind.UUID_CHECKPOINT, (name,)))
+    assert sum(checkpoint.file_pieces(Wanted("add", FILES), len)) == 0
