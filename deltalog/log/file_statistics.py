@@ -198,9 +198,23 @@ def live_rows(files: pa.Table) -> int | None:
 def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any:
     """The values of a partition column, one for each file, in its type. Raises CorruptTableError."""
     key = strings([column_mapping.physical_name(column, mapping)])[0]
-    texts = pc.map_lookup(combined(files.column("partition_values")), key, "first").dictionary_encode()
+    texts = _looked_up(combined(files.column("partition_values")), key).dictionary_encode()
     parsed = [partitions.parse(text, column.data_type, column.name) for text in texts.dictionary.to_pylist()]
     return array_of(parsed, type_to_arrow(column.data_type)).take(texts.indices)
+
+
+def _looked_up(maps: Any, key: pa.Scalar) -> Any:
+    """The first value at a key of each map. Arrow's lookup goes through the maps one by one; where each has the key
+    once, as in a table whose partition columns never changed, its place among all keys says the same."""
+    offsets = maps.offsets
+    begin, end = offsets[0].as_py(), offsets[-1].as_py()
+    places = pc.indices_nonzero(pc.equal(maps.keys.slice(begin, end - begin), key)).cast(pa.int64())
+    if maps.null_count == 0 and len(places) == len(maps):
+        places = pc.add(places, begin)
+        is_own = pc.and_(pc.greater_equal(places, offsets[:-1]), pc.less(places, offsets[1:]))
+        if pc.all(is_own, min_count=0).as_py():
+            return maps.items.take(places)
+    return pc.map_lookup(maps, key, "first")
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from deltalog import DeltaTable, StructType
 from deltalog.log import file_statistics
+from deltalog.protocol.schema import PrimitiveType, StructField
 from tests.support.core import environment, memory
 
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
@@ -194,3 +195,23 @@ assert snapshot.scan().to_arrow().num_rows > 0
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=True)
+
+
+@given(
+    st.lists(st.none() | st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.sampled_from("xy")), max_size=2)),
+    st.integers(0, 3),
+    st.integers(0, 3),
+)
+def test_partition_values_are_the_first_at_their_key(
+    maps: list[list[tuple[str, str | None]] | None], skipped: int, left: int
+) -> None:
+    """Whatever keys the maps have, and wherever in memory they begin."""
+    regular: list[list[tuple[str, str | None]]] = [[("b", None), ("a", str(number))] for number in range(len(maps))]
+    for each in (maps, regular):
+        table = pa.table({"partition_values": pa.array(each, pa.map_(pa.string(), pa.string()))})
+        part = table.slice(skipped, max(0, table.num_rows - skipped - left))
+        found = file_statistics.partition_values(part, StructField("a", PrimitiveType("string")), "none").to_pylist()
+        assert found == [
+            next((value for key, value in pairs or () if key == "a"), None)
+            for pairs in part["partition_values"].to_pylist()
+        ]
