@@ -256,6 +256,7 @@ class CheckpointReader:
             with self._reading(file.path):
                 rows = file_actions(piece, wanted)
             yield convert(rows)
+        pa.default_memory_pool().release_unused()  # which allocators keep for each thread, several times what is used
 
     def _check_number(self, wanted: Wanted, counts: Sequence[int], tags: Mapping[str, Any]) -> None:
         """Compare the number of add actions with the one in the tags, if they have one: no file is lost unnoticed."""

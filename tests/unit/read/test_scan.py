@@ -26,6 +26,7 @@ from deltalog import (
     variant_to_python,
 )
 from deltalog.testing.stores import CountingStore
+from tests.benchmarks.planning import PlanTable, build
 from tests.support.core import (
     SCHEMA,
     environment,
@@ -328,3 +329,21 @@ def test_statistics_that_are_no_object_prove_nothing(stats: str, tmp_path: Path)
         [sys.executable, "-c", HOSTILE, str(tmp_path), stats], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr
+
+
+PLANNED = """
+import sys
+import pyarrow as pa
+from deltalog import DeltaTable
+found = DeltaTable.open(sys.argv[1]).snapshot().scan(where="region = 7 AND id < 1000000").files()
+print(pa.default_memory_pool().max_memory(), found.num_rows)
+"""
+
+
+def test_the_memory_of_a_plan_is_that_of_its_sidecars_and_result(tmp_path: Path) -> None:
+    """The peak of Arrow's memory in a process of its own, beside what it takes to hold the list of files whole."""
+    build(tmp_path, PlanTable(120_000, "both", sidecar_rows=3_000))
+    whole = DeltaTable.open(tmp_path).snapshot().files().nbytes
+    done = subprocess.run([sys.executable, "-c", PLANNED, str(tmp_path)], capture_output=True, text=True, check=True)
+    most, found = map(int, done.stdout.split())
+    assert found == 20 and most < whole / 3
