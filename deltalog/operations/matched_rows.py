@@ -32,7 +32,9 @@ from deltalog.storage.remote import parallel_gets
 T = TypeVar("T")
 
 # Of the files whose rows one thread moves into new files, by the share of their rows that it writes.
-_LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 4 << 20, 32 << 20
+_LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
+# Of a batch that is joined or moved: the thread that reads holds several times the memory of one.
+_BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +139,12 @@ def _readers(openers: int) -> int:
 
 
 def _thrifty(items: Iterator[T]) -> Iterator[T]:
-    """The batches of a file; then the thread that read them gives up the memory that Arrow's allocator keeps for it,
-    which is several times that of the batches."""
-    yield from items
-    pa.default_memory_pool().release_unused()
+    """The batches of a file. After each, the thread that reads them gives up the memory that Arrow's allocator keeps
+    for it, which is several times that of the batch."""
+    for item in items:
+        yield item
+        del item
+        pa.default_memory_pool().release_unused()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ def scanned(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iter
 
     def read(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[ScannedBatch]:
         start = 0
-        for batch in _thrifty(opened.batches(by_threads)):
+        for batch in _thrifty(opened.batches(by_threads, _BATCH_ROWS)):
             end = start + batch.num_rows
             positions, rows = None, batch
             if deleted.range_cardinality(start, end):
@@ -262,8 +266,11 @@ def moved_rows(
     layout = layout_of(snapshot, schema, kept)
     streams = _in_streams(sorted(changes, key=lambda each: partition_of(each.file)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
+    readers = _readers(openers)
     if len(streams) > 1:
         openers = openers // num_writers()
+    elif not openers and _writes_most(changes):
+        readers = 1  # the caller writes meanwhile
 
     def begin(change: FileChange) -> OpenFile:
         if change.changed is None:
@@ -272,13 +279,15 @@ def moved_rows(
 
     def rows(some: Sequence[FileChange]) -> Iterator[pa.RecordBatch]:
         if openers or len(streams) == 1:
-            parts = opened_ahead(some, begin, _parts, openers, _readers(openers), 1)
+            parts = opened_ahead(some, begin, _parts, openers, readers, 1)
         else:
             parts = (part for change in some for part in _parts(change, begin(change)))
         for moved, old, at in parts:
             yield moved
+            del moved
             if new_rows is not None and old.num_rows:
                 yield from new_rows(old, at)
+            del old
 
     return [rows(some) for some in streams]
 
@@ -287,12 +296,20 @@ def _parts(change: FileChange, opened: OpenFile) -> Iterator[tuple[pa.RecordBatc
     """Of each batch the rows that are moved, those that change, and the number of these in files and batches before."""
     kept, changed = change.kept, change.changed
     if changed is None:
-        for batch in _thrifty(opened.batches(by_threads=False)):
+        for batch in _thrifty(opened.batches(False, _BATCH_ROWS)):
             yield batch.slice(0, 0), batch, change.at
         return
-    for start, batch in _thrifty(opened.placed(by_threads=False)):
+    for start, batch in _thrifty(opened.placed(False, _BATCH_ROWS)):
         at = change.at + changed.range_cardinality(0, start)
-        yield _chosen(batch, start, kept), _chosen(batch, start, changed), at
+        part = _chosen(batch, start, kept), _chosen(batch, start, changed), at
+        del batch
+        yield part
+        del part
+
+
+def _writes_most(changes: Sequence[FileChange]) -> bool:
+    """Whether most of what is read is written again."""
+    return 2 * sum(each.written_bytes for each in changes) > sum(each.file.size for each in changes)
 
 
 def _in_streams(changes: Sequence[FileChange]) -> list[list[FileChange]]:

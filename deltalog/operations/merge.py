@@ -146,7 +146,9 @@ class _Plan:
         files = transaction.find_files(as_bound(self._where()))
         scan = TargetScan(self.sides)
         scan.add(matched_rows.scanned(snapshot, files, self.sides.columns))
-        return scan.found(rewrite.has_vectors(transaction), files)
+        found = scan.found(rewrite.has_vectors(transaction), files)
+        pa.default_memory_pool().release_unused()  # of the joins, before the rows that change are read
+        return found
 
     # ------------------------------------------------------------------------------------------- staging
 

@@ -89,15 +89,19 @@ class _PartitionFiles:
         try:
             for batch in as_batches(batches):
                 if batch.num_rows:
-                    rows = conformed(pa.Table.from_batches([batch]), self._layout.row_schema, self._layout.rules)
-                    for values, part in by_partition(rows, self._layout):
-                        self._take(values, part)
+                    self._add(batch)
+                del batch  # before the next one is read
             self._write_all()
             self._complete()
         except BaseException as error:
             if self._open is not None:
                 self._open.abort(error)
             raise
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        rows = conformed(pa.Table.from_batches([batch]), self._layout.row_schema, self._layout.rules)
+        for values, part in by_partition(rows, self._layout):
+            self._take(values, part)
 
     def _take(self, values: Mapping[str, str | None], rows: pa.Table) -> None:
         """Hold rows until they, or those of all partitions, are many."""
@@ -124,15 +128,17 @@ class _PartitionFiles:
         held = self._held.pop(values)
         self._held_bytes -= held.size_bytes
         rows = pa.concat_tables(held.tables)
+        del held
         if self._open is not None and not self._open.takes(rows):
             self._complete()
         if self._open is None:
             unique = f"{len(self.adds):04d}-{self._unique}" if self.adds else self._unique
             self._open = _OpenFile(self._store, self._layout, values, unique, rows)
+        pa.default_memory_pool().release_unused()  # which allocators keep for each thread
         self._open.file.write(rows)
         self.rows += rows.num_rows
-        del rows, held
-        pa.default_memory_pool().release_unused()  # which allocators keep for each thread
+        del rows
+        pa.default_memory_pool().release_unused()
 
     def _complete(self) -> None:
         """Close the open file, if there is one, and describe it."""

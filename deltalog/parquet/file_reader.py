@@ -193,33 +193,42 @@ class OpenFile:
         rows: int = self._parquet.metadata.num_rows
         return rows - self._deleted.range_cardinality(0, rows)
 
-    def batches(self, by_threads: bool = True) -> Iterator[pa.RecordBatch]:
+    def batches(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """See ``read_file``. ``by_threads``: Arrow's threads decode a large file; else the caller's does, which holds
-        less memory, for callers that read several files side by side."""
+        less memory, for callers that read several files side by side. ``most_rows``: of a batch. No batch is held when
+        the caller asks for the next one."""
         deleted, only = self._deleted, self._only
         if self._parquet is None:
             self.read_footer()
         with _naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
-            for start, rows, stored in self._stored(by_threads):
+            for start, rows, stored in self._stored(by_threads, most_rows):
                 positions = _positions(start, rows, deleted, only)
                 if positions is None or len(positions):
                     batch = self._assemble(start, rows, stored)
-                    yield batch if positions is None else batch.take(positions)
+                    if positions is not None:
+                        batch = batch.take(positions)
+                    del stored
+                    yield batch
+                    del batch
 
-    def placed(self, by_threads: bool = True) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def placed(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[tuple[int, pa.RecordBatch]]:
         """All rows of the row groups that hold a selected one, and the position in the file of the first one, batch by
-        batch; rows that are deleted or not selected are among them. ``by_threads``: as ``batches``. Raises as
-        ``read_file``."""
+        batch; rows that are deleted or not selected are among them. ``by_threads``, ``most_rows``: as ``batches``.
+        Raises as ``read_file``."""
         if self._parquet is None:
             self.read_footer()
         with _naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
-            for start, rows, stored in self._stored(by_threads):
-                yield start, self._assemble(start, rows, stored)
+            for start, rows, stored in self._stored(by_threads, most_rows):
+                batch = self._assemble(start, rows, stored)
+                del stored
+                yield start, batch
+                del batch
 
-    def _stored(self, by_threads: bool) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
+    def _stored(self, by_threads: bool, most_rows: int) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
         """First row, number of rows and stored columns, batch by batch; None where no column is read."""
         parquet, names = self._parquet, self._assemble.stored_names
-        size = _batch_rows(parquet.metadata, sum(char_length([column]) or 0 for column in self.layout.schema))
+        padding_bytes = sum(char_length([column]) or 0 for column in self.layout.schema)
+        size = min(most_rows, _batch_rows(parquet.metadata, padding_bytes))
         for number, (start, rows, groups) in enumerate(self._runs):
             if not names:
                 for position in range(start, start + rows, size):
@@ -229,8 +238,10 @@ class OpenFile:
                 self._announced = self._expect(number, ahead=False)
             threads = self._is_large and by_threads
             for batch in parquet.iter_batches(size, row_groups=groups, columns=names, use_threads=threads):
-                yield start, batch.num_rows, batch
-                start += batch.num_rows
+                count = batch.num_rows
+                yield start, count, batch
+                del batch
+                start += count
 
     def _expect(self, number: int, ahead: bool) -> int:
         """Announce the columns of some stretches from ``number`` on. Returns the first one that is not announced."""

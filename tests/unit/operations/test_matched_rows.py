@@ -7,9 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap64
 
 from deltalog import CommitResult, DeltaTable
+from deltalog.log.file_tables import add_actions
 from deltalog.operations import matched_rows, partition_files
+from deltalog.operations.matched_rows import FileChange, in_range
+from deltalog.protocol.actions import AddFile
 from tests.support.core import environment, memory
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("n", pa.int64())])
@@ -67,3 +71,41 @@ def test_several_threads_write_the_rows_of_one(verb: str, with_vectors: bool, mo
     counts = [name for name in result.operation_metrics if "Rows" in name]
     assert [other.operation_metrics[name] for name in counts] == [result.operation_metrics[name] for name in counts]
     assert more_files > files or (verb == "delete" and with_vectors)
+
+
+@pytest.mark.parametrize("with_vectors", [False, True], ids=["moved", "vectors"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_small_batches_give_the_same_rows(verb: str, with_vectors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, result, files = changed(verb, with_vectors)
+    monkeypatch.setattr(matched_rows, "_BATCH_ROWS", 3)
+    in_small_batches, other, more_files = changed(verb, with_vectors)
+    assert (in_small_batches, more_files) == (rows, files)
+    counts = [name for name in result.operation_metrics if "Rows" in name]
+    assert [other.operation_metrics[name] for name in counts] == [result.operation_metrics[name] for name in counts]
+
+
+def test_rows_are_moved_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matched_rows, "_BATCH_ROWS", 8)
+    table = DeltaTable.create(memory(), SCHEMA, environment=environment())
+    table.append(pa.table({"id": range(20), "p": ["a"] * 20, "n": range(20)}, schema=SCHEMA))
+    snapshot = table.snapshot()
+    [file] = add_actions(snapshot.files())
+    changed_rows = BitMap64([3, 9])
+    change = FileChange(file, in_range(0, 20) - changed_rows, changed_rows, 20)
+    seen: list[tuple[int, list[int]]] = []
+
+    def new_rows(old: pa.RecordBatch, at: int) -> list[pa.RecordBatch]:
+        seen.append((at, old.column("id").to_pylist()))
+        return [old]
+
+    [stream] = matched_rows.moved_rows(snapshot, [change], new_rows)
+    assert [batch.num_rows for batch in stream] == [7, 1, 7, 1, 4]
+    assert seen == [(0, [3]), (1, [9])]
+
+
+def test_whether_most_rows_are_written_again_decides_on_the_threads_that_read() -> None:
+    file = AddFile(path="x", partition_values={}, size=1000, modification_time=0, data_change=True)
+    few, most = (FileChange(file, BitMap64(), in_range(0, rows), 20) for rows in (2, 18))
+    assert [matched_rows._writes_most(each) for each in ([few], [most], [few, most], [few, few, most])] == [
+        False, True, False, False,
+    ]  # fmt: skip

@@ -224,7 +224,7 @@ def spill_everything(patch: pytest.MonkeyPatch) -> None:
         (merge_source, {"SPILL_BYTES": 0, "KEY_BYTES": 0, "_CHUNK_BYTES": 0, "_CHUNK_ROWS": 2, "_MOST_PARTITIONS": 4}),
         (merge_scan, {"_BLOCK_ROWS": 3, "INSERT_ROWS": 2}),
         (merge_module, {"INSERT_ROWS": 2}),
-        (matched_rows, {"_LEAST_STREAM_BYTES": 1, "_MOST_STREAM_BYTES": 1}),
+        (matched_rows, {"_LEAST_STREAM_BYTES": 1, "_MOST_STREAM_BYTES": 1, "_BATCH_ROWS": 3}),
         (partition_files, {"GROUP_BYTES": 40, "HELD_BYTES": 80}),
     ):
         for name, value in limits.items():

@@ -4,6 +4,7 @@ import datetime
 import io
 import random
 import struct
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from deltalog import (
     UnsafePathError,
     variant_to_python,
 )
-from deltalog.parquet.file_reader import DataFile, FileLayout, conform, read_file
+from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, conform, open_file, read_file
 from deltalog.protocol.row_tracking import RowTrackingColumn
 from deltalog.protocol.schema import VARIANT, VOID, variants_as_text
 from deltalog.storage.base import LogStore
@@ -351,6 +352,35 @@ def test_batches_of_wide_rows_have_few() -> None:
     batches = list(read_file(TableFiles(store), DataFile("x", {}), layout(pa.schema([("a", pa.string())]))))
     assert sum(batch.num_rows for batch in batches) == 600
     assert max(batch.nbytes for batch in batches) < 20 << 20
+
+
+@pytest.mark.parametrize("deleted", [[], [5, 20_005, 40_005]])
+@pytest.mark.parametrize("read", [OpenFile.batches, OpenFile.placed])
+def test_a_batch_is_not_held_while_the_next_one_is_read(read: Any, deleted: list[int]) -> None:
+    memory_of: list[weakref.ref[pa.RecordBatch]] = []
+    held: list[int] = []
+
+    class Source(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            held.append(sum(each() is not None for each in memory_of))
+            return super().read(size)
+
+    class Store(MemoryStore):
+        def open_input(self, path: str) -> Any:
+            return pa.PythonFile(Source(store.get(path)), "r")
+
+    store = Store("memory://holding")
+    put(store, "x", pa.table({"a": range(60_000)}), row_group_size=20_000, use_dictionary=False, compression="none")
+    small = 1  # the size by which Arrow reads row group by row group, and not ahead
+    file, rows = DataFile("x", {}, inline(deleted) if deleted else None, size=small), []
+    for each in read(open_file(TableFiles(store), file, layout(NUMBERS)), most_rows=10_000):
+        batch = each if read is OpenFile.batches else each[1]
+        rows.append(batch.num_rows)
+        memory_of.append(weakref.ref(batch))
+        del each, batch
+    left = len(deleted) if read is OpenFile.batches else 0
+    assert max(rows) <= 10_000 and sum(rows) == 60_000 - left
+    assert len(held) > 3 and set(held) == {0}
 
 
 ENCODINGS: list[tuple[str, pa.Array, dict[str, Any]]] = [
