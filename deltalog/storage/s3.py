@@ -15,7 +15,9 @@ import contextlib
 import datetime
 import io
 import logging
+import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -28,6 +30,7 @@ from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutco
 from deltalog.storage.exclusive import remove, scratch, verify_once
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
+from deltalog.storage.request_limit import SLOW_STATUSES
 from deltalog.storage.s3_client import S3Client, code_of, status_of
 
 STAGED_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
@@ -36,6 +39,18 @@ PART_BYTES = 16 << 20
 _PARALLEL_PARTS = 4
 _RECENT_VERSIONS = 10
 _SCHEMES = ("s3", "s3a")
+# Deletions are paced by what S3 answers: it counts each key of a request, not the requests.
+_FEWEST_DELETES, _MORE_DELETES = 10, 100
+_DELETE_ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 10, 0.1, 20
+# Of a key that may be deleted later.
+_LATER_CODES = {
+    "SlowDown",
+    "InternalError",
+    "ServiceUnavailable",
+    "RequestTimeout",
+    "Throttling",
+    "ThrottlingException",
+}
 
 log = logging.getLogger(__name__)
 
@@ -277,21 +292,50 @@ class S3Store(LogStore):
         return entries_by_head(self, paths, PARALLEL_GETS)
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Cost: 1 DeleteObjects for each 1,000 files, one after the other."""
+        """Cost: 1 DeleteObjects for each 1,000 files, one after the other. Files that S3 refuses to delete at this rate
+        are in later and smaller requests, after pauses."""
         files = [entry for entry in entries if entry.kind is EntryKind.FILE]
-        for start in range(0, len(files), LIST_PAGE):
-            some = files[start : start + LIST_PAGE]
-            named = {"Objects": [{"Key": self.key(entry.path)} for entry in some], "Quiet": True}
-            done = self._call("delete", self._prefix, "delete_objects", with_key=False, Delete=named)
-            for each in done.get("Errors", ()):
-                key, code = each.get("Key", ""), self._client.secrets.without(str(each.get("Code", "")))
+        waiting = [self.key(entry.path) for entry in files]
+        size, refusals = LIST_PAGE, 0
+        while waiting:
+            some = waiting[:size]
+            refused = self._delete(some, is_last=refusals == _DELETE_ATTEMPTS - 1)
+            waiting[:size] = refused
+            if not refused:
+                size, refusals = min(size + _MORE_DELETES, LIST_PAGE), 0
+                continue
+            refusals = refusals + 1 if len(refused) == len(some) else 1
+            size = max(size // 2, _FEWEST_DELETES)
+            log.info(
+                "%s: S3 refused %d of %d deletions at this rate; a pause follows", self.url, len(refused), len(some)
+            )
+            _pause(random.uniform(0.5, 1) * min(_PAUSE_S * 2**refusals, _LONGEST_PAUSE_S))
+        return files
+
+    def _delete(self, keys: Sequence[str], is_last: bool) -> list[str]:
+        """One DeleteObjects. Returns the keys that may be deleted later. Raises StoreError for other refusals, and
+        where ``is_last`` and none was deleted."""
+        named = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        try:
+            done = self._client.call("delete_objects", Bucket=self.bucket, Delete=named)
+        except Exception as error:
+            if not is_last and status_of(error) in SLOW_STATUSES:
+                return [*keys]
+            raise self._failure("delete", self._prefix, error) from self._client.secrets.cause(error)
+        refused: list[str] = []
+        errors = done.get("Errors", ())
+        are_all = is_last and len(errors) >= len(keys)
+        for each in errors:
+            key, code = each.get("Key", ""), self._client.secrets.without(str(each.get("Code", "")))
+            if are_all or code not in _LATER_CODES or key not in keys:
                 raise StoreError(
                     f"Cannot delete {_SCHEMES[0]}://{self.bucket}/{key} ({code}). Check the permissions of the bucket; "
                     "the other objects of the request may be deleted.",
                     path=key,
                     service_code=code,
                 )
-        return files
+            refused.append(key)
+        return refused
 
     def open_input(self, path: str) -> Any:
         """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for each
@@ -359,6 +403,10 @@ class S3Store(LogStore):
             f"Cannot {verb} {where}{answer}: {reason} Check the bucket, the credentials, the region and the endpoint.",
             path=key,
         )
+
+
+def _pause(seconds: float) -> None:
+    time.sleep(seconds)
 
 
 def _tried(check: Callable[[], None]) -> None:

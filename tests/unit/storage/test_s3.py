@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
+import re
 import signal
 import socket
 import subprocess
@@ -29,7 +31,7 @@ from deltalog import (
     open_store,
 )
 from deltalog.storage import ranges, s3, s3_client, s3_direct
-from deltalog.storage.base import PutOutcome
+from deltalog.storage.base import Entry, PutOutcome
 from deltalog.storage.s3 import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows
@@ -757,6 +759,100 @@ def test_the_ranges_of_a_scan_wait_for_their_turns(seen: tuple[Proxy, S3Store]) 
     proxy.rule = rule
     assert file.read() == data and refused
     assert store._client.limit.window.burst == 1
+
+
+# ------------------------------------------------------------------------------------------------ many deletions
+
+
+def deleted_by(request: Request) -> list[str]:
+    """The keys of a DeleteObjects; none of another request."""
+    is_deletion = request.method == "POST" and "delete" in request.target
+    return re.findall("<Key>([^<]*)</Key>", request.body.decode()) if is_deletion else []
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Those of the deletions, which end at once."""
+    found: list[float] = []
+    monkeypatch.setattr(s3, "_pause", found.append)
+    return found
+
+
+def many(store: S3Store, count: int) -> list[Entry]:
+    for number in range(count):
+        store.put(f"{number:03}", b"")
+    return [*store.walk(lambda directory: True)]
+
+
+def test_files_that_s3_refuses_to_delete_at_once_are_deleted_later(
+    seen: tuple[Proxy, S3Store], pauses: list[float]
+) -> None:
+    """S3 answers for each key; here it deletes 15 of a request, and says of the others that it is too fast."""
+    proxy, store = seen
+    entries = many(store, 60)
+    sizes: list[int] = []
+    deleted: list[str] = []
+
+    def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
+        keys = deleted_by(request)
+        if not keys:
+            return forward()
+        sizes.append(len(keys))
+        deleted.extend(keys[:15])
+        errors = (f"<Error><Key>{key}</Key><Code>SlowDown</Code><Message>.</Message></Error>" for key in keys[15:])
+        return 200, [("Content-Type", "application/xml")], f"<DeleteResult>{''.join(errors)}</DeleteResult>".encode()
+
+    proxy.rule = rule
+    assert store.remove(entries) == entries
+    assert sorted(deleted) == [store.key(entry.path) for entry in entries]
+    assert sizes[0] == 60 and sizes[1] == 45 and len(pauses) == sum(size > 15 for size in sizes) > 0
+
+
+def test_requests_to_delete_that_s3_refuses_become_smaller_and_slower(
+    seen: tuple[Proxy, S3Store], pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, store = seen
+    monkeypatch.setattr(s3, "LIST_PAGE", 40)
+    monkeypatch.setattr(s3, "_MORE_DELETES", 5)
+    entries = many(store, 60)
+    once = {"config_kwargs": {"retries": {"total_max_attempts": 1}, "read_timeout": 3}}
+    store = S3Store(store.url, **{**store._client._options, **once})
+    sizes: list[int] = []
+
+    def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
+        if keys := deleted_by(request):
+            sizes.append(len(keys))
+            if len(keys) > 20:
+                return answered(503, "SlowDown")(proxy, request, forward)
+        return forward()
+
+    proxy.rule = rule
+    assert store.remove(entries) == entries
+    assert [*store.walk(lambda directory: True)] == []
+    # The clients below repeat a request that was refused.
+    assert [size for size, _ in itertools.groupby(sizes)] == [40, 20, 25, 12, 17, 11] and len(pauses) == 2
+
+
+@pytest.mark.parametrize("code", ["SlowDown", "AccessDenied"])
+def test_a_file_that_cannot_be_deleted_is_an_error(seen: tuple[Proxy, S3Store], pauses: list[float], code: str) -> None:
+    proxy, store = seen
+    entries = many(store, 3)
+    requests: list[int] = []
+
+    def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
+        keys = deleted_by(request)
+        if not keys:
+            return forward()
+        requests.append(len(keys))
+        errors = (f"<Error><Key>{key}</Key><Code>{code}</Code><Message>.</Message></Error>" for key in keys)
+        return 200, [("Content-Type", "application/xml")], f"<DeleteResult>{''.join(errors)}</DeleteResult>".encode()
+
+    proxy.rule = rule
+    with pytest.raises(StoreError, match=rf"Cannot delete s3://.*/table/000 \({code}\)") as caught:
+        store.remove(entries)
+    assert caught.value.service_code == code
+    assert len(requests) == (s3._DELETE_ATTEMPTS if code == "SlowDown" else 1) == len(pauses) + 1
+    assert pauses == sorted(pauses) or max(pauses) <= s3._LONGEST_PAUSE_S
 
 
 # --------------------------------------------------------------------------------------------- callers that stop
