@@ -232,7 +232,7 @@ def run(
         files.num_rows,
         len(bins),
         len({each.partition for each in bins}),
-        _sizes(files.take(int64s(planned))) if planned else {},
+        _sizes(files.select(["path", "size"]).take(int64s(planned))) if planned else {},
         {},
     )
     if options.dry_run or not bins:

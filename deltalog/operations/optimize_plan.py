@@ -32,6 +32,7 @@ CUBE_TARGETS = 64
 CLUSTERING_PROVIDER, CUBE_TAG, CUBE_COLUMNS_TAG = "liquid", "ZCUBE_ID", "ZCUBE_ZORDER_BY"
 # Files that follow each other in the log are kept together: a file goes to one of the last bins with room for it.
 _OPEN_BINS = 8
+_SLICE_ROWS = 10_000
 
 #: Called with the number of files that are rewritten and committed so far, and of all to rewrite.
 OptimizeProgress = Callable[[int, int], None]
@@ -108,11 +109,12 @@ def in_cube(adds: Iterable[AddFile], cube: str, columns: str) -> list[AddFile]:
 def deleted_parts(files: pa.Table) -> Any:
     """The part of the rows of each file that its deletion vector deletes; 0 where that is not known."""
     parts = [0.0] * files.num_rows
-    vectors = combined(files["deletion_vector"])
-    for number in pc.indices_nonzero(pc.is_valid(vectors)).to_pylist():
-        rows = file_statistics.of_files(files.slice(number, 1), ())["numRecords"][0].as_py()
-        cardinality = vectors[number]["cardinality"].as_py() or 0
-        parts[number] = cardinality / rows if rows else 0.0
+    numbers = pc.indices_nonzero(pc.is_valid(combined(files["deletion_vector"])))
+    marked = files.select(["deletion_vector", "stats"]).take(numbers)
+    rows = file_statistics.of_files(marked, ())["numRecords"].to_pylist()
+    deleted = pc.struct_field(combined(marked["deletion_vector"]), "cardinality").to_pylist()
+    for number, count, cardinality in zip(numbers.to_pylist(), rows, deleted, strict=True):
+        parts[number] = (cardinality or 0) / count if count else 0.0
     return float64s(parts)
 
 
@@ -125,7 +127,9 @@ class _Growing:
 def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin]:
     """The chosen files in bins by partition, in the order in which they were written."""
     some = files.select(["partition_values", "size", "modification_time"]).take(int64s(list(chosen)))
-    rows = zip(chosen, some.to_pylist(), strict=True)
+    # As Python objects, rows take many times their memory.
+    slices = some.to_batches(max_chunksize=_SLICE_ROWS)
+    rows = zip(chosen, (row for each in slices for row in each.to_pylist()), strict=True)
     by_partition: dict[tuple[tuple[str, str | None], ...], list[tuple[int, int, int]]] = {}
     for number, row in rows:
         partition = tuple(sorted(dict(row["partition_values"] or ()).items()))
