@@ -6,7 +6,6 @@ How the rows become files is the job's concern (``Job``): it depends on where th
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -22,7 +21,7 @@ from spark_ext.files import rows_of
 from spark_ext.jobs import failure_of_job
 from spark_ext.results import WriteResult
 from spark_ext.session import session_settings
-from spark_ext.write_options import WriteRequest
+from spark_ext.write_options import WriteRequest, parameter_text
 from spark_ext.write_plan import WritePlan
 
 # Options that Spark's Parquet writer takes.
@@ -194,12 +193,12 @@ def _commit(request: WriteRequest, plan: WritePlan, job: Job, rows: int, metrics
 
 def _parameters(request: WriteRequest, plan: WritePlan) -> dict[str, Any]:
     """The parameters of the operation, as delta-spark records them."""
-    partition_by = json.dumps(plan.partition_columns, separators=(",", ":"), ensure_ascii=False)
+    partition_by = parameter_text(plan.partition_columns)
     if request.statement is not None:
-        properties = json.dumps(dict(request.properties), separators=(",", ":"), ensure_ascii=False)
+        properties = parameter_text(dict(request.properties))
         parameters: dict[str, Any] = {"partitionBy": partition_by, "isManaged": "false", "properties": properties}
         if request.cluster_by:
-            parameters["clusterBy"] = json.dumps(request.cluster_by, separators=(",", ":"), ensure_ascii=False)
+            parameters["clusterBy"] = parameter_text(request.cluster_by)
         return parameters
     parameters = {"mode": request.mode_name, "partitionBy": partition_by}
     if request.options.get("overwriteSchema"):

@@ -38,8 +38,8 @@ def positions(found: DataFrame, entries: Sequence[Entry]) -> dict[int, BitMap64]
 def outcomes(
     found: DataFrame, entries: Sequence[Entry], faults: Column | None = None
 ) -> tuple[dict[int, dict[int, BitMap64]], int]:
-    """As ``positions``, by OUTCOME. ``faults``: how many rows of a group cannot be
-    changed; their number in all groups is returned too."""
+    """As ``positions``, by OUTCOME. ``faults``: how many rows of a group cannot be changed; their number in all groups
+    is returned too."""
     bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
     counted = F.count(F.lit(1)).alias("num_rows")
     wrong = (F.lit(0) if faults is None else faults).alias("faults")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
@@ -14,7 +13,7 @@ from spark_ext import names, paths, stores
 from spark_ext.defaults import SessionDefaults
 from spark_ext.targets import NamedTarget, PathTarget, Target
 from spark_ext.types import SIZED, from_spark
-from spark_ext.write_options import column_names
+from spark_ext.write_options import column_names, parameter_text
 from spark_ext.write_plan import replace_properties, set_layout
 
 T = TypeVar("T")
@@ -163,14 +162,11 @@ class DeltaTableBuilder(Generic[T]):
             transaction.commit(self._kind, self._parameters(properties))
 
     def _parameters(self, properties: Mapping[str, str]) -> dict[str, Any]:
-        def text(value: Any) -> str:
-            return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-        clustered = {"clusterBy": text(list(self._clustering_columns))} if self._clustering_columns else {}
+        clustered = {"clusterBy": parameter_text(self._clustering_columns)} if self._clustering_columns else {}
         return {
-            "partitionBy": text(list(self._partition_columns)),
+            "partitionBy": parameter_text(self._partition_columns),
             **clustered,
-            "properties": text(dict(properties)),
+            "properties": parameter_text(dict(properties)),
             "isManaged": "false",
             "description": self._comment,
         }

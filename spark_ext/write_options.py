@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -120,6 +121,11 @@ def column_names(call: str, columns: Sequence[Any]) -> tuple[str, ...]:
 def as_text(value: Any) -> str:
     """A value as Spark's own options have it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parameter_text(value: Any) -> str:
+    """A list or a mapping as the parameters of an operation in the log have it."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _parsed(name: str, value: Any) -> Any:

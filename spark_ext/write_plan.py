@@ -142,10 +142,9 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
     if request.options.get("overwriteSchema"):
         names = [data.field(name).name for name in request.partition_by or ()]
         _check_dynamic(request, names)
-        if request.cluster_by is None and request.statement is None:
-            set_layout(transaction, data, names, None)
-        else:
-            set_layout(transaction, data, names, request.cluster_by or ())
+        # A statement replaces the table as a whole, its clustering columns included.
+        others = None if request.statement is None else ()
+        set_layout(transaction, data, names, others if request.cluster_by is None else request.cluster_by)
         if request.statement is not None:
             replace_properties(transaction, {**request.defaults.properties, **request.properties})
         if request.description is not None:

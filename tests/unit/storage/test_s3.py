@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -784,6 +784,12 @@ def many(store: S3Store, count: int) -> list[Entry]:
     return [*store.walk(lambda directory: True)]
 
 
+def not_deleted(keys: Sequence[str], code: str) -> Answer:
+    """The answer of DeleteObjects that it has deleted all but these."""
+    errors = (f"<Error><Key>{key}</Key><Code>{code}</Code><Message>.</Message></Error>" for key in keys)
+    return 200, [("Content-Type", "application/xml")], f"<DeleteResult>{''.join(errors)}</DeleteResult>".encode()
+
+
 def test_files_that_s3_refuses_to_delete_at_once_are_deleted_later(
     seen: tuple[Proxy, S3Store], pauses: list[float]
 ) -> None:
@@ -799,8 +805,7 @@ def test_files_that_s3_refuses_to_delete_at_once_are_deleted_later(
             return forward()
         sizes.append(len(keys))
         deleted.extend(keys[:15])
-        errors = (f"<Error><Key>{key}</Key><Code>SlowDown</Code><Message>.</Message></Error>" for key in keys[15:])
-        return 200, [("Content-Type", "application/xml")], f"<DeleteResult>{''.join(errors)}</DeleteResult>".encode()
+        return not_deleted(keys[15:], "SlowDown")
 
     proxy.rule = rule
     assert store.remove(entries) == entries
@@ -844,8 +849,7 @@ def test_a_file_that_cannot_be_deleted_is_an_error(seen: tuple[Proxy, S3Store], 
         if not keys:
             return forward()
         requests.append(len(keys))
-        errors = (f"<Error><Key>{key}</Key><Code>{code}</Code><Message>.</Message></Error>" for key in keys)
-        return 200, [("Content-Type", "application/xml")], f"<DeleteResult>{''.join(errors)}</DeleteResult>".encode()
+        return not_deleted(keys, code)
 
     proxy.rule = rule
     with pytest.raises(StoreError, match=rf"Cannot delete s3://.*/table/000 \({code}\)") as caught:
