@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
@@ -37,7 +36,7 @@ def numbers(spark: Any, table: str, columns: str = "id AS n", **properties: str)
     """A table of the ids 0 to 7 in two files."""
     data = spark.sql(f"SELECT id, {columns} FROM range(0, 8, 1, 2)")
     if columns == SHORT:
-        data = data.withColumn("n", F.col("n").alias("n", metadata={"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}))
+        data = data.withMetadata("n", {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"})
     spark_ext.write(data).options(**properties).save(table)
     return spark_ext.DeltaTable.forPath(spark, table).alias("t")
 
