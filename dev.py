@@ -29,16 +29,14 @@ VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 _MIXED = ("fuzz", "hostile", *(f"unit/{name}" for name in (
-    "catalog", "cli", "commit", "expressions", "operations", "parquet", "protocol", "server", "storage", "transactions",
+    "catalog", "cli", "commit", "conformance", "expressions", "log", "operations", "parquet", "protocol", "server",
+    "storage", "transactions",
 )))  # fmt: skip
 # Lanes of about the same length: pytest runs one after the other. A JVM holds one kind of Spark session, so each suite
 # that needs one has a process of its own; many of the others wait for servers, processes and disks. The first lane runs
 # all that is named nowhere here, and then LAST.
-LAST = ["tests/spark"]
-LANES = [
-    [["tests/interop"], ["tests/unit/conformance", "tests/unit/log"]],
-    [[f"tests/{name}" for name in _MIXED], ["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]],
-]
+LAST = [f"tests/{name}" for name in _MIXED]
+LANES = [[["tests/spark"]], [["tests/interop"]], [["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]]]
 
 # For each extra those that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
@@ -67,7 +65,7 @@ SPARK = {
     "4.3": ["pyspark==4.3.0"],
 }
 # What a usual run takes of them: the oldest and the newest, with the suite that has something of everything.
-SPARK_SAMPLE = ("3.5", "4.3")
+SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
 # What a usual run takes of the tests on S3 over Spark Connect; it has all of them in a classic session.
 S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
@@ -205,13 +203,13 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything, in three lanes, and a sample with other versions of Spark in a fourth."""
+    """Everything, in four lanes, and in the last a sample with other versions of Spark."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     elsewhere = [*LAST, *(suite for lane in LANES for suites in lane for suite in suites)]
     rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
-    lanes = [[[*arguments, *suites] for suites in lane] for lane in [[rest, LAST], *LANES]]
-    return run_lanes(lanes, SparkSample(arguments))
+    *lanes, last = [[[*arguments, *suites] for suites in lane] for lane in [[rest, LAST], *LANES]]
+    return run_lanes(lanes, WithSparkSample(last, "--long" in arguments))
 
 
 def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:
@@ -259,24 +257,24 @@ class Lane(threading.Thread):
             self.outputs.append(f"$ {' '.join(command)}\n{done.stdout}")
 
 
-class SparkSample(Lane):
-    """One suite with the oldest and the newest Spark, classic and over Spark Connect, each in its own environment; with
-    ``--long`` also the tables on S3 over Spark Connect."""
+class WithSparkSample(Lane):
+    """A lane, and before it one suite with the oldest and the newest Spark, each in its own environment: the one in
+    classic sessions, the other over Spark Connect. With ``--long`` also the tables on S3 over Spark Connect."""
 
-    def __init__(self, arguments: list[str]) -> None:
-        super().__init__([])
-        self.is_long = "--long" in arguments
+    def __init__(self, runs: list[list[str]], is_long: bool) -> None:
+        super().__init__(runs)
+        self.is_long = is_long
 
     def run(self) -> None:
-        for name in SPARK_SAMPLE:
+        for name, mode in SPARK_SAMPLE.items():
             try:
                 python = install_spark(name)
             except SystemExit as failure:  # of this thread alone
                 self.codes.append(1)
                 self.outputs.append(f"Spark {name}: {failure}")
                 continue
-            for mode in spark_modes(name):
-                self.add(Lane([[SPARK_SAMPLE_SUITE]], python, DELTALOG_TEST_SPARK=mode))
+            self.add(Lane([[SPARK_SAMPLE_SUITE]], python, DELTALOG_TEST_SPARK=mode))
+        super().run()
         if self.is_long:
             self.add(Lane([["--long", S3_SAMPLE_SUITE]], DELTALOG_TEST_SPARK="connect"))
 

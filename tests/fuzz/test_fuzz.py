@@ -1,7 +1,7 @@
 """Damaged tables: nothing but a DeltaLogError comes out, no wrong answer where a right one can be known, no crash, no
 hang, no flood of memory.
 
-DELTALOG_FUZZ_SECONDS (3) is spent on each target, two at a time, DELTALOG_FUZZ_FIRST_SEED (0) being the first case.
+DELTALOG_FUZZ_SECONDS (2) is spent on each target, two at a time, DELTALOG_FUZZ_FIRST_SEED (0) being the first case.
 A failing case prints the command that repeats it; its seed belongs in seeds.txt.
 """
 
@@ -20,7 +20,7 @@ from tests.fuzz import runner, tables, targets, worker
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.usage import observe
 
-SECONDS = float(os.environ.get("DELTALOG_FUZZ_SECONDS", "3"))
+SECONDS = float(os.environ.get("DELTALOG_FUZZ_SECONDS", "2"))
 FIRST_SEED = int(os.environ.get("DELTALOG_FUZZ_FIRST_SEED", "0"))
 SHAPES = {
     "commits": tables.plain,

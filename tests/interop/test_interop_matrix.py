@@ -32,7 +32,7 @@ _REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}
 _found: dict[str, Row] = {}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature_is_read_back_and_carried_on(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
     row = examine(FEATURES[name], tmp_path / "table", delta)

@@ -23,7 +23,7 @@ def place(delta: DeltaSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     yield Place(delta, tmp_path_factory.mktemp("parity"))
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_both_engines_answer_as_the_page_says(place: Place, name: str) -> None:
     scenario = SCENARIOS[name]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.simulation.model import STEPS, state_machine
 
-EXAMPLES = int(os.environ.get("DELTALOG_MODEL_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("DELTALOG_MODEL_EXAMPLES", "60"))
 LENGTH = 50
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.simulation.crash import run_kills
 
-KILLS = int(os.environ.get("DELTALOG_KILLS", "300"))
+KILLS = int(os.environ.get("DELTALOG_KILLS", "150"))
 S3_KILLS = max(30, KILLS // 10)
 
 pytestmark = [

@@ -1,6 +1,6 @@
 """Operations on rows under fire: what each does to the rows of the version before it, and nothing else.
 
-A usual run takes 150 of them, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
+A usual run takes 100 of them, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
 others. A failing seed is printed with its trace; add it to KEPT, so that it is run for ever.
 """
 
@@ -18,7 +18,7 @@ from tests.support.simulation import ROOT
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 from tests.support.simulation.simulation import run_schedules
 
-USUAL, LONG = 150, 300
+USUAL, LONG = 100, 300
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 NO_COMMITS = {"checkpoint", "compact log", "clean up log"}
 #: What may fail when no call of the store does: who lost to another writer, broke a rule of the table, had nothing to

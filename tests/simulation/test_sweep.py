@@ -41,9 +41,9 @@ def test_enough_was_tried(total, capsys):
 
 
 def test_two_faults_in_one_run():
-    totals, failures = pairs(OPERATIONS, seed=1, number=150)
+    totals, failures = pairs(OPERATIONS, seed=1, number=80)
     assert not failures, failures[0]
-    assert totals.cases == 150
+    assert totals.cases == 80
 
 
 def test_names_are_unique():

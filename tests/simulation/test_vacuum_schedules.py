@@ -1,6 +1,6 @@
 """Vacuums under fire: nothing that a version within the retention needs is lost, and nothing else is left.
 
-A usual run takes 40 of them, ``--long`` 300; DELTALOG_VACUUM_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
+A usual run takes 25 of them, ``--long`` 300; DELTALOG_VACUUM_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
 others. A failing seed is printed with its trace; add it to KEPT, so that it is run for ever.
 """
 
@@ -15,7 +15,7 @@ from deltalog.testing.stores import Fault
 from tests.support.simulation.simulation import run_schedules
 from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 
-USUAL, LONG = 40, 300
+USUAL, LONG = 25, 300
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 KEPT = [86]  # a full vacuum recorded commits of which tombstones waited, since a clock was ahead
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.spark_failures.places import LocalDisk
 from tests.support.spark_failures.runs import Run, running, table_of
 
-SAMPLE = ("kill of both", "task retry", "failing job")
+SAMPLE = ("kill of both", "task retry")
 
 
 @pytest.mark.classic("the runs start classic sessions of their own")

@@ -93,7 +93,7 @@ COUNTED = (
 @pytest.mark.parametrize(
     ("properties", "partition_by"),
     [
-        pytest.param(*shape, id=name, marks=() if "changes" in name else pytest.mark.long)
+        pytest.param(*shape, id=name, marks=() if "ids" in name else pytest.mark.long)
         for name, shape in SHAPES.items()
     ],
 )

@@ -63,7 +63,7 @@ PySpark 3.5 has no Spark Connect server, so that this version is run in classic 
 
 SAMPLED = (
     "Each usual run of the tests has all suites with PySpark 4.2.0 in classic sessions, and the central one with the "
-    "oldest and the newest version and over Connect."
+    "oldest version and, over Connect, with the newest."
 )
 
 

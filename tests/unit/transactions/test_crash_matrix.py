@@ -27,7 +27,7 @@ from tests.support.simulation.transaction_judge import ClientTransaction, judge,
 
 A, B = NAMES = ("bank.a", "bank.b")
 # On DynamoDB each so many-th step; all of them, in minutes: pytest --long tests/unit/transactions/test_crash_matrix.py
-SAMPLED = 3
+SAMPLED = 5
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
 #: Calls that change nothing, so that before and after are one.
 READS = {*coordinators.READS, "get", "head", "list_from"}

@@ -20,7 +20,7 @@ from tests.support.simulation.simulation import run_schedules
 from tests.support.simulation.transaction_judge import ClientTransaction, Cut, Ratified, World, judge
 from tests.support.simulation.transactions import JOBS, KINDS, main, run_transactions
 
-SCHEDULES = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", "1000"))
+SCHEDULES = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", "400"))
 FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 
 
