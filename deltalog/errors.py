@@ -275,8 +275,8 @@ class UnsupportedFeatureError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FeatureDropIncompleteError(DeltaLogError):
-    """``drop_feature`` has unset the properties that use the ``feature``, in the commit of ``version``; its second
-    commit, which drops the feature, was not made. The error that prevented that is the ``__cause__``."""
+    """``drop_feature`` has unset properties, or rewritten files, that use the ``feature``, last in the ``version``; its
+    last commit, which drops the feature, was not made. The error that prevented that is the ``__cause__``."""
 
     code = "FEATURE_DROP_INCOMPLETE"
     outcome = Outcome.PARTLY_COMMITTED

@@ -478,14 +478,17 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop a table feature, so that clients without it can use the table again: first the properties that turn
-        it on, in a separate commit, then the feature.
+        it on, in a separate commit, then the feature. The clustering columns go with the feature clustering, and files
+        with deletion vectors are rewritten before that feature goes, as by ``optimize.purge``.
 
         A reader feature can only be dropped when no version in the log uses it, and any feature only when nothing in
         the table uses it: else CallError says what uses it and what to do. Raises UnsupportedFeatureError,
-        ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, when the first commit was
-        made and stays. Cost: two commits; for reader features 1 GET for each commit of the log.
+        ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, when an earlier commit was
+        made and stays. Cost: two commits; for reader features 1 GET for each commit of the log; as ``optimize.purge``.
         """
-        return protocol_changes.drop_feature(self.transaction, name, user_metadata)
+        return protocol_changes.drop_feature(
+            self.transaction, name, user_metadata, lambda: self.optimize.purge(user_metadata=user_metadata).commits
+        )
 
     def restore(
         self,

@@ -4,12 +4,13 @@ Dropping goes by what readers of each version meet. A feature that only writers 
 no trace of it. A reader feature leaves traces in the log: a client without it must not read them under a protocol
 that does not name the feature, so it stays until log clean-up has deleted them.
 
-Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables.
+Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables,
+#clustered-table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -23,8 +24,9 @@ from deltalog.log.file_tables import add_actions
 from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint
+from deltalog.operations import clustering_columns
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
-from deltalog.protocol import features, row_tracking, timestamps
+from deltalog.protocol import column_mapping, features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
@@ -62,20 +64,26 @@ def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata
     return transaction.commit("UPGRADE PROTOCOL", parameters, user_metadata=user_metadata)
 
 
-def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: UserMetadata) -> CommitResult:
+def drop_feature(
+    begin: Callable[[], Transaction],
+    name: str,
+    user_metadata: UserMetadata,
+    purge: Callable[[], Sequence[CommitResult]] = tuple,
+) -> CommitResult:
     """Drop a table feature in at most two commits: the first unsets the properties that use it, the second removes it
-    from the protocol.
+    from the protocol. In between, where deletion vectors are dropped, ``purge`` rewrites the files that have some, and
+    returns its commits.
 
-    The second one is refused with a CallError that says what to do while the table, or for reader features the log,
-    holds traces of the feature. Where the second one fails after the first has landed, FeatureDropIncompleteError has
-    the reason as its cause; with the outcome of the second unknown, CommitStateUnknownError is raised as it is.
+    The last one is refused with a CallError that says what to do while the table, or for reader features the log,
+    holds traces of the feature. Where it is not made after others have landed, FeatureDropIncompleteError has the
+    reason as its cause; with the outcome of a commit unknown, CommitStateUnknownError is raised as it is.
     """
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
     if removal is None:
         why = _PERMANENT.get(name, "the rows would have to be rewritten. Copy them into a new table")
         raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
-    unset: CommitResult | None = None
+    done: tuple[str, CommitResult] | None = None  # what was committed before the feature is dropped
     with begin() as transaction:
         if name not in features.writer_features(transaction.protocol):
             return skipped(transaction)
@@ -84,18 +92,21 @@ def drop_feature(begin: Callable[[], Transaction], name: str, user_metadata: Use
         if in_use:
             transaction.unset_properties(in_use)
             parameters = {"properties": canonical_json(in_use), "ifExists": "true"}
-            unset = transaction.commit("UNSET TBLPROPERTIES", parameters, user_metadata=user_metadata)
+            commit = transaction.commit("UNSET TBLPROPERTIES", parameters, user_metadata=user_metadata)
+            done = f"unset {', '.join(in_use)}", commit
     try:
+        for commit in purge() if removal.vectors else ():
+            done = "rewritten the files with deletion vectors", commit
         with begin() as transaction:
             return _removed_from_protocol(transaction, feature, removal, user_metadata)
     except DeltaLogError as error:
-        if unset is None or error.outcome is Outcome.UNKNOWN:
+        if done is None or error.outcome is Outcome.UNKNOWN:
             raise
         raise FeatureDropIncompleteError(
-            f"Version {unset.version} has unset {', '.join(in_use)}; the next commit, which drops the table feature "
-            f"{name}, was not made: {error}",
+            f"Version {done[1].version} has {done[0]}; the next commit, which drops the table feature {name}, was not "
+            f"made: {error}",
             feature=name,
-            version=unset.version,
+            version=done[1].version,
         ) from error
 
 
@@ -114,6 +125,8 @@ def _removed_from_protocol(
     transaction.read_whole_table()
     if name == row_tracking.FEATURE:
         _forget_row_ids(transaction, snapshot)
+    if removal.domain is not None:
+        _remove_domain(transaction, snapshot, removal.domain)
     transaction.metadata_changes.set_protocol(features.without_feature(transaction.protocol, name))
     parameters = {"featureName": name, "truncateHistory": "false"}
     return transaction.commit("DROP FEATURE", parameters, user_metadata=user_metadata)
@@ -131,8 +144,11 @@ def _forget_row_ids(transaction: Transaction, snapshot: Snapshot) -> None:
     tracked = files.filter(pc.or_(files["base_row_id"].is_valid(), files["default_row_commit_version"].is_valid()))
     for add in add_actions(tracked):
         transaction.add(msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None))
+
+
+def _remove_domain(transaction: Transaction, snapshot: Snapshot, name: str) -> None:
     for domain in snapshot.domain_metadata:
-        if domain.domain == row_tracking.DOMAIN:
+        if domain.domain == name:
             transaction.metadata_changes.stage_domain(msgspec.structs.replace(domain, removed=True))
 
 
@@ -151,13 +167,15 @@ def _no_metadata(metadata: Metadata) -> bool:
 class Removal:
     """How a feature is dropped.
 
-    ``properties``: those that are unset first; ``unset_with_it``: those that are unset in the commit that drops the
-    feature. ``obstacle``: why the table still needs the feature, and what to do, as text; None: it does not. For reader
-    features, no version of the log may have metadata for which ``uses`` is true, or with ``vectors`` a deletion vector.
+    ``properties``: those that are unset first; ``unset_with_it``, ``domain``: properties that are unset, and a metadata
+    domain that is removed, in the commit that drops the feature. ``obstacle``: why the table still needs the feature,
+    and what to do, as text; None: it does not. For reader features, no version of the log may have metadata for which
+    ``uses`` is true, or with ``vectors`` a deletion vector.
     """
 
     properties: tuple[str, ...] = ()
     unset_with_it: tuple[str, ...] = ()
+    domain: str | None = None
     obstacle: Callable[[Snapshot], str | None] = _nothing
     uses: Callable[[Metadata], bool] = _no_metadata
     vectors: bool = False
@@ -228,7 +246,7 @@ def _vectors(snapshot: Snapshot) -> str | None:
     with_vector = files.num_rows - files["deletion_vector"].null_count
     if not with_vector:
         return None
-    return f"{with_vector} files have deletion vectors; rewrite them first (in Spark REORG TABLE … APPLY (PURGE))."
+    return f"{with_vector} files have deletion vectors; rewrite them first (optimize.purge())."
 
 
 def _mapping(snapshot: Snapshot) -> str | None:
@@ -296,7 +314,8 @@ _REMOVALS = {
     "allowColumnDefaults": Removal(obstacle=_fields_with(DEFAULT_KEY, "columns have defaults")),
     "changeDataFeed": Removal((ENABLE_CHANGE_DATA_FEED.key,)),
     "domainMetadata": Removal(obstacle=_domains),
-    row_tracking.FEATURE: Removal((ENABLE_ROW_TRACKING.key, "delta.rowTrackingSuspended")),
+    clustering_columns.FEATURE: Removal(domain=column_mapping.CLUSTERING_DOMAIN),
+    row_tracking.FEATURE: Removal((ENABLE_ROW_TRACKING.key, "delta.rowTrackingSuspended"), domain=row_tracking.DOMAIN),
     timestamps.FEATURE: Removal((ENABLE_IN_COMMIT_TIMESTAMPS.key,)),
     "checkpointProtection": Removal(unset_with_it=(CHECKPOINT_PROTECTION_BEFORE.key,), obstacle=_protection),
     "vacuumProtocolCheck": Removal(),

@@ -107,6 +107,29 @@ def test_tables_that_are_replaced(delta: DeltaSpark, tmp_path: Path) -> None:
         assert DeltaTable.open(str(path)).snapshot().clustering_columns == (), name
 
 
+def test_a_table_without_the_feature_again(delta: DeltaSpark, tmp_path: Path) -> None:
+    """delta-spark 4.4.0 cannot drop the feature, and uses the table without it as any other."""
+    path = tmp_path / "t"
+    delta.sql(f"CREATE TABLE delta.`{path}` (x BIGINT, s STRUCT<y: BIGINT>, v STRING) USING delta CLUSTER BY (x)")
+    insert(delta, path, 1)
+    insert(delta, path, 2)
+    assert optimized(delta, path) == (2, 1)
+    with pytest.raises(Exception, match="DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"):
+        delta.sql(f"ALTER TABLE delta.`{path}` DROP FEATURE clustering")
+    table = DeltaTable.open(str(path))
+    table.drop_feature("clustering")
+    assert columns(delta, path) == [] and "clustering" not in delta.protocol(path)["writerFeatures"]
+    insert(delta, path, 3)
+    assert optimized(delta, path) == (2, 1), "all files together: there is no cube"
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE v LIKE '3-%'")
+    same(delta, path, 400)
+    delta.sql(f"ALTER TABLE delta.`{path}` DROP FEATURE domainMetadata")
+    delta.sql(f"ALTER TABLE delta.`{path}` CLUSTER BY (v)")
+    assert table.snapshot().clustering_columns == (("v",),)
+    table.append(rows(4))
+    same(delta, path, 600)
+
+
 def test_parameters_in_the_history_are_those_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = DeltaTable.create(str(path), SCHEMA, data=rows(1))

@@ -109,7 +109,7 @@ def test_a_transaction_turns_row_tracking_on_only_where_no_file_lacks_ids(store:
 def test_every_feature_that_is_written_can_be_dropped_or_says_why() -> None:
     written = {f.name for f in features.FEATURES if f.writes is not features.Writes.NO}
     assert set(_REMOVALS) <= written
-    assert written - set(_REMOVALS) == {"variantShredding", "variantShredding-preview", "catalogManaged", "clustering"}
+    assert written - set(_REMOVALS) == {"variantShredding", "variantShredding-preview", "catalogManaged"}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,45 @@ def test_what_the_table_holds_keeps_a_feature(store: Any) -> None:
     with pytest.raises(CallError, match="columns of type timestamp_ntz"):
         moment.drop_feature("timestampNtz")
     with pytest.raises(UnsupportedFeatureError, match="cannot be dropped"):
-        table.drop_feature("clustering")
+        table.drop_feature("variantShredding")
+    assert table.drop_feature("clustering").skipped
+
+
+def test_the_clustering_columns_go_with_their_feature(store: Any) -> None:
+    table = DeltaTable.create(store, SCHEMA, cluster_by=["id"], environment=environment())
+    table.append(rows(1, 2))
+    table.append(rows(3))
+    table.optimize.compact()
+    with pytest.raises(CallError, match="required by clustering"):
+        table.drop_feature("domainMetadata")
+    result = table.drop_feature("clustering")
+    assert info(store, result.version)["operation"] == "DROP FEATURE"
+    assert (action(store, result.version, "domainMetadata") or {})["removed"] is True
+    snapshot = DeltaTable.open(store).snapshot()
+    assert snapshot.clustering_columns == () and snapshot.domain_metadata == [] and "clustering" not in listed(table)
+    table.append(rows(4))
+    assert len(table.optimize.compact().removed) == 2 and ids(table) == [1, 2, 3, 4]
+    assert table.check(deep=True).findings == ()
+    table.drop_feature("domainMetadata")
+    assert listed(table) == {"appendOnly", "invariants"}
+    table.restore(1)  # the columns come back, with their feature
+    assert table.snapshot().clustering_columns == (("id",),) and "clustering" in listed(table)
+
+
+def test_a_change_of_the_clustering_columns_in_between_is_a_conflict(store: Any) -> None:
+    table = DeltaTable.create(store, SCHEMA, cluster_by=["id"], environment=environment())
+    calls = []
+
+    def begin() -> Any:
+        transaction = table.transaction()
+        calls.append(transaction)
+        if len(calls) == 2:
+            DeltaTable.open(store).cluster_by([])
+        return transaction
+
+    with pytest.raises(ProtocolChangedError, match="clustering"):
+        drop_feature(begin, "clustering", None)
+    assert "clustering" in listed(table)
 
 
 def with_vector(table: DeltaTable) -> None:
@@ -218,9 +256,11 @@ def forget(store: Any, table: DeltaTable) -> None:
 def test_readers_must_not_come_upon_a_feature_in_the_log(store: Any) -> None:
     table = create(store, {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "1000"}, rows(1, 2))
     with_vector(table)
-    with pytest.raises(FeatureDropIncompleteError, match="1 files have deletion vectors"):
+    with pytest.raises(FeatureDropIncompleteError, match=r"^Version 3 has rewritten .* version 3, which") as raised:
         table.drop_feature("deletionVectors")
-    table.overwrite(rows(5))
+    assert raised.value.version == 3
+    assert [info(store, v)["operation"] for v in (2, 3)] == ["UNSET TBLPROPERTIES", "REORG"]
+    assert ids(table) == [2] and table.snapshot().files()["deletion_vector"].null_count == 1
     with pytest.raises(CallError, match="version 3, which the log still has, uses it"):
         table.drop_feature("deletionVectors")
     assert "delta.enableDeletionVectors" not in table.snapshot().metadata.configuration
@@ -232,6 +272,18 @@ def test_readers_must_not_come_upon_a_feature_in_the_log(store: Any) -> None:
         transaction.remove_all_files()
         transaction.commit("DELETE")
     assert "deletionVectors" in listed(table)
+
+
+def test_files_with_new_deletion_vectors_keep_the_feature(store: Any) -> None:
+    table = create(store, {"delta.enableDeletionVectors": "true"}, rows(1, 2))
+
+    def purge() -> Any:
+        done = table.optimize.purge().commits
+        with_vector(table)  # another writer
+        return done
+
+    with pytest.raises(FeatureDropIncompleteError, match=r"1 files have deletion vectors; .*optimize\.purge"):
+        drop_feature(table.transaction, "deletionVectors", None, purge)
 
 
 def test_a_feature_of_readers_goes_when_the_log_has_forgotten_it(store: Any) -> None:
