@@ -5,16 +5,19 @@ from __future__ import annotations
 import datetime
 
 from deltalog.arguments import checked
+from deltalog.commit_result import CommitResult
 from deltalog.doctor.check import examine
 from deltalog.doctor.examination import Progress, silent
 from deltalog.doctor.findings import CheckReport
+from deltalog.expressions.tree import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
 from deltalog.log.cleanup import CleanupReport
 from deltalog.log.vacuum import VacuumReport
-from deltalog.operations import log_files
+from deltalog.operations import log_files, statistics
 from deltalog.operations import vacuum as vacuuming
 from deltalog.operations.optimizer import TableOptimizer
 from deltalog.operations.table_handle import TableHandle
+from deltalog.operations.transaction import UserMetadata
 
 
 @checked
@@ -57,6 +60,26 @@ class MaintenanceVerbs:
         Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
+
+    def compute_statistics(
+        self, where: Predicate | str | None = None, *, user_metadata: UserMetadata = None
+    ) -> CommitResult:
+        """Give files the statistics that they lack, as ANALYZE TABLE … COMPUTE DELTA STATISTICS, so that scans leave
+        them out. Returns the last commit; none is made where no file lacks statistics that can be computed.
+
+        Files that have none, or not of all columns that delta.dataSkippingStatsColumns, else
+        delta.dataSkippingNumIndexedCols, and the clustering columns select, are added again with them and with their
+        deletion vectors, row ids and tags (dataChange=false). Statistics come from the footers; the columns that a
+        footer does not cover are read: floating-point numbers, for NaN, and those without statistics in it. A column
+        that has no bounds in a file, because it holds NaN, is read with each call. Rows are counted by the log and by
+        the files: RowCountError where they differ. ``where``: as for ``optimize``, on partition columns.
+
+        Conflicts with no append; after ten conflicts with other changes of the same files CommitConflictError is
+        raised. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError, StoreError. Cost: as
+        ``Snapshot.files``, 1 or 2 ranged GETs for each such file, those of the columns that are read, and a commit for
+        every 100,000 files.
+        """
+        return statistics.compute_statistics(self._handle, where, user_metadata)
 
     @property
     def optimize(self) -> TableOptimizer:

@@ -225,6 +225,20 @@ def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
     return context.spark.createDataFrame(rows, "path string")
 
 
+def analyze(context: Context, cursor: Cursor) -> DataFrame | None:
+    """``ANALYZE TABLE t COMPUTE DELTA STATISTICS``. Returns no rows; None for other statistics, which are Spark's own,
+    and for a table of Spark. Raises as ``DeltaTable.compute_statistics`` of deltalog."""
+    cursor.expect("analyze")
+    if not cursor.accept("table"):
+        return None
+    found = context.target(cursor)
+    if found is None or not cursor.accept("compute", "delta", "statistics"):
+        return None
+    cursor.finish()
+    found.core.compute_statistics()
+    return context.nothing()
+
+
 def optimize(context: Context, cursor: Cursor) -> DataFrame | None:
     """``OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (a, b)]``. Returns as ``DeltaTable.optimize``; None for a table
     of Spark."""

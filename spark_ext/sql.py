@@ -58,6 +58,7 @@ _STATEMENTS = {
     "restore": alter_statements.restore,
     "vacuum": alter_statements.vacuum,
     "optimize": alter_statements.optimize,
+    "analyze": alter_statements.analyze,
     "generate": copy_statements.generate,
     "convert": copy_statements.convert,
 }
@@ -84,11 +85,11 @@ def sql(
 
     Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
     write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
-    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM and GENERATE of
-    such a table, CREATE TABLE … CLONE of one, as ``DeltaTable``, ``write`` and ``deltalog.DeltaTable`` have them;
-    CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on it are refused. A statement without such a
-    table goes to Spark unchanged. WHERE leaves out files as ``Reader.where`` does, and a count of rows
-    alone comes from the log where ``Reader.count`` does.
+    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, ANALYZE TABLE
+    … COMPUTE DELTA STATISTICS and GENERATE of such a table, CREATE TABLE … CLONE of one, as ``DeltaTable``, ``write``
+    and ``deltalog.DeltaTable`` have them; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on it
+    are refused. A statement without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where``
+    does, and a count of rows alone comes from the log where ``Reader.count`` does.
 
     ``args`` fill ``:name`` markers, also in the clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. The
     moment may be a string, ``:name``, ``timestamp'…'``, ``date'…'``, a function call, or any constant expression

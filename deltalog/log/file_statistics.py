@@ -437,7 +437,7 @@ def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
 def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
     """As ``_from_json``, text by text, where a text does not have the expected schema: a value of another type is
     null."""
-    bodies = [_decode(text) for text in texts]
+    bodies = [decoded(text) for text in texts]
     rows = [_count(body.get("numRecords")) for body in bodies]
     tight = [body.get("tightBounds") if isinstance(body.get("tightBounds"), bool) else None for body in bodies]
     columns: dict[str, Any] = {"numRecords": pa.array(rows, pa.int64()), "tightBounds": pa.array(tight, pa.bool_())}
@@ -452,7 +452,8 @@ def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
     return _table(len(bodies), columns, leaves)
 
 
-def _decode(text: str) -> dict[str, Any]:
+def decoded(text: str) -> dict[str, Any]:
+    """The JSON text of statistics, with fractions as decimals; empty where it is no JSON object."""
     try:
         body = json.loads(text, parse_float=decimal.Decimal, parse_constant=lambda _: None)
     except (ValueError, RecursionError, decimal.DecimalException):

@@ -190,7 +190,12 @@ def _selected(handle: TableHandle, options: Options) -> tuple[Snapshot, pa.Table
     """The latest version, and its files in the partitions for which ``where`` is true."""
     options.check()
     snapshot = handle.writable()
-    scan = snapshot.scan(where=as_predicate(options.where))
+    return snapshot, files_in_partitions(snapshot, options.where)
+
+
+def files_in_partitions(snapshot: Snapshot, where: Predicate | str | None) -> pa.Table:
+    """The files of the partitions for which ``where`` is true. Raises CallError for a condition on other columns."""
+    scan = snapshot.scan(where=as_predicate(where))
     if scan.where is not None:
         partitioned = set(snapshot.partition_columns)
         others = [each.path[0] for each in columns_of(scan.where) if each.path[0] not in partitioned]
@@ -199,7 +204,7 @@ def _selected(handle: TableHandle, options: Options) -> tuple[Snapshot, pa.Table
                 f"{snapshot.url}: files are chosen by partition, and {others[0]} is not a partition column "
                 f"({', '.join(snapshot.partition_columns) or 'there are none'}). Leave it out of where."
             )
-    return snapshot, scan.files()
+    return scan.files()
 
 
 # ------------------------------------------------------------------------------------------------ batches

@@ -111,6 +111,10 @@ class StagedActions:
         self._predicates.append(where)
         self._read_files.update(paths)
 
+    def read_files(self, paths: Iterable[str]) -> None:
+        """Declare a read: that another writer deletes rows of these files is a conflict."""
+        self._read_files.update(paths)
+
     def read_all_domains(self) -> None:
         """Declare a read: any change of a metadata domain is a conflict."""
         self._all_domains = True

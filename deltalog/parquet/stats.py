@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -57,7 +57,12 @@ def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[
             _put(minimum, path, bounds[0])
             _put(maximum, path, bounds[1])
     body = {"numRecords": rows, "minValues": minimum, "maxValues": maximum, "nullCount": nulls}
-    return rows, _encoder.encode({k: v for k, v in body.items() if v != {}}).decode()
+    return rows, as_text({k: v for k, v in body.items() if v != {}})
+
+
+def as_text(body: Mapping[str, Any]) -> str:
+    """Statistics as the JSON of ``add.stats``; decimals are numbers."""
+    return _encoder.encode(body).decode()
 
 
 def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -148,8 +153,14 @@ def value_bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | No
 def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
     """Smallest and largest value as JSON-able values, or None if they are unknown for some rows."""
     found = value_bounds(chunks, data_type)
+    return None if found is None else rendered(*found, data_type)
+
+
+def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None:
+    """Bounds, with timestamps in microseconds since 1970, as JSON-able values that hold for readers; None where there
+    are no such values."""
     try:
-        return None if found is None else _render(*found, str(data_type))
+        return _render(low, high, str(data_type))
     except (ValueError, OverflowError, TypeError, decimal.InvalidOperation):
         return None
 

@@ -197,6 +197,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "drop_feature": lambda w: (w.table().drop_feature, {"name": "checkConstraints"}),
         "restore": lambda w: (w.table().restore, {"version": 0}),
         "checkpoint": lambda w: (w.table().checkpoint, {}),
+        "compute_statistics": lambda w: (w.table().compute_statistics, {}),
         "compact_log": lambda w: (w.table().compact_log, {}),
         "cleanup_log": lambda w: (w.table().cleanup_log, {"dry_run": True}),
     },

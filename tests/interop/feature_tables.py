@@ -373,6 +373,19 @@ def optimized(path: Path) -> pa.Table:
     return without(batch(0, 50), 3, 5)
 
 
+@feature("Statistics computed later", "`compute_statistics`", checksum=False)
+def statistics_computed(path: Path) -> pa.Table:
+    table = created(path, {"delta.dataSkippingNumIndexedCols": "0"})
+    table.append(batch(0, 6))
+    table.append(batch(6, 6))
+    table.set_properties({"delta.dataSkippingNumIndexedCols": "2"})
+    table.compute_statistics()
+    assert [set(json.loads(add["stats"]).get("minValues", ())) for add in logged(path, "add")] == [
+        set(), set(), {"id", "name"}, {"id", "name"},
+    ]  # fmt: skip
+    return batch(0, 12)
+
+
 # --------------------------------------------------------------------------------------------- in-commit timestamps
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import deltalog
@@ -104,6 +105,20 @@ def test_files_are_vacuumed(spark: Any, t: str) -> None:
     assert data_files(t) == []
 
 
+def test_statistics_are_computed(spark: Any, tmp_path: Path) -> None:
+    t = str(tmp_path / "t")
+    properties = {"delta.dataSkippingNumIndexedCols": "0"}
+    table = deltalog.DeltaTable.create(t, pa.schema([("id", pa.int64())]), properties=properties)
+    table.append(pa.table({"id": [3, 5]}))
+    table.set_properties({"delta.dataSkippingNumIndexedCols": "1"})
+    assert run(spark, t, "analyze table {t} compute delta statistics").collect() == []
+    found = deltalog.DeltaTable.open(t)
+    assert found.history(1)[0].operation == "COMPUTE STATS"
+    assert found.snapshot().scan(where="id > 5").files().num_rows == 0
+    run(spark, t, "ANALYZE TABLE {t} COMPUTE DELTA STATISTICS")
+    assert deltalog.DeltaTable.open(t).version == found.version, "no statistics are missing"
+
+
 def test_tables_with_names(spark: Any, tmp_path: Path) -> None:
     with session_of(spark, {"spark.deltalog.catalog": str(tmp_path / "catalog.db")}):
         spark_ext.sql(spark, f"create table shop.items (id int) using delta location '{tmp_path / 'items'}'")
@@ -138,6 +153,7 @@ def test_tables_with_names(spark: Any, tmp_path: Path) -> None:
         ("optimize {t} full", "is not clustered"),
         ("optimize {t} zorder by (nothing)", "nothing"),
         ("analyze table {t} compute statistics", "ANALYZE statements"),
+        ("analyze table {t} compute delta statistics for columns id", "'for' cannot stand here"),
         ("truncate table {t}", "TRUNCATE statements"),
         ("convert to delta {t}", "PARQUET is expected"),
         ("generate csv for table {t}", "takes the mode symlink_format_manifest; got 'csv'"),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -17,6 +18,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.dataset import Dataset
 from deltalog.environment import Environment
 from deltalog.errors import TableNotFoundError
+from deltalog.log.file_tables import add_actions
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
@@ -171,6 +173,14 @@ def _purge(table: DeltaTable, token: str) -> CommitResult:
     return table.optimize.purge(max_concurrent_tasks=1, user_metadata=token).commits[0]
 
 
+def _without_statistics(table: DeltaTable) -> CommitResult:
+    """One file that has none: by one thread, calls come in the same order each time."""
+    with table.transaction() as transaction:
+        add = add_actions(table.snapshot().files())[0]
+        transaction.add(msgspec.structs.replace(add, stats=None, data_change=False), known=True)
+        return transaction.commit("WRITE")
+
+
 def _z_order(table: DeltaTable, token: str) -> CommitResult:
     return table.optimize.z_order(["x", "y"], max_concurrent_tasks=1, user_metadata=token).commits[0]
 
@@ -292,6 +302,11 @@ OPERATIONS: tuple[Swept, ...] = (
         _purge,
         properties={"delta.enableDeletionVectors": "true"},
         setup=lambda table: table.delete("x = 3220 or x = 3461"),
+    ),
+    Swept(
+        "compute_statistics",
+        lambda table, token: table.compute_statistics(user_metadata=token),
+        setup=_without_statistics,
     ),
     Swept("optimize: Z-order", _z_order, tables=["plain"]),
     Swept(
