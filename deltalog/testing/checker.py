@@ -20,7 +20,8 @@ I7    Settle before moving: no attempt at a later version while an earlier one i
 I8    In-commit timestamps: first action, strictly increasing, from the writer's clock or 1 ms after the last;
       the enablement pair names the commit that enabled them, whose time is after all file times before it.
 I9    The versions recorded for an application id increase.
-I10   No file is added while it is live or removed while it is not.
+I10   No file is added while it is live, but to change what the log says of it (dataChange=false), or removed while it
+      is not.
 I11   A commit that read the whole table follows directly on the version it read, as far as rows go. What calls
       itself a blind append only adds.
 I12   Protocol and properties change only as the commit's operation says.
@@ -267,7 +268,8 @@ class _Judge:
             self.blame("I11", "calls itself a blind append and is not one", version)
         for path in sorted(set(removes) - before.files):
             self.blame("I10", f"removes {path}, which is not live", version)
-        for path in sorted(set(adds) & before.files - set(removes)):
+        new = {file_key(body) for body in commit.bodies("add") if body.get("dataChange") is not False}
+        for path in sorted(new & before.files - set(removes)):
             self.blame("I10", f"adds {path}, which is live already", version)
         if self.history.data_files is not None:
             named = {urllib.parse.unquote(body["path"]) for body in commit.bodies("add")}

@@ -34,8 +34,8 @@ def settings(configuration):
     return {"metaData": {"id": "1", "schemaString": "{}", "partitionColumns": [], "configuration": configuration}}
 
 
-def add(path):
-    return {"add": {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}
+def add(path, data_change=True):
+    return {"add": {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": data_change}}
 
 
 def remove(path):
@@ -125,6 +125,9 @@ def test_good_histories_are_good():
     assert check(good()) == []
     assert check(timed()) == []
     assert check(History({})) == []
+    again = changed(good(), o2={"adds": ["c", "b"]})
+    again = with_log(again, v2=commit(info("o2"), add("c"), add("b", data_change=False)))
+    assert check(again) == []  # a live file, with other statistics
     states = replay(good().log)
     assert [sorted(states[v].files) for v in range(4)] == [["a"], ["a", "b"], ["a", "b", "c"], ["b", "c", "d"]]
     assert [replay(timed().log)[v].ict_ms for v in range(5)] == [None, None, 1003, 1004, 5000]
