@@ -223,7 +223,16 @@ def _path_of(table: DeltaTable) -> Callable[[int], str]:
     return lambda number: paths[number]
 
 
-@pytest.mark.parametrize("change", [lambda t: t.append(rows(9)), lambda t: t.delete("id = 1"), lambda t: t.delete()])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.append(rows(9)),
+        lambda t: t.delete("id = 1"),
+        lambda t: t.delete(),
+        lambda t: t.optimize.compact(),
+    ],
+    ids=["append", "delete of a row", "delete of all", "compaction"],
+)
 def test_other_writers(change: Callable[[DeltaTable], Any]) -> None:
     """Appends do not conflict; files that others have changed are left out, or taken as they are now."""
     inner = memory()
