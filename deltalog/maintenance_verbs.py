@@ -75,9 +75,9 @@ class MaintenanceVerbs:
         the files: RowCountError where they differ. ``where``: as for ``optimize``, on partition columns.
 
         Conflicts with no append; after ten conflicts with other changes of the same files CommitConflictError is
-        raised. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError, StoreError. Cost: as
-        ``Snapshot.files``, 1 or 2 ranged GETs for each such file, those of the columns that are read, and a commit for
-        every 100,000 files.
+        raised. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError, StoreError. An
+        interrupted run keeps the commits that it made. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs for each such
+        file, those of the columns that are read, and a commit for every 100,000 files.
         """
         return statistics.compute_statistics(self._handle, where, user_metadata)
 

@@ -59,27 +59,29 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
     parameters = {"predicate": canonical_json([] if predicate is None else [shown(predicate)])}
     known: Known = {}
 
-    def attempt() -> CommitResult:
+    def attempt() -> tuple[CommitResult, bool]:
+        """One commit, and whether there may be files for another one."""
         with handle.transaction() as transaction:
             snapshot = transaction.snapshot
             assert snapshot is not None
-            adds = _completed(snapshot, files_in_partitions(snapshot, predicate), known)
+            adds, is_all = _completed(snapshot, files_in_partitions(snapshot, predicate), known)
             if not adds:
-                return skipped(transaction)
+                return skipped(transaction), False
             transaction.staged.add(adds, is_checked=True)
             transaction.staged.read_files(add.path for add in adds)
-            return transaction.commit("COMPUTE STATS", parameters, {"numFiles": len(adds)}, user_metadata)
+            metrics = {"numFiles": len(adds)}
+            return transaction.commit("COMPUTE STATS", parameters, metrics, user_metadata), not is_all
 
-    result = handle.retrying(attempt, _RETRIES)
-    latest = result
-    while not latest.skipped:
-        result, latest = latest, handle.retrying(attempt, _RETRIES)
+    result, has_more = handle.retrying(attempt, _RETRIES)
+    while has_more:
+        latest, has_more = handle.retrying(attempt, _RETRIES)
+        result = result if latest.skipped else latest
     return result
 
 
-def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> list[AddFile]:
-    """At most FILES_PER_COMMIT add actions with statistics that they lacked; none where no file lacks any that can be
-    computed."""
+def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[AddFile], bool]:
+    """At most FILES_PER_COMMIT add actions with statistics that they lacked, none where no file lacks any that can be
+    computed; and whether these are all."""
     computing = _Computing.of(snapshot, known)
     lacks = _lacks(files, computing.leaves)
     any_lacks = lacks.column(0)
@@ -95,8 +97,8 @@ def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> list[AddFil
         ]
         completed = computing.completed(adds, wanted)
         if completed:
-            return completed
-    return []
+            return completed, start + FILES_PER_COMMIT >= files.num_rows
+    return [], True
 
 
 def _lacks(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
