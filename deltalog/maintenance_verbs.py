@@ -18,6 +18,7 @@ from deltalog.operations import vacuum as vacuuming
 from deltalog.operations.optimizer import TableOptimizer
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import UserMetadata
+from deltalog.operations.vacuum_tasks import RunTasks, VacuumRunner
 
 
 @checked
@@ -94,6 +95,8 @@ class MaintenanceVerbs:
         *,
         full: bool = True,
         progress: vacuuming.VacuumProgress = vacuuming.silent,
+        run_tasks: RunTasks | None = None,
+        num_tasks: int = 64,
     ) -> VacuumReport:
         """Delete the files below the table's root that no version within the retention needs; by default only report
         them: pass ``dry_run=False`` to delete.
@@ -105,7 +108,10 @@ class MaintenanceVerbs:
         deleted is recorded by two commits, VACUUM START and VACUUM END; without files to delete none is made. Safe to
         interrupt: a second call continues. ``full=False`` lists no files, and considers those only that the commits
         since the last vacuum removed (Spark's VACUUM LITE): what no version ever named, and empty directories, stay.
-        ``progress``: called with the numbers of deleted files and of all to delete.
+        ``progress``: called with the numbers of deleted files and of all to delete. ``run_tasks``: has the files
+        listed and deleted elsewhere, for example by the tasks of Spark jobs; at most ``num_tasks`` of them list. It
+        gets what to do with some bytes and a text of each attempt's own, the bytes for each task, and what they do, in
+        words; it returns what was returned for each, in their order. The log is read and written here.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log whose file is not known, CorruptTableError, StoreError, VersionNotFoundError with ``full=False``
@@ -115,4 +121,12 @@ class MaintenanceVerbs:
         file that these removed, and 1 HEAD and 1 LIST for each directory with such files.
         Spec: PROTOCOL.md#vacuum-protocol-check.
         """
-        return vacuuming.vacuum(self._handle, retention_hours, dry_run, enforce_retention_duration, full, progress)
+        return vacuuming.vacuum(
+            self._handle,
+            retention_hours,
+            dry_run,
+            enforce_retention_duration,
+            full,
+            progress,
+            runner=None if run_tasks is None else VacuumRunner(run_tasks, num_tasks),
+        )

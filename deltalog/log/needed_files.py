@@ -37,9 +37,15 @@ _TOMBSTONES = ("path", "deletion_timestamp", "deletion_vector")
 _PATHS_AT_ONCE = 1_024
 
 
-def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
+def named_files(
+    history: LogHistory,
+    cutoff_ms: int,
+    hashed: Callable[[str], int] = hash,
+    seen: Callable[[Sequence[str]], object] | None = None,
+) -> NamedFiles:
     """The files that the latest version of ``history`` and all versions since ``cutoff_ms``, in milliseconds since
-    1970, need; and those that were removed before.
+    1970, need; and those that were removed before. ``hashed``: the hash of a name. ``seen``: called with the paths of
+    the files and tombstones, some at a time.
 
     Raises UnsafePathError for a relative path that is not plain, and CorruptTableError where the log contradicts
     itself: which files are needed is not known then. Cost: the files and tombstones of the latest version, the files of
@@ -47,14 +53,14 @@ def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
     """
     latest = history.latest
     store = latest.reader.store
-    names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
+    names = _Names(store.url, [place_of(store.url), place_of(real_url(store))], hashed, seen)
     current = history.version_at(cutoff_ms, before="earliest", after="latest")
     first = current.version
     live = _live(latest.cache, names)
-    since = NeededPaths()
+    since = NeededPaths(hashed=hashed)
     if first < latest.version:
         since = _live(history.snapshot(first).cache, names)
-    later, changes = NeededPaths(), NeededPaths()
+    later, changes = NeededPaths(hashed=hashed), NeededPaths(hashed=hashed)
     for commit in _commits(history, first, latest.version):
         later.add(names.of_commit(commit))
         changes.add(path for cdc in commit.cdc for path in names.of(cdc.path))
@@ -66,7 +72,7 @@ def named_files(history: LogHistory, cutoff_ms: int) -> NamedFiles:
         *((Need.EARLIER, paths) for paths in (since, later, unexpired)),
         (Need.CHANGES, changes),
     )
-    needed = NeededFiles([(need, paths) for need, paths in reasons if paths.names])
+    needed = NeededFiles([(need, paths) for need, paths in reasons if paths.names], hashed)
     cutoff_version = first if current.timestamp_ms <= cutoff_ms else None
     is_settled = not any(unexpired.lacking(later))
     return NamedFiles(needed, removed, names.elsewhere, cutoff_version, is_settled)
@@ -142,7 +148,7 @@ def _commits(history: LogHistory, after: int, last: int) -> Iterator[CommitActio
 def _live(cache: FileCache, names: _Names) -> NeededPaths:
     """The paths of the live files."""
     while True:
-        found = NeededPaths()
+        found = NeededPaths(hashed=names.hashed)
         try:
             for piece in cache.stream_files(_same, _COLUMNS, parallelism=ALONE):
                 for paths in names.of_table(piece):
@@ -160,7 +166,7 @@ def _same(piece: pa.Table) -> pa.Table:
 def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[NeededPaths, set[str]]:
     """The files of tombstones within the retention, and of earlier ones."""
     while True:
-        unexpired, removed = NeededPaths(), set[str]()
+        unexpired, removed = NeededPaths(hashed=names.hashed), set[str]()
         are_known = True
         try:
             for piece in cache.stream_tombstones(-(2**63), _TOMBSTONES, ALONE):
@@ -183,8 +189,16 @@ def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[Needed
 class _Names:
     """The decoded paths below a table's root that its log names. ``elsewhere``: see NamedFiles."""
 
-    def __init__(self, url: str, places: Sequence[Place]) -> None:
+    def __init__(
+        self,
+        url: str,
+        places: Sequence[Place],
+        hashed: Callable[[str], int] = hash,
+        seen: Callable[[Sequence[str]], object] | None = None,
+    ) -> None:
         self.url = url
+        self.hashed = hashed
+        self._seen = seen
         self._places = places
         self.elsewhere: set[str] = set()
 
@@ -193,7 +207,10 @@ class _Names:
         for start in range(0, files.num_rows, _PATHS_AT_ONCE):
             some = files.slice(start, _PATHS_AT_ONCE)
             paths = some["path"].to_pylist()
-            yield paths if are_ordinary(paths) else [path for named in paths for path in self.of(named)]
+            paths = paths if are_ordinary(paths) else [path for named in paths for path in self.of(named)]
+            if self._seen is not None:
+                self._seen(paths)
+            yield paths
             vectors = some["deletion_vector"]
             if vectors.null_count < len(vectors):
                 rows = vectors.filter(vectors.is_valid()).to_pylist()

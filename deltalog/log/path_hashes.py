@@ -2,23 +2,29 @@
 
 Two paths with the same hash look like one. So such a set may say that it has a path that it lacks, with a probability
 of one in 2**64 for each name in the directory, and never the reverse: only decisions to keep a file depend on it.
+
+Names are hashed by Python, with a seed of the process, or by ``shared_hash``, which other processes compute too.
 """
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
+#: By which ``shared_hash`` divides; 2**61 - 1 on every machine of 64 bits.
+HASH_MODULUS = sys.hash_info.modulus
 # Names of directories that are in memory as sets, between two questions about them.
 _MOST_NAMES = 65_536
 
 
 class PathHashes:
     """Paths below a root. ``names``: by directory, the hashes of the names in it; a path may occur twice. Queries are
-    quick where their paths are in the order of directories, or have few."""
+    quick where their paths are in the order of directories, or have few. ``hashed``: the hash of a name."""
 
-    def __init__(self, paths: Sequence[str] = ()) -> None:
+    def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
+        self.hashed = hashed
         self.names: dict[str, array[int]] = {}
         self._sets: dict[str, frozenset[int]] = {}
         self._held = 0
@@ -27,12 +33,12 @@ class PathHashes:
     def add(self, paths: Iterable[str]) -> None:
         """Add paths."""
         self._forget()
-        names = self.names
+        names, hashed = self.names, self.hashed
         for directory, _, name in [path.rpartition("/") for path in paths]:
             try:
-                names[directory].append(hash(name))
+                names[directory].append(hashed(name))
             except KeyError:
-                names[directory] = array("q", (hash(name),))
+                names[directory] = array("q", (hashed(name),))
 
     def add_hashes(self, directory: str, hashes: array[int]) -> None:
         """Add the names in a directory by their hashes."""
@@ -43,9 +49,14 @@ class PathHashes:
         else:
             known.extend(hashes)
 
+    def update(self, others: PathHashes) -> None:
+        """Add the paths of others, with the same hashes."""
+        for directory, hashes in others.names.items():
+            self.add_hashes(directory, array("q", hashes))
+
     def __contains__(self, path: str) -> bool:
         directory, _, name = path.rpartition("/")
-        return hash(name) in self.of(directory)
+        return self.hashed(name) in self.of(directory)
 
     def of(self, directory: str) -> frozenset[int]:
         """The hashes of the names in a directory, as a set."""
@@ -74,9 +85,9 @@ class PathHashes:
 class NeededPaths(PathHashes):
     """As PathHashes, and finds its paths by other spellings: see ``folded``."""
 
-    def __init__(self, paths: Sequence[str] = ()) -> None:
-        self._folded = PathHashes()
-        super().__init__(paths)
+    def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
+        self._folded = PathHashes(hashed=hashed)
+        super().__init__(paths, hashed)
 
     def add(self, paths: Iterable[str]) -> None:
         paths = [*paths]
@@ -88,6 +99,11 @@ class NeededPaths(PathHashes):
     def spellings(self, directory: str) -> list[Set[int]]:
         """The hashes of the names in a folded directory that the paths, folded, have there."""
         return [each.of(directory) for each in (self, self._folded) if directory in each.names]
+
+
+def shared_hash(name: str) -> int:
+    """A hash that is the same in every process where ``HASH_MODULUS`` is: Python hashes numbers by their remainder."""
+    return hash(int.from_bytes(name.encode("utf-8", "surrogatepass"), "little"))
 
 
 def folded(path: str) -> str:

@@ -55,7 +55,7 @@ def removed_files(history: LogHistory, named: NamedFiles) -> RemovedFiles:
     paths = {path for path, need in needs.items() if need is None and is_plain(path) and not _is_of_log(path)}
     are_settled = all(need in (None, Need.LATEST) for need in needs.values())
     wanted = sorted(paths if store.is_remote else paths.union(map(checksum_path, paths)))
-    return RemovedFiles([*store.entries(wanted), *_logs_above(store, paths)], paths, are_settled)
+    return RemovedFiles([*store.entries(wanted), *logs_above(store, paths)], paths, are_settled)
 
 
 def _removed(history: LogHistory, cutoff_version: int | None) -> set[str]:
@@ -99,8 +99,9 @@ def _is_of_log(path: str) -> bool:
     return path.startswith(f"{LOG_DIRECTORY}/")
 
 
-def _logs_above(store: LogStore, paths: Iterable[str]) -> list[Entry]:
-    """What shows that a directory above one of the paths is another table."""
+def logs_above(store: LogStore, paths: Iterable[str]) -> list[Entry]:
+    """What shows that a directory above one of the paths is another table. Cost: 1 HEAD and 1 LIST for each directory
+    above."""
     logs = sorted({f"{directory}/{LOG_DIRECTORY}" for path in paths for directory in parents(path)})
     there = {entry.path for entry in store.entries(logs)}
     names = mapped(logs, lambda log: store.list_names(log, limit=1), _LISTINGS if store.is_remote else 0, 0)

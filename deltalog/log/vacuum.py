@@ -18,7 +18,7 @@ from typing import Any, overload
 
 import msgspec
 
-from deltalog.log.path_hashes import NeededPaths, PathHashes, folded
+from deltalog.log.path_hashes import NeededPaths, PathHashes
 from deltalog.protocol.leftovers import LeftoverKind, leftover_kind
 from deltalog.protocol.paths import LOG_DIRECTORY, are_ordinary, is_plain
 from deltalog.protocol.retention import DAY_MS
@@ -72,9 +72,10 @@ _BESIDE = "the checksum of a file that does not exist or is deleted"
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
     """The decoded paths, below the table's root, of files that stay at any age, and why: the first of ``reasons`` that
-    has the path."""
+    has the path. ``hashed``: the hash of a name in all of them."""
 
     reasons: Sequence[tuple[Need, NeededPaths]] = ()
+    hashed: Callable[[str], int] = hash
 
     def why(self, path: str) -> Need | None:
         """Why a file is needed; None for one that is not."""
@@ -93,7 +94,8 @@ class NeededFiles:
         found: dict[Need, list[str]] = {}
         for path, need in more.items():
             found.setdefault(need, []).append(path)
-        return NeededFiles((*self.reasons, *((need, NeededPaths(paths)) for need, paths in found.items())))
+        added = ((need, NeededPaths(paths, self.hashed)) for need, paths in found.items())
+        return NeededFiles((*self.reasons, *added), self.hashed)
 
     @property
     def directories(self) -> Iterator[str]:
@@ -108,15 +110,14 @@ class NamedFiles:
     ``removed``: those of expired tombstones; ``needed`` may have them too. ``elsewhere``: the names, without
     directories, of files that are named by absolute paths which do not lead into the table as it was opened.
     ``cutoff_version``: the version that was current at the cut-off; None where all versions are within the retention.
-    ``is_settled``: whether no tombstone of a commit up to that one is within the retention, by a clock that was ahead.
-    ``late``: those of ``needed`` that were not known when the files were sifted."""
+    ``is_settled``: whether no tombstone of a commit up to that one is within the retention, by a clock that was
+    ahead."""
 
     needed: NeededFiles
     removed: Set[str] = frozenset()
     elsewhere: Set[str] = frozenset()
     cutoff_version: int | None = None
     is_settled: bool = True
-    late: Mapping[str, Need] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,19 +216,6 @@ class VacuumedFiles(Sequence[VacuumedFile]):
 
     def __repr__(self) -> str:
         return repr(tuple(self))
-
-
-@dataclass(frozen=True, slots=True)
-class VacuumPlan:
-    """``files``: to delete, by path. ``directories``: to remove after them if they are empty, the deepest
-    first. ``kept``: the number of the files that stay, by reason. ``young``: the paths of those that only their age
-    keeps. ``directory_count``: of the directories that were listed, the root included."""
-
-    files: VacuumedFiles
-    directories: Sequence[Entry]
-    kept: Mapping[str, int]
-    young: Set[str]
-    directory_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,26 +318,50 @@ class Sifted:
 def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
     """Tell what is needed from the rest of a listing, as ``LogStore.walk_parts`` gives it: of needed files only the
     number is kept, and hashes of the paths."""
-    found = Sifted()
+    found, hashed = Sifted(present=PathHashes(hashed=needed.hashed)), needed.hashed
     for part in parts:
         if part.names:
-            is_other = found.count(part.directory, [*map(hash, part.names)], needed)
+            is_other = found.count(part.directory, [*map(hashed, part.names)], needed)
             found.unread += itertools.compress(part.paths(), is_other)
         found.directories += (entry for entry in part.entries if entry.kind is EntryKind.DIRECTORY)
         files = (entry for entry in part.entries if entry.kind is not EntryKind.DIRECTORY)
         for directory, grouped in itertools.groupby(files, lambda entry: entry.path.rpartition("/")[0]):
             some = [*grouped]
-            hashes = [hash(entry.path.rpartition("/")[2]) for entry in some]
+            hashes = [hashed(entry.path.rpartition("/")[2]) for entry in some]
             found.others += itertools.compress(some, found.count(directory, hashes, needed))
     return found
 
 
-def plan(
-    sifted: Sifted, named: NamedFiles, rules: VacuumRules, read: Callable[[Sequence[str]], Iterable[Entry]]
-) -> VacuumPlan:
-    """The decision on everything below a table's root. ``read``: as ``LogStore.entries``, for the files whose size and
-    time decide."""
-    decision = _Decision(sifted, named, rules)
+@dataclass(slots=True)
+class Decided:
+    """What was decided on a part of a table's files. ``files``: to delete. ``kept``: the number of those that stay, by
+    reason. ``young``: by path, the reason of those that only their age keeps. ``emptied`` and ``occupied``: directories
+    with files that are to be deleted, and that stay. ``directories``: those of the listing. ``tables``: the roots of
+    other tables. ``present``: the paths of what stays. ``listed``: the number of files and links; ``gone``: of those
+    that were gone when their time was read."""
+
+    directories: list[Entry]
+    tables: frozenset[str]
+    kept: Counter[str]
+    present: PathHashes
+    listed: int
+    gone: int = 0
+    files: VacuumedFiles = field(default_factory=VacuumedFiles)
+    young: dict[str, str] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)
+    occupied: set[str] = field(default_factory=set)
+
+
+def decide(
+    sifted: Sifted,
+    named: NamedFiles,
+    rules: VacuumRules,
+    read: Callable[[Sequence[str]], Iterable[Entry]],
+    tables: Iterable[str] = (),
+) -> Decided:
+    """The decision on a listing, or on a part of one: by the names and times of its files. ``read``: as
+    ``LogStore.entries``, for the files whose size and time decide. ``tables``: roots of other tables that are known."""
+    decision = _Decision(sifted, named, rules, tables)
     # Hadoop's checksum of a file is hidden; without the file it is of no use, so that is decided first.
     for is_checksum in (False, True):
         some = [entry for entry in sifted.others if entry.path.endswith(_CHECKSUM) is is_checksum]
@@ -358,36 +370,34 @@ def plan(
             decision.decide(some[start : start + _AT_ONCE])
         unread = sorted(path for path in sifted.unread if path.endswith(_CHECKSUM) is is_checksum)
         for start in range(0, len(unread), _AT_ONCE):
-            decision.decide_by_age(read(decision.undecided(unread[start : start + _AT_ONCE])))
-    return decision.plan()
+            undecided = decision.undecided(unread[start : start + _AT_ONCE])
+            found = [*read(undecided)]
+            decision.made.gone += len(undecided) - len(found)
+            decision.decide_by_age(found)
+    decision.made.occupied.update(sifted.present.names)
+    return decision.made
 
 
 class _Decision:
-    """Decides on files and directories, and adds up what it decided."""
+    """Decides on files, and adds up what it decided in ``made``."""
 
-    def __init__(self, sifted: Sifted, named: NamedFiles, rules: VacuumRules) -> None:
+    def __init__(self, sifted: Sifted, named: NamedFiles, rules: VacuumRules, tables: Iterable[str]) -> None:
         self._named = named
         self._rules = rules
-        self._present = sifted.present
-        self._directories = sorted(sifted.directories, key=lambda entry: entry.path)
         paths = (entry.path for entry in (*sifted.others, *sifted.directories))
-        self._other_tables = _table_roots(named.needed.directories, paths, sifted.unread)
+        roots = table_roots(named.needed.directories, paths, sifted.unread)
+        listed = sifted.counts.total() + len(sifted.others) + len(sifted.unread)
+        self.made = Decided(sifted.directories, roots.union(tables), +sifted.counts, sifted.present, listed)
         self._places: dict[str, Stay | None] = {}
-        self._kept = +sifted.counts
-        self._young: set[str] = set()
-        self._files = VacuumedFiles()
-        self._occupied = {*sifted.present.names}
-        self._emptied: set[str] = set()
-        self._folded_at: str | None = None
-        self._spellings: list[Set[int]] = []
 
     def undecided(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths of files, of one kind as ``plan`` has them, whose times decide. The others are decided."""
+        """Those of the paths of files, of one kind as ``decide`` has them, whose times decide. The others are
+        decided."""
         ordinary = are_ordinary(paths)
         return [path for path in paths if not self._stays_by_name(path, ordinary)]
 
     def decide(self, entries: Sequence[Entry]) -> None:
-        """Decide on files and links that are not needed, of one kind as ``plan`` has them."""
+        """Decide on files and links that are not needed, of one kind as ``decide`` has them."""
         ordinary = are_ordinary([entry.path for entry in entries])
         self.decide_by_age(
             entry
@@ -397,6 +407,7 @@ class _Decision:
 
     def decide_by_age(self, entries: Iterable[Entry]) -> None:
         """Decide on files that ``undecided`` returned, and on links."""
+        made = self.made
         for entry in entries:
             path = entry.path
             if entry.kind is not EntryKind.FILE:
@@ -404,27 +415,28 @@ class _Decision:
                 continue
             reason = self._by_age(entry)
             if isinstance(reason, str):
-                self._files.add(path, entry.size_bytes or 0, entry.modification_time_ms or 0, reason)
-                self._emptied.add(path.rpartition("/")[0])
+                made.files.add(path, entry.size_bytes or 0, entry.modification_time_ms or 0, reason)
+                made.emptied.add(path.rpartition("/")[0])
             else:
                 self._keep(path, reason)
 
-    def _keep(self, path: str, why: Stay | Need) -> None:
-        self._kept[why.value] += 1
-        self._occupied.add(path.rpartition("/")[0])
+    def _keep(self, path: str, why: Stay) -> None:
+        made = self.made
+        made.kept[why.value] += 1
+        made.occupied.add(path.rpartition("/")[0])
         if why in _FOR_THEIR_AGE:
-            self._young.add(path)
+            made.young[path] = why.value
         if not path.endswith(_CHECKSUM):
-            self._present.add((path,))
+            made.present.add((path,))
 
     def _is_beside(self, path: str) -> bool:
         """Whether a file is the checksum of one that does not stay."""
-        checked = _checked_name(path)
-        return checked is not None and checked not in self._present
+        checked = checked_path(path)
+        return checked is not None and checked not in self.made.present
 
     def _stays_by_name(self, path: str, ordinary: bool) -> bool:
         """Whether a file stays, whatever its age; then it is decided. ``ordinary``: the path is known to be plain."""
-        why = self._named.late.get(path) or self._by_name(path, ordinary)
+        why = self._by_name(path, ordinary)
         if why is not None:
             self._keep(path, why)
         return why is not None
@@ -440,17 +452,7 @@ class _Decision:
             return place
         if self._rules.is_hidden(name) and not (self._is_beside(path) or _is_temporary(path)):
             return Stay.HIDDEN
-        if self._is_spelled(path):
-            return Stay.SPELLED
         return Stay.ELSEWHERE if name in self._named.elsewhere else None
-
-    def _is_spelled(self, path: str) -> bool:
-        """Whether another spelling of a path is needed."""
-        directory, _, name = folded(path).rpartition("/")
-        if directory != self._folded_at:  # the paths are in the order of directories
-            self._folded_at, self._spellings = directory, self._named.needed.spellings(directory)
-        hashed = hash(name)
-        return any(hashed in names for names in self._spellings)
 
     def _place(self, directory: str) -> Stay | None:
         """Why all files in a directory stay."""
@@ -473,46 +475,11 @@ class _Decision:
         return _UNNAMED_KINDS[leftover_kind(entry.path)]
 
     def is_in_other_table(self, path: str) -> bool:
-        return any(path == root or path.startswith(f"{root}/") for root in self._other_tables)
-
-    def may_remove(self, directory: Entry) -> bool:
-        """Whether a directory may be removed if it is empty."""
-        path = directory.path
-        return (
-            is_plain(path) and not self.is_in_other_table(path) and not any(map(self._rules.is_hidden, path.split("/")))
-        )
-
-    def is_old(self, entry: Entry) -> bool:
-        time_ms, rules = entry.modification_time_ms, self._rules
-        return time_ms is not None and time_ms < min(rules.cutoff_ms, rules.now_ms - UNCOMMITTED_AGE_MS)
-
-    def plan(self) -> VacuumPlan:
-        """What was decided."""
-        emptied, occupied = _and_above(self._emptied), _and_above(self._occupied)
-        known = {entry.path for entry in self._directories if self.may_remove(entry)} | emptied | occupied
-        removable = _removable(self._directories, emptied, occupied, self)
-        return VacuumPlan(self._files.in_order(), removable, self._kept, self._young, len(known) + 1)
-
-
-def _removable(directories: Sequence[Entry], emptied: Set[str], occupied: set[str], decision: _Decision) -> list[Entry]:
-    """The directories that will be empty, the deepest first: those of deleted files, and those that are empty and old.
-    Adds the others to ``occupied``."""
-    found = []
-    for entry in sorted(directories, key=lambda each: (-each.path.count("/"), each.path)):
-        is_free = entry.path not in occupied and (entry.path in emptied or decision.is_old(entry))
-        if is_free and decision.may_remove(entry):
-            found.append(entry)
-        else:
-            occupied.update(parents(entry.path))
-    return found
+        return is_in_table(path, self.made.tables)
 
 
 def _is_temporary(path: str) -> bool:
     return leftover_kind(path) is LeftoverKind.TEMPORARY_FILE
-
-
-def _and_above(directories: Set[str]) -> set[str]:
-    return {*directories}.union(*map(parents, directories)) - {""}
 
 
 def parents(path: str) -> Iterator[str]:
@@ -522,10 +489,15 @@ def parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _table_roots(*paths: Iterable[str]) -> frozenset[str]:
+def table_roots(*paths: Iterable[str]) -> frozenset[str]:
     """The directories below the root that have a log of their own, by the paths of directories and files."""
     mark = f"/{LOG_DIRECTORY}/"
     return frozenset(f"{path}/".partition(mark)[0] for some in paths for path in some if mark in f"{path}/")
+
+
+def is_in_table(path: str, tables: Iterable[str]) -> bool:
+    """Whether a path is a root of ``tables``, or below one."""
+    return any(path == root or path.startswith(f"{root}/") for root in tables)
 
 
 def checksum_path(path: str) -> str:
@@ -534,7 +506,7 @@ def checksum_path(path: str) -> str:
     return f"{directory}{slash}.{name}{_CHECKSUM}"
 
 
-def _checked_name(path: str) -> str | None:
+def checked_path(path: str) -> str | None:
     """The path of the file whose checksum, as Hadoop writes it beside local files, this is; None for any other."""
     if not path.endswith(_CHECKSUM):
         return None

@@ -12,26 +12,29 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from deltalog.errors import CallError, DeltaLogError, ResourceNotReadyError, StoreError
 from deltalog.log.history import LogHistory
 from deltalog.log.needed_files import metadata_of_iceberg, named_files, named_since
+from deltalog.log.path_hashes import shared_hash
 from deltalog.log.removed_files import record_vacuum, removed_files
 from deltalog.log.vacuum import (
     UNCOMMITTED_AGE_MS,
     NamedFiles,
     Need,
     VacuumedFiles,
-    VacuumPlan,
     VacuumReport,
     VacuumRules,
-    plan,
+    decide,
     sift,
 )
+from deltalog.log.vacuum_plan import VacuumPlan, plan
+from deltalog.log.vacuum_ranges import PathSample
 from deltalog.operations.table_handle import TableHandle
+from deltalog.operations.vacuum_tasks import VacuumRunner, VacuumTasks, decided_by_tasks, deleted_by_tasks
 from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import Entry, WalkPart, keep_cleanup_errors
@@ -88,8 +91,10 @@ def vacuum(
     full: bool,
     progress: VacuumProgress,
     claims: Claims | None = None,
+    runner: VacuumRunner | None = None,
 ) -> VacuumReport:
-    """See ``DeltaTable.vacuum``. ``claims``: who else may need files; for a table of a catalog they must be given."""
+    """See ``DeltaTable.vacuum``. ``claims``: who else may need files; for a table of a catalog they must be given, and
+    then there is no ``runner``."""
     store = handle.reader.store
     if store.branch is not None:
         raise CallError(f"{store.url}: a table cannot be vacuumed in a transaction. Open it outside of one.")
@@ -109,36 +114,44 @@ def vacuum(
         before.partition_columns,
         metadata_of_iceberg(before.metadata.configuration),
     )
-    named = named_files(LogHistory(handle.reader, before.log), rules.cutoff_ms)
+    tasks = None if runner is None else VacuumTasks.of(handle, before.version, rules)
+    runner = None if tasks is None else runner
+    history, late = LogHistory(handle.reader, before.log), dict[str, Need]()
     if full:
+        if runner is None or tasks is None:
+            named = named_files(history, rules.cutoff_ms)
+            listed = sift(store.walk_parts(rules.enters), named.needed)
+            parts = decide(listed, named, rules, store.entries)
+        else:
+            sample = PathSample()
+            named = named_files(history, rules.cutoff_ms, shared_hash, sample.add)
+            parts = decided_by_tasks(tasks, runner, named, sample)
         removed, are_settled = named.removed, named.is_settled
-        sifted = sift(store.walk_parts(rules.enters), named.needed)
         history = LogHistory(handle.reader, handle.writable().log)
-        named = _with_late(named, dict.fromkeys(named_since(history, before.version), Need.EARLIER))
-        named = _with_late(named, claims.needed(history, named, rules))
+        late = dict.fromkeys(named_since(history, before.version), Need.EARLIER)
+        late = {**claims.needed(history, named, rules), **late}
     else:
-        history = LogHistory(handle.reader, before.log)
-        named = _with_late(named, claims.needed(history, named, rules))
+        named = named_files(history, rules.cutoff_ms)
+        named = replace(named, needed=named.needed.besides(claims.needed(history, named, rules)))
         found = removed_files(history, named)
         removed, are_settled = found.paths, found.are_settled
-        sifted = sift([WalkPart("", [], found.entries)], named.needed)
-    decided = plan(sifted, named, rules, store.entries)
+        listed = sift([WalkPart("", [], found.entries)], named.needed)
+        parts = decide(listed, named, rules, store.entries)
+    decided = plan(parts, named.needed, late, rules)
     report = _report(store.url, before, dry_run, retention, rules, decided, full)
     if dry_run:
         return report
     if decided.files or decided.directories:
-        report = _carry_out(handle, report, decided, retention, claims, progress)
+        delete = partial(_deleted, partial(claims.remove, version=report.version))
+        if runner is not None and tasks is not None:
+            delete = partial(deleted_by_tasks, tasks, runner)
+        report = _carry_out(handle, report, decided, retention, delete, progress)
     # Within a day a full vacuum cannot tell what was removed from what is not committed yet.
     is_short = full and rules.cutoff_ms > now_ms - UNCOMMITTED_AGE_MS
     waiting = decided.young if is_short else decided.young & removed
     if are_settled and not waiting and len(report.files) == len(decided.files):
         _record(handle, named.cutoff_version, report)
     return report
-
-
-def _with_late(named: NamedFiles, needed: Mapping[str, Need]) -> NamedFiles:
-    """With files that are needed besides."""
-    return replace(named, needed=named.needed.besides(needed), late={**needed, **named.late})
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
@@ -198,7 +211,7 @@ def _carry_out(
     report: VacuumReport,
     decided: VacuumPlan,
     retention: Retention,
-    claims: Claims,
+    delete: Callable[[VacuumedFiles], Iterator[tuple[int, list[int]]]],
     progress: VacuumProgress,
 ) -> VacuumReport:
     """Record the start, delete, and record the end. The commits add and remove no files."""
@@ -215,8 +228,11 @@ def _carry_out(
     deleted = VacuumedFiles()
     try:
         committed = named_since(LogHistory(handle.reader, handle.refresh().log), report.version)
-        files = decided.files.without(committed)
-        _delete(partial(claims.remove, version=report.version), files, deleted, progress)
+        files, done = decided.files.without(committed), 0
+        for asked, gone in delete(files):
+            deleted.extend(files, gone)  # which is right after an error, too
+            done += asked
+            progress(done, len(files))
         directories = handle.reader.store.remove(decided.directories)
     except Exception as error:
         try:
@@ -245,18 +261,12 @@ def _carry_out(
     )
 
 
-def _delete(
-    remove: Callable[[Sequence[Entry]], list[Entry]],
-    files: VacuumedFiles,
-    deleted: VacuumedFiles,
-    progress: VacuumProgress,
-) -> None:
-    """Adds what is deleted to ``deleted``, which is right after an error, too."""
+def _deleted(remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
+    """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone."""
     for start in range(0, len(files), _AT_ONCE):
         some = range(len(files))[start : start + _AT_ONCE]
         gone = {entry.path for entry in remove(files.entries(some))}
-        deleted.extend(files, (row for row in some if files.paths[row] in gone))
-        progress(min(start + _AT_ONCE, len(files)), len(files))
+        yield len(some), [row for row in some if files.paths[row] in gone]
 
 
 def _commit(

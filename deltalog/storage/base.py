@@ -32,6 +32,7 @@ from deltalog.errors import CallError, ObjectNotFoundError
 from deltalog.parallel import mapped
 
 _PART_ENTRIES = 1_000
+_AFTER_SLASH = chr(ord("/") + 1)
 
 
 class UnsafeStoreWarning(UserWarning):
@@ -228,12 +229,11 @@ class LogStore(ABC):
         """
         raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
 
-    def walk_parts(self, enters: Callable[[str], bool]) -> Iterator[WalkPart]:
-        """As ``walk``, without size and time of files where a listing lacks them. Cost: as ``walk``, without these
-        HEADs."""
-        entries = self.walk(enters)
-        while some := [*itertools.islice(entries, _PART_ENTRIES)]:
-            yield WalkPart("", [], some)
+    def walk_parts(self, enters: Callable[[str], bool], start: str = "", end: str | None = None) -> Iterator[WalkPart]:
+        """As ``walk``, without size and time of files where a listing lacks them; only of paths from ``start`` on and
+        before ``end``, in code point order. Cost: as ``walk``, without these HEADs. Of a range: on S3 only that of its
+        objects, on a local disk that of the directories with paths in it; elsewhere that of all."""
+        yield from in_parts(entry for entry in self.walk(enters) if is_within(entry.path, start, end))
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         """What ``walk`` would return for these paths, in their order, without a listing. A path is left out where
@@ -285,6 +285,29 @@ class LogStore(ABC):
     def link_target(self, path: str) -> str | None:
         """The resolved path if ``path`` contains symbolic links, else None. Cost: no request."""
         return None
+
+
+def is_within(path: str, start: str, end: str | None) -> bool:
+    """Whether a path is in a range of ``LogStore.walk_parts``. Pure."""
+    return start <= path and (end is None or path < end)
+
+
+def has_some(directory: str, start: str, end: str | None) -> bool:
+    """Whether paths below a directory can be in a range. Pure."""
+    return not directory or (start < f"{directory}{_AFTER_SLASH}" and (end is None or f"{directory}/" < end))
+
+
+def has_all(directory: str, start: str, end: str | None) -> bool:
+    """Whether all paths below a directory are in a range. Pure."""
+    if not directory:
+        return not start and end is None
+    return start <= f"{directory}/" and (end is None or f"{directory}{_AFTER_SLASH}" <= end)
+
+
+def in_parts(entries: Iterator[Entry]) -> Iterator[WalkPart]:
+    """The entries of a listing that reads sizes and times anyway."""
+    while some := [*itertools.islice(entries, _PART_ENTRIES)]:
+        yield WalkPart("", [], some)
 
 
 def entries_by_head(store: LogStore, paths: Sequence[str], threads: int) -> list[Entry]:

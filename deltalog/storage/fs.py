@@ -26,7 +26,18 @@ from typing import Any, BinaryIO, TypeVar
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
 from deltalog.protocol.paths import LOG_DIRECTORY
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, keep_cleanup_errors
+from deltalog.storage.base import (
+    Entry,
+    EntryKind,
+    FileMeta,
+    LogStore,
+    PutOutcome,
+    WalkPart,
+    has_all,
+    has_some,
+    is_within,
+    keep_cleanup_errors,
+)
 from deltalog.storage.mounts import mount_points_below
 from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
 
@@ -257,26 +268,36 @@ class LocalStore(LogStore):
             yield from part.entries
             yield from self.entries(part.paths())
 
-    def walk_parts(self, enters: Callable[[str], bool]) -> Iterator[WalkPart]:
+    def walk_parts(self, enters: Callable[[str], bool], start: str = "", end: str | None = None) -> Iterator[WalkPart]:
         real, device, mounts = self._mounts()
         waiting = [""]
         while waiting:
             directory = waiting.pop()
             target = os.path.join(real, directory)
+            is_whole = has_all(directory, start, end)
             with _store_errors("list", target), _scanned(target) as listed:
                 while some := [*itertools.islice(listed, _LISTED_AT_ONCE)]:
                     part = WalkPart(directory, [], [])
                     for found in some:
                         is_mount = bool(mounts) and found.path in mounts
-                        if not is_mount and found.is_file(follow_symlinks=False):
+                        is_file = not is_mount and found.is_file(follow_symlinks=False)
+                        if is_file and is_whole:
                             part.names.append(found.name)
                             continue
                         path = f"{directory}/{found.name}" if directory else found.name
+                        is_wanted = is_whole or is_within(path, start, end)
+                        if is_file:
+                            part.names.extend([found.name] if is_wanted else [])
+                            continue
+                        if not (is_wanted or has_some(path, start, end)):
+                            continue
                         with contextlib.suppress(FileNotFoundError):  # removed between listing and stat
                             entry = _entry(path, found.stat(follow_symlinks=False), device, is_mount)
-                            if entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY and enters(path):
+                            is_entered = entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY
+                            if is_entered and has_some(path, start, end) and enters(path):
                                 waiting.append(path)
-                            part.entries.append(entry)
+                            if is_wanted:
+                                part.entries.append(entry)
                     yield part
 
     def _mounts(self) -> tuple[str, int, frozenset[str]]:

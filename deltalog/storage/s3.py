@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, cast
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, entries_by_head
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, entries_by_head, in_parts
 from deltalog.storage.exclusive import remove, scratch, verify_once
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
@@ -271,16 +271,27 @@ class S3Store(LogStore):
         return found
 
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
+        yield from self._walk("", None)
+
+    def walk_parts(self, enters: Callable[[str], bool], start: str = "", end: str | None = None) -> Iterator[WalkPart]:
+        yield from in_parts(self._walk(start, end))
+
+    def _walk(self, start: str, end: str | None) -> Iterator[Entry]:
         log_keys = f"{self._prefix}{LOG_DIRECTORY}/"
         arguments: dict[str, Any] = {"Prefix": self._prefix}
+        if start:
+            arguments["StartAfter"] = self._prefix + start[:-1]  # which excludes its own name
         while True:
             page = self._call("list", self._prefix, "list_objects_v2", with_key=False, **arguments)
             last = ""
             for each in page.get("Contents", ()):
                 last = each["Key"]
-                if not last.startswith(log_keys):
+                path = last[len(self._prefix) :]
+                if end is not None and path >= end:
+                    return
+                if path >= start and not last.startswith(log_keys):
                     modified_ms = _whole_seconds_ms(each["LastModified"])
-                    yield Entry(last[len(self._prefix) :], EntryKind.FILE, each["Size"], modified_ms)
+                    yield Entry(path, EntryKind.FILE, each["Size"], modified_ms)
             if not page.get("IsTruncated"):
                 return
             if last.startswith(log_keys):  # the rest of the log is left out

@@ -70,8 +70,8 @@ class WrappedStore(LogStore, Generic[S]):
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         return self.inner.walk(enters)
 
-    def walk_parts(self, enters: Callable[[str], bool]) -> Iterator[WalkPart]:
-        return self.inner.walk_parts(enters)
+    def walk_parts(self, enters: Callable[[str], bool], start: str = "", end: str | None = None) -> Iterator[WalkPart]:
+        return self.inner.walk_parts(enters, start, end)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         return self.inner.entries(paths)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog.errors import CallError, DeltaLogError, ObjectNotFoundError, StoreError
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart
 
 LOG = "_delta_log"
 FIRST = "_delta_log/00000000000000000000.json"
@@ -320,6 +320,20 @@ class LogStoreTests:
         read = {entry.path: entry for part in parts for entry in part.entries if entry.kind is EntryKind.FILE}
         unread = [path for part in parts for path in part.paths()]
         assert sorted([*read, *unread]) == sorted(files) and read.items() <= files.items()
+
+    def test_a_walk_in_ranges_has_each_path_once(self, store: LogStore) -> None:
+        paths = ["a", "b", "b-", "b/c=1 %41/d", "b/c=1 %41/e", "b/c=2/.d.crc", "b0", "c/d/e/f", "c/d/g", "é"]
+        for path in (*paths[:1], *paths[2:], FIRST):  # a file has no files below it, on a disk
+            store.put(path, b"x")
+        whole = sorted(self._walked(store))
+        for bounds in ([], ["b/"], ["_delta_log/x", "a"], ["b/c=1 %41/", "c/d/e/"], [*paths[1:]]):
+            found = [
+                [*(entry.path for entry in part.entries if entry.kind is EntryKind.FILE), *part.paths()]
+                for start, end in zip(["", *bounds], [*bounds, None], strict=True)
+                for part in store.walk_parts(lambda directory: True, start, end)
+            ]
+            assert sorted(path for part in found for path in part) == whole
+        assert [*store.walk_parts(lambda directory: True, "x", "y")] in ([], [WalkPart("", [], [])])
 
     def test_entries_are_those_of_the_walk(self, store: LogStore) -> None:
         for size, path in enumerate(("a", "b/c=1 %41/d", "é")):

@@ -7,6 +7,7 @@ everything else that is old must.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -87,6 +88,10 @@ def run(seed: int) -> int:
     return deleted + vacuum_once(rng, store, clock, hours)
 
 
+def in_this_process(work: Any, inputs: Any, what: str) -> Any:
+    return (work(given, "0-0") for given in inputs)
+
+
 def vacuum_once(rng: random.Random, store: MemoryStore, clock: Clock, hours: int) -> int:
     """One vacuum, judged. Returns how many files it deleted."""
     given = rng.choice((None, 0, hours, 3 * hours))
@@ -96,6 +101,10 @@ def vacuum_once(rng: random.Random, store: MemoryStore, clock: Clock, hours: int
     cutoff_ms = clock.now_ms - retention_ms
     rows_before = readable(table, model, cutoff_ms)
     full, lite = (table.vacuum(given, enforce_retention_duration=False, full=full) for full in (True, False))
+    by_tasks = table.vacuum(
+        given, enforce_retention_duration=False, run_tasks=in_this_process, num_tasks=rng.randrange(1, 9)
+    )
+    assert by_tasks.to_json() == full.to_json()
     assert set(lite.paths) <= set(full.paths)
     assert set(full.paths) & model.removed_before(cutoff_ms) <= set(lite.paths)
     is_full = rng.random() < 0.5
