@@ -8,13 +8,10 @@ Names are hashed by Python, with a seed of the process, or by ``shared_hash``, w
 
 from __future__ import annotations
 
-import sys
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
-#: By which ``shared_hash`` divides; 2**61 - 1 on every machine of 64 bits.
-HASH_MODULUS = sys.hash_info.modulus
 # Names of directories that are in memory as sets, between two questions about them.
 _MOST_NAMES = 65_536
 
@@ -102,8 +99,13 @@ class NeededPaths(PathHashes):
 
 
 def shared_hash(name: str) -> int:
-    """A hash that is the same in every process where ``HASH_MODULUS`` is: Python hashes numbers by their remainder."""
+    """A hash that is the same in every process where ``HASH_PROBE`` is: Python hashes numbers by their remainder,
+    modulo 2**61 - 1 on machines of 64 bits."""
     return hash(int.from_bytes(name.encode("utf-8", "surrogatepass"), "little"))
+
+
+#: Of a name that is larger, as a number, than what Python divides by.
+HASH_PROBE = shared_hash("part-00000")
 
 
 def folded(path: str) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from deltalog.log.path_hashes import NeededPaths, shared_hash
 from deltalog.log.vacuum import Need, NeededFiles
-from deltalog.protocol.paths import LOG_DIRECTORY
-from deltalog.storage.base import has_some
+from deltalog.protocol.paths import LOG_DIRECTORY, has_some
 
 _MOST_PATHS = 65_536
 _STEP = 16
@@ -69,7 +68,7 @@ class VacuumRange:
 
 
 def ranges(needed: NeededFiles, removed: Set[str], sample: PathSample, most: int) -> Iterator[VacuumRange]:
-    """All paths, in at most so many ranges."""
+    """All paths, in at most ``most`` ranges."""
     first = _first_reasons(needed)
     largest = max((sum(len(hashes) for _, hashes in each) for each in first.values()), default=0)
     bounds = sample.bounds(max(1, min(most, _MOST_BYTES // max(largest, 1))))

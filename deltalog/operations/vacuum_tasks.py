@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import StoreError
-from deltalog.log.path_hashes import HASH_MODULUS, PathHashes
+from deltalog.log.path_hashes import HASH_PROBE, PathHashes
 from deltalog.log.removed_files import logs_above
 from deltalog.log.vacuum import (
     Decided,
@@ -32,11 +32,11 @@ from deltalog.log.vacuum_plan import together
 from deltalog.log.vacuum_ranges import PathSample, VacuumRange, ranges
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.task_files import storage_of
-from deltalog.protocol.paths import commit_path
-from deltalog.storage.base import Entry, FileMeta, LogStore, WalkPart, is_within
+from deltalog.protocol.paths import commit_path, is_within
+from deltalog.storage.base import Entry, FileMeta, LogStore, WalkPart
 
 _AT_ONCE = 1_000
-# Files that a task deletes: few enough that progress is seen, and enough for ten requests.
+# Files that a task deletes: ten requests on S3; progress is reported after each.
 _IN_A_TASK = 10_000
 
 
@@ -66,7 +66,7 @@ class VacuumTasks:
     commit: FileMeta
     elsewhere: frozenset[str] = frozenset()
     tables: frozenset[str] = frozenset()
-    modulus: int = HASH_MODULUS
+    probe: int = HASH_PROBE
 
     @classmethod
     def of(cls, handle: TableHandle, version: int, rules: VacuumRules) -> VacuumTasks | None:
@@ -107,7 +107,7 @@ class VacuumTasks:
         return bytes(path in gone for path in files.paths)
 
     def _check(self) -> None:
-        if self.modulus != HASH_MODULUS:
+        if self.probe != HASH_PROBE:
             raise StoreError(
                 f"{self.store.url}: the executors hash names otherwise than the driver. Use the same Python on both.",
                 path=self.store.url,

@@ -196,6 +196,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
 # An empty, "." or ".." segment; a backslash, a control character, or half of a surrogate pair.
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
+_AFTER_SLASH = chr(ord("/") + 1)
 # Nearly every name in a log has this form: relative, nothing encoded, no segment that begins with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
 # What is in none of these, nor in several with a slash between them; in the syntax of RE2.
@@ -230,6 +231,23 @@ def canonical_url(url: str) -> str:
 def is_plain(path: str) -> bool:
     """Whether a relative path, not encoded, means exactly one file below a root, in every store."""
     return not _NOT_PLAIN.search(path)
+
+
+def is_within(path: str, start: str, end: str | None) -> bool:
+    """Whether a path is in a range of ``LogStore.walk_parts``."""
+    return start <= path and (end is None or path < end)
+
+
+def has_some(directory: str, start: str, end: str | None) -> bool:
+    """Whether paths below a directory can be in a range."""
+    return not directory or (start < f"{directory}{_AFTER_SLASH}" and (end is None or f"{directory}/" < end))
+
+
+def has_all(directory: str, start: str, end: str | None) -> bool:
+    """Whether all paths below a directory are in a range."""
+    if not directory:
+        return not start and end is None
+    return start <= f"{directory}/" and (end is None or f"{directory}{_AFTER_SLASH}" <= end)
 
 
 def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:

@@ -30,9 +30,9 @@ import msgspec
 
 from deltalog.errors import CallError, ObjectNotFoundError
 from deltalog.parallel import mapped
+from deltalog.protocol.paths import is_within
 
 _PART_ENTRIES = 1_000
-_AFTER_SLASH = chr(ord("/") + 1)
 
 
 class UnsafeStoreWarning(UserWarning):
@@ -285,23 +285,6 @@ class LogStore(ABC):
     def link_target(self, path: str) -> str | None:
         """The resolved path if ``path`` contains symbolic links, else None. Cost: no request."""
         return None
-
-
-def is_within(path: str, start: str, end: str | None) -> bool:
-    """Whether a path is in a range of ``LogStore.walk_parts``. Pure."""
-    return start <= path and (end is None or path < end)
-
-
-def has_some(directory: str, start: str, end: str | None) -> bool:
-    """Whether paths below a directory can be in a range. Pure."""
-    return not directory or (start < f"{directory}{_AFTER_SLASH}" and (end is None or f"{directory}/" < end))
-
-
-def has_all(directory: str, start: str, end: str | None) -> bool:
-    """Whether all paths below a directory are in a range. Pure."""
-    if not directory:
-        return not start and end is None
-    return start <= f"{directory}/" and (end is None or f"{directory}{_AFTER_SLASH}" <= end)
 
 
 def in_parts(entries: Iterator[Entry]) -> Iterator[WalkPart]:

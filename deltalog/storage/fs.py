@@ -25,7 +25,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, BinaryIO, TypeVar
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
-from deltalog.protocol.paths import LOG_DIRECTORY
+from deltalog.protocol.paths import LOG_DIRECTORY, has_all, has_some, is_within
 from deltalog.storage.base import (
     Entry,
     EntryKind,
@@ -33,9 +33,6 @@ from deltalog.storage.base import (
     LogStore,
     PutOutcome,
     WalkPart,
-    has_all,
-    has_some,
-    is_within,
     keep_cleanup_errors,
 )
 from deltalog.storage.mounts import mount_points_below

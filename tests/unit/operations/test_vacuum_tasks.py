@@ -206,7 +206,7 @@ def test_an_executor_that_does_not_see_the_table_is_an_error(tmp_path: Path) -> 
             table.vacuum(run_tasks=elsewhere)
 
     def other_hashes(work: Any, inputs: Iterable[bytes], what: str) -> Iterator[bytes]:
-        return here(replace(work.__self__, modulus=7).look, inputs, what)
+        return here(replace(work.__self__, probe=7).look, inputs, what)
 
     with pytest.raises(StoreError, match="hash names otherwise"):
         table.vacuum(run_tasks=other_hashes)
