@@ -16,6 +16,7 @@ from spark_ext.sql_cursor import Cursor
 from spark_ext.statements import unquoted
 from spark_ext.table_builder import type_of
 from spark_ext.types import from_spark
+from spark_ext.vacuuming import vacuumed
 
 _KNOWN = (
     "Known are ADD COLUMNS, RENAME COLUMN, DROP COLUMNS, ALTER COLUMN, CLUSTER BY, SET and UNSET TBLPROPERTIES, ADD "
@@ -218,9 +219,7 @@ def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
         found.table.vacuum(hours, full=full)
         return context.spark.createDataFrame([(found.core.url,)], "path string")
     checks, by_conf = vacuum_options(context.spark)
-    report = found.core.vacuum(
-        hours, dry_run=True, enforce_retention_duration=checks, full=by_conf if full is None else full
-    )
+    report = vacuumed(context.spark, found.core, hours, True, checks, by_conf if full is None else full)
     rows = [(f"{found.core.url}/{path}",) for path in report.paths]
     return context.spark.createDataFrame(rows, "path string")
 

@@ -21,6 +21,7 @@ from spark_ext.paths import Location
 from spark_ext.reader import frame, timestamp_ms
 from spark_ext.results import WriteResult
 from spark_ext.table_builder import DeltaTableBuilder, Kind
+from spark_ext.vacuuming import vacuumed
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
@@ -222,20 +223,23 @@ class DeltaTable:
         datetime. Raises InvalidTimestampError too."""
         return self._restored(self._table.restore(timestamp=timestamp_ms(self._spark, timestamp, "timestamp")))
 
-    def vacuum(self, retentionHours: float | None = None, *, full: bool | None = None) -> DataFrame:
+    def vacuum(
+        self, retentionHours: float | None = None, *, full: bool | None = None, onExecutors: bool | None = None
+    ) -> DataFrame:
         """Delete the files that no version within the retention needs. Returns a DataFrame without rows, as
         delta-spark does.
 
         As there, ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention below
         that of the table. ``full=False`` is VACUUM LITE; by default ``spark.databricks.delta.vacuum.lite.enabled``
-        decides, false as there. Raises and costs as ``DeltaTable.vacuum`` of deltalog with ``dry_run=False``.
+        decides, false as there. ``onExecutors``: whether the tasks of Spark jobs list and delete the files; by default
+        ``spark.deltalog.vacuum.executors`` decides, and if it is not set, they do from 500,000 files on.
+
+        Raises and costs as ``DeltaTable.vacuum`` of deltalog with ``dry_run=False``; by tasks also
+        UnsupportedFeatureError, StoreError where an executor does not see the table, and Spark's errors for a job.
         """
         checks, by_conf = vacuum_options(self._spark)
-        self._table.vacuum(
-            retentionHours,
-            dry_run=False,
-            enforce_retention_duration=checks,
-            full=by_conf if full is None else full,
+        vacuumed(
+            self._spark, self._table, retentionHours, False, checks, by_conf if full is None else full, onExecutors
         )
         return self._spark.createDataFrame([], "path string")
 

@@ -8,17 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import deltalog
-from spark_ext.jobs import cancelled_with_its_caller, lost_session_explained
+from spark_ext.bytes_job import returned
+from spark_ext.jobs import lost_session_explained
 from spark_ext.task_job import explained_by_task
 
 # The size of new files in delta-spark, which has a larger default.
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
-_BINS = StructType([StructField("number", LongType(), False), StructField("files", BinaryType(), False)])
 _FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
 # The columns of delta-spark's result, without those that describe its own scheduling.
 _RESULT = (
@@ -86,28 +84,13 @@ class DeltaOptimizeBuilder:
 
 def _rewritten(spark: SparkSession, url: str, tasks: Any, bins: Sequence[bytes]) -> Iterator[str]:
     """What the tasks return for each bin, in their order."""
-    frame = spark.createDataFrame([(number, bytearray(files)) for number, files in enumerate(bins)], _BINS)
     with explained_by_task(url):
-        job = frame.repartitionByRange(len(bins), "number").mapInArrow(_task(tasks.run), "number long, made string")
-        returned = cancelled_with_its_caller(spark, job.collect)
-    made = {row[0]: row[1] for row in returned}
-    return iter([made[number] for number in range(len(bins))])
+        work, what = _as_bytes(tasks.run), f"OPTIMIZE {url}: rewrite {len(bins)} groups of files"
+        return iter([made.decode() for made in returned(spark, url, work, bins, what)])
 
 
-def _task(run: Any) -> Any:
-    """The function of a task. It refers to plain values and to deltalog's classes, so executors need no spark_ext."""
-
-    def rewrite(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        attempt = f"{context.partitionId():05d}-{context.taskAttemptId()}"
-        for batch in batches:
-            made = [run(files.as_py(), attempt) for files in batch.column(1)]
-            yield pyarrow.RecordBatch.from_arrays([batch.column(0), pyarrow.array(made)], ["number", "made"])
-
-    return rewrite
+def _as_bytes(run: Any) -> Any:
+    return lambda files, attempt: run(files, attempt).encode()
 
 
 def _metrics(report: deltalog.OptimizeReport, is_ordered: bool, started_ms: int) -> tuple[Any, ...]:

@@ -95,30 +95,31 @@ class TaskJob:
 
 
 @contextlib.contextmanager
-def explained_by_task(url: str) -> Iterator[None]:
-    """Errors of deltalog in tasks that write files of a table as errors of deltalog here."""
+def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing was committed.") -> Iterator[None]:
+    """Errors of deltalog in tasks as errors of deltalog here. ``work``: what these do with files of the table;
+    ``outcome``: what it means for the table if they fail."""
     try:
         yield
     except ImportError as error:
         raise deltalog.UnsupportedFeatureError(
-            f"{url}: Spark's tasks write the files with pyarrow, and PySpark needs pandas for that: "
+            f"{url}: Spark's tasks {work} the files with pyarrow, and PySpark needs pandas for that: "
             f"pip install pandas pyarrow, here and on the executors. ({error})",
-            features=("writing by tasks",),
+            features=(f"{work} by tasks",),
         ) from error
     except Exception as error:
         text = str(error)
         absent = _ABSENT.search(text)
         if absent is not None:
             raise deltalog.UnsupportedFeatureError(
-                f"{url}: Spark's tasks write the files with deltalog, and the executors have no module "
+                f"{url}: Spark's tasks {work} the files with deltalog, and the executors have no module "
                 f"{absent[1]}: pip install 'deltalog[s3]' on each of them, in the version of this process.",
-                features=("writing by tasks",),
+                features=(f"{work} by tasks",),
             ) from error
         found = _OF_DELTALOG.search(text)
         if found is None:
             raise
         kind = deltalog.SchemaMismatchError if found[1] == "SchemaMismatchError" else deltalog.StoreError
-        message = f"{url}: a task could not write its files: {found[2]}. Nothing was committed."
+        message = f"{url}: a task could not {work} its files: {found[2]}.{outcome}"
         if kind is deltalog.StoreError:
             raise deltalog.StoreError(message, path=url) from None
         raise deltalog.SchemaMismatchError(message) from None

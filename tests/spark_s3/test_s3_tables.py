@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 import deltalog
 import spark_ext
 from tests.spark import guide
+from tests.spark.settings import session_of
 from tests.spark.tables import rows
 from tests.spark_s3.conftest import Place, data_objects, session_reaches
 from tests.support.s3 import Request, Reset
@@ -327,3 +328,37 @@ def test_rows_are_changed(spark: Any, place: Place, properties: dict[str, str]) 
         before = data_objects(place)
         table.update(set={"n": "5000000000L"})
     assert data_objects(place) == before
+
+
+def test_tasks_vacuum(spark: Any, place: Place) -> None:
+    """In ranges of keys, and in batches; a refused request ends the vacuum, and a second one goes on."""
+    schema = spark_ext.from_spark(spark.range(1).selectExpr("id", "id % 3 as p").schema)
+    table = deltalog.DeltaTable.create(place.url, schema, partition_by=["p"], **place.options)
+    for start in (0, 3, 6, 9):
+        table.append(pa.table({"id": range(start, start + 3), "p": [0, 1, 2]}))
+    table.delete("id < 9")
+    unchecked = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+    expected = table.vacuum(0, enforce_retention_duration=False).paths
+    assert len(expected) == 9
+    vacuumed = spark_ext.DeltaTable.forPath(spark, place.url, storage_options=place.options)
+
+    def rule(request: Request, forward: Any) -> Any:
+        if request.method == "POST":
+            return 403, [], b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+        return forward()
+
+    before, place.proxy.rule = place.proxy.rule, rule
+    with session_of(spark, unchecked):
+        with pytest.raises(deltalog.StoreError, match=r"ended after at least 0 of 9 files.*AccessDenied") as error:
+            vacuumed.vacuum(0, onExecutors=True)
+        assert place.options["secret"] not in str(error.value) and len(data_objects(place)) == 12
+        place.proxy.rule = before
+        with place.proxy.counted() as made:
+            vacuumed.vacuum(0, onExecutors=True)
+    assert sum(request.method == "POST" for request in made) == 1
+    assert not [request for request in made if request.method == "DELETE"]
+    assert sorted(data_objects(place)) == sorted(_names(place)) and len(_names(place)) == 3
+    assert sorted(_by_deltalog(place)["id"].to_pylist()) == [9, 10, 11]
+    ends = [each for each in table.history() if each.operation == "VACUUM END"]
+    assert [each.operation_parameters["status"] for each in ends] == ["COMPLETED", "FAILED"]
+    assert ends[0].operation_metrics["numDeletedFiles"] == "9"
